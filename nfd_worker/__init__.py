@@ -1,0 +1,1 @@
+"""Labels a Kubernetes node by its hardware, CPU, kernel and operating system."""
