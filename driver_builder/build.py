@@ -1,0 +1,84 @@
+"""What a builder is given and what it gives back: the one protocol behind which engines and Jobs are alike.
+
+Place in the flow: ``execute`` makes a :class:`BuildRequest` of a planned action, a :class:`Builder` turns it into a
+:class:`BuiltImage` on disk, ``verify`` reads that, ``registry`` pushes it. A builder never pushes and never verifies.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from driver_builder.kernels import KernelTarget
+
+LogSink = Callable[[str], None]
+"""Receives the build's output, one line per call, without the newline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFiles:
+    """A driver source given file by file (a ConfigMap): relative path to content."""
+
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceImage:
+    """A driver source that lies in a container image: ``reference`` by digest, ``path`` absolute inside it."""
+
+    reference: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSpec:
+    """One kernel module of the driver: its name as in /proc/modules, and the parameters it is loaded with."""
+
+    name: str
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """Everything that goes into one driver image; equal requests have equal ``key``.
+
+    ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words.
+    """
+
+    key: str
+    driver: str
+    version: str
+    target: KernelTarget
+    template: str
+    base_image: str
+    source: SourceFiles | SourceImage
+    modules: tuple[ModuleSpec, ...]
+    args: Mapping[str, str] = field(default_factory=dict)
+    deadline_seconds: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """A finished build: ``archive`` is a ``docker save`` tar, the rest describes the kernel it was built against.
+
+    ``module_symvers`` is the text of the target's own Module.symvers (tab-separated: CRC, symbol, owner, export type,
+    namespace), ``compiler`` the first line of ``gcc --version`` in the build.
+    """
+
+    archive: Path
+    module_symvers: str
+    compiler: str
+
+
+class Builder(Protocol):
+    """Turns a request into an image on this machine's disk."""
+
+    def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
+        """Build in ``directory``, which is the caller's to remove.
+
+        Raises:
+            BuildFailed: with the class of failure and the last lines of the log.
+            TemporaryError: when the engine or cluster that builds is not there.
+        """
+        ...

@@ -1,0 +1,99 @@
+"""The exceptions of driver_builder.
+
+::
+
+    DriverBuilderError
+    ├── TemporaryError          worth trying again later; ``delay`` says when, in seconds
+    │   └── RegistryUnavailable
+    └── PermanentError          trying again changes nothing until somebody mends the cause
+        ├── ConfigurationError  a flag, an environment variable or a file
+        ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
+        ├── BuildFailed         ``reason`` is a word of :class:`BuildFailure`
+        ├── VerificationFailed  the built module does not fit its kernel
+        └── RegistryRefused     wrong credentials, or a registry that answers with something that is no registry
+
+Errors of the API server are :mod:`kube_api.errors`; they are a tree of their own.
+"""
+
+from enum import StrEnum
+
+
+class DriverBuilderError(Exception):
+    """Root of everything driver_builder raises on purpose."""
+
+
+class TemporaryError(DriverBuilderError):
+    """Worth trying again after ``delay`` seconds (None: the caller's own back-off)."""
+
+    def __init__(self, message: str, *, delay: float | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class PermanentError(DriverBuilderError):
+    """Fails in the same way until somebody changes something."""
+
+
+class ConfigurationError(PermanentError):
+    """A flag, an environment variable or a file of ours is wrong."""
+
+
+class InvalidDriver(PermanentError):
+    """A DriverContainer cannot be acted on; the message names the field, its value and the remedy."""
+
+
+class BuildFailure(StrEnum):
+    """Why a build failed: the reason in status and Events, and a metric label."""
+
+    HEADERS_MISSING = "HeadersMissing"
+    COMPILE_ERROR = "CompileError"
+    SOURCE_MISSING = "SourceMissing"
+    REPOSITORY_UNAVAILABLE = "PackageRepositoryUnavailable"
+    BASE_IMAGE_MISSING = "BaseImageMissing"
+    DISK_FULL = "DiskFull"
+    OUT_OF_MEMORY = "OutOfMemory"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    CANCELLED = "Cancelled"
+    BUILDER_UNAVAILABLE = "BuilderUnavailable"
+    TEMPLATE_INVALID = "TemplateInvalid"
+    UNKNOWN = "BuildError"
+
+
+class BuildFailed(PermanentError):
+    """A build ended without an image.
+
+    ``reason`` is the class of failure, ``log_tail`` the last lines of the build's own output.
+    """
+
+    def __init__(self, reason: BuildFailure, message: str, *, log_tail: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.log_tail = log_tail
+
+
+class VerificationFailure(StrEnum):
+    """Why a built module was not let out of the builder."""
+
+    WRONG_VERMAGIC = "WrongVermagic"
+    WRONG_SYMBOL_CRC = "WrongSymbolCRC"
+    MISSING_SYMBOL = "MissingSymbol"
+    WRONG_ARCHITECTURE = "WrongArchitecture"
+    MODULE_MISSING = "ModuleMissing"
+    NO_IDENTITY = "NoModuleIdentity"
+    IMAGE_INVALID = "ImageInvalid"
+
+
+class VerificationFailed(PermanentError):
+    """The module inside a built image does not fit the kernel it was built for; nothing was pushed."""
+
+    def __init__(self, reason: VerificationFailure, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RegistryUnavailable(TemporaryError):
+    """The registry did not answer, or answered with a server error."""
+
+
+class RegistryRefused(PermanentError):
+    """The registry answered and said no."""
