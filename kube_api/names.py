@@ -1,0 +1,57 @@
+"""Label and annotation keys and values: the names both programs use, and what Kubernetes accepts as one.
+
+Standard library only: the worker's resident process imports this module.
+"""
+
+import re
+
+GROUP = "driverwright.io"
+"""API group and label prefix of our own objects, labels and annotations."""
+
+FEATURE_LABEL_PREFIX = "feature.node.kubernetes.io"
+"""Label prefix of Node Feature Discovery."""
+
+KERNEL_VERSION_LABEL = f"{FEATURE_LABEL_PREFIX}/kernel-version.full"
+OS_ID_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.ID"
+OS_VERSION_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.VERSION_ID"
+ARCHITECTURE_LABEL = "kubernetes.io/arch"
+
+BOOT_ID_ANNOTATION = f"{GROUP}/boot-id"
+"""On a Node, by nfd_worker: /proc/sys/kernel/random/boot_id of the boot that its labels describe."""
+
+REBUILD_ANNOTATION = f"{GROUP}/rebuild"
+"""On a DriverContainer or a Node, by an admin: any new value forces a rebuild."""
+
+PAUSE_ANNOTATION = f"{GROUP}/pause"
+"""On a DriverContainer, by an admin: ``true`` stops everything but status."""
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+_MAX_SUBDOMAIN = 253
+
+
+def is_qualified_name(key: str) -> bool:
+    """Tell whether ``key`` can be a label or annotation key: ``[prefix/]name``.
+
+    Source: Kubernetes' validation of qualified names; the name has at most 63 characters, the prefix is a DNS
+    subdomain of at most 253.
+    """
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (len(prefix) <= _MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Tell whether ``value`` can be a label's value: empty, or a name of at most 63 characters."""
+    return not value or _NAME.fullmatch(value) is not None
+
+
+def label_value(text: str) -> str:
+    """Make a label value of any text: other characters become ``_``, length and ends are trimmed."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:63].strip("_.-")
+
+
+def ready_label(namespace: str, name: str) -> str:
+    """Name the node label that says: the driver of this DriverContainer is proven to work here."""
+    return f"{GROUP}/{namespace}.{name}.ready"
