@@ -17,6 +17,8 @@ from kubernetes.client import ApiClient, ApiException, Configuration
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
 
 Object = dict[str, Any]
+JsonPatch = list[Object]
+"""Operations of RFC 6902."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA_ONLY_WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -137,7 +139,7 @@ class Client:
         query = {"fieldManager": field_manager, "force": "true" if force else "false"}
         return self._json("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
 
-    def patch(self, path: str, body: Object | list[Object], *, content_type: str = MERGE_PATCH) -> Object:
+    def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
         """Patch an object: a JSON merge patch, or a list of JSON patch operations."""
         return self._json("PATCH", path, body=body, content_type=content_type)
 
@@ -159,7 +161,7 @@ class Client:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Object | list[Object] | None = None,
+        body: Object | JsonPatch | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Object:
@@ -176,7 +178,7 @@ class Client:
         path: str,
         *,
         query: Mapping[str, str],
-        body: Object | list[Object] | None = None,
+        body: Object | JsonPatch | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: float | tuple[float, float] | None = None,
