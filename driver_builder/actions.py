@@ -1,0 +1,95 @@
+"""The verbs of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from driver_builder.build import BuildRequest
+from driver_builder.driver_container import RegistrySettings
+from driver_builder.images import ImageRef
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBuild:
+    """Build, verify and push one image; ``waiting`` is how many nodes wait for it."""
+
+    namespace: str
+    request: BuildRequest
+    image: ImageRef
+    registry: RegistrySettings
+    waiting: int
+
+    def __str__(self) -> str:
+        nodes = "node waits" if self.waiting == 1 else "nodes wait"
+        return f"build {self.request.driver} for {self.request.target} as {self.image} ({self.waiting} {nodes})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyDaemonSet:
+    """Make one target's DaemonSet be as in ``manifest``."""
+
+    namespace: str
+    name: str
+    driver: str
+    target: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"roll out {self.driver} to nodes on {self.target} (DaemonSet {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteDaemonSet:
+    """Remove the DaemonSet of a target that has no nodes any more."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"delete DaemonSet {self.namespace}/{self.name}: no node runs its kernel any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePod:
+    """Delete a pod that runs an older image; its DaemonSet makes the new one."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"replace pod {self.namespace}/{self.name} on {self.node}: its image is not the wanted one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNode:
+    """Set the ready label of a driver on a node, or take it away (``version`` None)."""
+
+    node: str
+    driver: str
+    label: str
+    version: str | None
+    why: str
+
+    def __str__(self) -> str:
+        if self.version is None:
+            return f"unlabel node {self.node}: {self.label} ({self.why})"
+        return f"label node {self.node}: {self.label}={self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFinalizer:
+    """Add or remove our finalizer, so that node labels are cleaned before the object is gone."""
+
+    namespace: str
+    name: str
+    present: bool
+
+    def __str__(self) -> str:
+        return f"{'add finalizer to' if self.present else 'release'} DriverContainer {self.namespace}/{self.name}"
+
+
+Action = StartBuild | ApplyDaemonSet | DeleteDaemonSet | ReplacePod | LabelNode | SetFinalizer

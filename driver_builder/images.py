@@ -1,0 +1,112 @@
+"""Which image a target should run: its tag is a digest of everything that goes into it. Pure.
+
+Same inputs, same key, same image: built once for the whole fleet by whichever controller holds the Lease. The digest of
+the target's Module.symvers is not in the key, because it is known only once the headers were fetched; it is recorded in
+the image instead (``docs/decisions/0003-build-key.md``).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.build import ModuleSpec, SourceFiles, SourceImage
+from driver_builder.driver_container import ImageRepository
+from driver_builder.kernels import KernelTarget
+
+LABEL_PREFIX = "io.driverwright"
+KEY_LABEL = f"{LABEL_PREFIX}.build-key"
+DRIVER_LABEL = f"{LABEL_PREFIX}.driver"
+KERNEL_LABEL = f"{LABEL_PREFIX}.kernel"
+OS_LABEL = f"{LABEL_PREFIX}.os"
+ARCHITECTURE_LABEL = f"{LABEL_PREFIX}.architecture"
+COMPILER_LABEL = f"{LABEL_PREFIX}.compiler"
+SYMVERS_LABEL = f"{LABEL_PREFIX}.module-symvers"
+MODULES_LABEL = f"{LABEL_PREFIX}.modules"
+VERSION_LABEL = "org.opencontainers.image.version"
+
+_NO_TAG_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ImageRef:
+    """One image in one registry: ``reference`` is a tag or a ``sha256:`` digest."""
+
+    host: str
+    repository: str
+    reference: str
+
+    def __str__(self) -> str:
+        joint = "@" if self.reference.startswith("sha256:") else ":"
+        return f"{self.host}/{self.repository}{joint}{self.reference}"
+
+    def at(self, digest: str) -> "ImageRef":
+        """Name the same image by digest."""
+        return ImageRef(self.host, self.repository, digest)
+
+
+def build_key(
+    *,
+    driver: str,
+    version: str,
+    target: KernelTarget,
+    source: SourceFiles | SourceImage,
+    recipe: str,
+    base_image: str,
+    args: Mapping[str, str],
+    modules: tuple[ModuleSpec, ...],
+    rebuild: str,
+) -> str:
+    """Digest everything that goes into an image, 20 hex digits.
+
+    ``recipe`` is the digest of template and loader, ``rebuild`` the token of :mod:`driver_builder.rebuild`.
+    """
+    parts = {
+        "driver": driver,
+        "version": version,
+        "target": target.id,
+        "source": source_digest(source),
+        "recipe": recipe,
+        "baseImage": base_image,
+        "args": dict(args),
+        "modules": [[module.name, *module.parameters] for module in modules],
+        "rebuild": rebuild,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def source_digest(source: SourceFiles | SourceImage) -> str:
+    """Digest a source: every path and content, or the pinned reference."""
+    if isinstance(source, SourceImage):
+        return f"{source.reference}:{source.path}"
+    digest = hashlib.sha256()
+    for path in sorted(source.files):
+        content = source.files[path]
+        digest.update(f"{len(path)}:{path}:{len(content)}:".encode() + content)
+    return digest.hexdigest()
+
+
+def image_tag(*, version: str, target: KernelTarget, key: str) -> str:
+    """Make a tag that people can read and that is unique by its key, at most 128 characters."""
+    words = f"{version}-{target.kernel_version}-{target.os_id}{target.os_version}-{target.architecture}"
+    return f"{_NO_TAG_CHARACTER.sub('_', words)[:107]}-{key}"
+
+
+def tagged(repository: ImageRepository, tag: str) -> ImageRef:
+    """Join repository and tag."""
+    return ImageRef(repository.host, repository.repository, tag)
+
+
+def parse_reference(text: str) -> ImageRef:
+    """Read ``host/repository:tag`` or ``host/repository@sha256:...`` (a prebuilt image of a mapping).
+
+    Raises:
+        ValueError: when host, repository or reference is missing.
+    """
+    match = re.fullmatch(
+        r"(?P<host>[^/]+)/(?P<repository>[^:@]+)(?::(?P<tag>[\w.-]{1,128})|@(?P<digest>sha256:[0-9a-f]{64}))", text
+    )
+    if match is None:
+        raise ValueError(f"{text!r} is no image reference: write host/repository:tag or host/repository@sha256:...")
+    return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])

@@ -1,0 +1,72 @@
+"""What the loader of a driver pod reports about its node: the fact that ``ready`` rests on.
+
+The init container ``load`` ends with one JSON line as its termination message, so the API server carries it in the
+pod's status: ``{"result":"Loaded","kernel":"6.1.0-55-cloud-amd64","bootID":"...","modules":[{"name":"edudrv",
+"srcversion":"...","devices":["0000:00:04.0"]}]}``. ``driver_image/loader.sh`` writes it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LOADED = "Loaded"
+WRONG_KERNEL = "WrongKernel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveModule:
+    """A module found in the running kernel: ``identity`` is its srcversion, else its build id."""
+
+    name: str
+    identity: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """One loader verdict: ``result`` is Loaded, WrongKernel, LoadFailed or NoDevice."""
+
+    result: str
+    kernel: str
+    boot_id: str
+    modules: tuple[LiveModule, ...] = ()
+    message: str = ""
+
+
+def parse(text: str) -> Proof | None:
+    """Read a termination message; None for anything that is no verdict."""
+    try:
+        verdict = json.loads(text)
+        return Proof(
+            result=str(verdict["result"]),
+            kernel=str(verdict.get("kernel", "")),
+            boot_id=str(verdict.get("bootID", "")),
+            modules=tuple(
+                LiveModule(
+                    name=str(module["name"]),
+                    identity=str(module.get("srcversion") or module.get("buildID") or ""),
+                    devices=tuple(str(device) for device in module.get("devices") or ()),
+                )
+                for module in verdict.get("modules") or ()
+            ),
+            message=str(verdict.get("message", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def doubt(proof: Proof | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:
+    """Say why a proof does not prove that these modules work on this boot of this kernel; None when it does."""
+    if proof is None:
+        return "the driver pod has not reported yet"
+    if proof.result != LOADED:
+        return f"{proof.result}: {proof.message}" if proof.message else proof.result
+    if proof.kernel != kernel:
+        return f"loaded on kernel {proof.kernel}, the node's labels say {kernel}"
+    if boot_id is not None and proof.boot_id != boot_id:
+        return "loaded before the node's last boot"
+    live = {module.name: module.identity for module in proof.modules}
+    for name, identity in expected.items():
+        if live.get(name) != identity:
+            return f"module {name} is {live.get(name, 'not loaded')}, the image has {identity}"
+    return None

@@ -1,0 +1,84 @@
+"""Everything the controller knows at one moment, as frozen values: what ``plan`` decides on.
+
+``observe`` makes one of the cluster and the registries; tests and ``driver-builder plan`` make one of anything else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driver_builder.build import SourceFiles, SourceImage
+from driver_builder.driver_container import DriverContainer
+from driver_builder.images import ImageRef
+from driver_builder.inventory import Node
+from driver_builder.proof import Proof
+from driver_builder.image_state import ImageState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceMissing:
+    """The driver's source could not be read; ``message`` says what is missing and where."""
+
+    message: str
+
+
+Source = SourceFiles | SourceImage | SourceMissing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSet:
+    """One of our DaemonSets: one target of one driver. ``image`` is by digest, ``fingerprint`` that of its template."""
+
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    target: str
+    image: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    """One pod of such a DaemonSet.
+
+    ``expected`` maps module name to the identity (srcversion or build id) that this pod's image carries; ``message``
+    is the last thing its loader or the kubelet said about a failure.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    driver: str
+    target: str
+    version: str
+    fingerprint: str
+    ready: bool
+    deleting: bool
+    proof: Proof | None
+    expected: Mapping[str, str]
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedBuild:
+    """A build that this controller saw fail since its last report."""
+
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """``now`` in seconds since the epoch. ``sources`` by driver key, ``images`` by tag reference, builds by key."""
+
+    now: float
+    nodes: tuple[Node, ...] = ()
+    drivers: tuple[DriverContainer, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    images: Mapping[ImageRef, ImageState] = field(default_factory=dict)
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    pods: tuple[DriverPod, ...] = ()
+    running_builds: frozenset[str] = frozenset()
+    failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)

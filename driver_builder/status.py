@@ -1,0 +1,239 @@
+"""What the world is told about a driver: target states, conditions and Events, as values and as the object's status.
+
+Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out which
+Events a change of status is worth.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from driver_builder.driver_container import DriverContainer
+from driver_builder.errors import InvalidDriver
+from driver_builder.rebuild import Rebuilds
+
+Json = dict[str, Any]
+
+
+class TargetState(StrEnum):
+    """How far a target is."""
+
+    PENDING = "Pending"
+    BUILDING = "Building"
+    FAILED = "Failed"
+    BLOCKED = "Blocked"
+    ROLLING_OUT = "RollingOut"
+    READY = "Ready"
+    SKIPPED = "Skipped"
+
+
+class Reason(StrEnum):
+    """Why a target or a condition is as it is, besides the words of BuildFailure and VerificationFailure."""
+
+    ALL_NODES_READY = "AllNodesReady"
+    KERNEL_MISMATCH = "KernelMismatch"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    NO_KERNEL_MAPPING = "NoKernelMapping"
+    SKIPPED_BY_MAPPING = "SkippedByMapping"
+    UNSUPPORTED_OS = "UnsupportedOS"
+    SOURCE_MISSING = "SourceMissing"
+    IMAGE_MISSING = "ImageMissing"
+    INVALID_SPEC = "InvalidSpec"
+    PAUSED = "Paused"
+    NO_NODES = "NoMatchingNodes"
+    REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
+    REGISTRY_UNREACHABLE = "RegistryUnreachable"
+    REGISTRY_INVALID = "RegistryInvalid"
+    TARGETS_FAILED = "TargetsFailed"
+    TARGETS_PENDING = "TargetsPending"
+    NOTHING_TO_DO = "NothingToDo"
+    NOTHING_WRONG = "AsExpected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetStatus:
+    """One entry of ``status.targets``. Times are seconds since the epoch; ``failures`` counts builds of ``key``."""
+
+    target: str
+    kernel: str
+    os: str
+    architecture: str
+    nodes: int
+    ready_nodes: int
+    state: TargetState
+    reason: str
+    message: str
+    image: str = ""
+    digest: str = ""
+    key: str = ""
+    failures: int = 0
+    last_failure: float | None = None
+    since: float = 0.0
+
+
+def timestamp(seconds: float) -> str:
+    """Write a time as Kubernetes does, to the second."""
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str | None) -> float | None:
+    """Read what :func:`timestamp` wrote."""
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def previous_targets(status: Json) -> dict[str, TargetStatus]:
+    """Read ``status.targets`` by target id; entries of another shape are dropped, they are ours to write anew."""
+    known: dict[str, TargetStatus] = {}
+    for entry in status.get("targets") or ():
+        try:
+            target = _parse_target(entry)
+        except (KeyError, ValueError):
+            continue
+        known[target.target] = target
+    return known
+
+
+def _parse_target(entry: Json) -> TargetStatus:
+    return TargetStatus(
+        target=f"{entry['kernel']}/{entry['os']}/{entry['architecture']}",
+        kernel=entry["kernel"],
+        os=entry["os"],
+        architecture=entry["architecture"],
+        nodes=int(entry["nodes"]),
+        ready_nodes=int(entry["readyNodes"]),
+        state=TargetState(entry["state"]),
+        reason=entry.get("reason", ""),
+        message=entry.get("message", ""),
+        image=entry.get("image", ""),
+        digest=entry.get("imageDigest", ""),
+        key=entry.get("buildKey", ""),
+        failures=int(entry.get("failures", 0)),
+        last_failure=parse_timestamp(entry.get("lastFailureTime")),
+        since=parse_timestamp(entry.get("lastTransitionTime")) or 0.0,
+    )
+
+
+def render(
+    driver: DriverContainer,
+    targets: Iterable[TargetStatus],
+    *,
+    rebuilds: Rebuilds,
+    unknown: Mapping[str, str],
+    now: float,
+) -> Json:
+    """Write the object's whole ``status``. ``unknown`` says which selected nodes have no target, and why."""
+    targets = tuple(targets)
+    conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown)]
+    return {
+        "observedGeneration": driver.generation,
+        "conditions": [_with_transition(condition, driver, now) for condition in conditions],
+        "targets": [_render_target(target) for target in targets],
+        "readyNodes": sum(target.ready_nodes for target in targets),
+        "desiredNodes": sum(target.nodes for target in targets if target.state is not TargetState.SKIPPED),
+        "rebuild": rebuilds.as_status(),
+    }
+
+
+def _render_target(target: TargetStatus) -> Json:
+    entry: Json = {
+        "kernel": target.kernel,
+        "os": target.os,
+        "architecture": target.architecture,
+        "nodes": target.nodes,
+        "readyNodes": target.ready_nodes,
+        "state": target.state.value,
+        "reason": target.reason,
+        "message": target.message,
+        "lastTransitionTime": timestamp(target.since),
+    }
+    optional = {"image": target.image, "imageDigest": target.digest, "buildKey": target.key}
+    entry |= {field: value for field, value in optional.items() if value}
+    if target.failures and target.last_failure is not None:
+        entry |= {"failures": target.failures, "lastFailureTime": timestamp(target.last_failure)}
+    return entry
+
+
+def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
+    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": message}
+
+
+def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
+    if isinstance(driver.spec, InvalidDriver):
+        return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
+    wanted = [target for target in targets if target.state is not TargetState.SKIPPED]
+    if not wanted:
+        return _condition("Ready", False, Reason.NO_NODES, "no node is selected, or every kernel is skipped")
+    ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
+    behind = [target for target in wanted if target.state is not TargetState.READY]
+    if not behind:
+        return _condition("Ready", True, Reason.ALL_NODES_READY, f"{ready} of {nodes} nodes ready")
+    first = behind[0]
+    return _condition("Ready", False, first.reason, f"{ready} of {nodes} nodes ready; {first.kernel}: {first.message}")
+
+
+def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
+    if driver.paused:
+        return _condition("Progressing", False, Reason.PAUSED, "paused by annotation driverwright.io/pause")
+    moving = [target for target in targets if target.state in (TargetState.BUILDING, TargetState.ROLLING_OUT)]
+    if not moving:
+        return _condition("Progressing", False, Reason.NOTHING_TO_DO, "nothing is being built or rolled out")
+    words = "; ".join(f"{target.kernel}: {target.message}" for target in moving)
+    return _condition("Progressing", True, Reason.TARGETS_PENDING, words)
+
+
+def _degraded(driver: DriverContainer, targets: tuple[TargetStatus, ...], unknown: Mapping[str, str]) -> Json:
+    if isinstance(driver.spec, InvalidDriver):
+        return _condition("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
+    bad = [
+        target for target in targets if target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
+    ]
+    if bad:
+        words = "; ".join(f"{target.kernel}: {target.message}" for target in bad)
+        return _condition("Degraded", True, bad[0].reason, words)
+    if unknown:
+        return _condition(
+            "Degraded", True, Reason.KERNEL_MISMATCH, "; ".join(unknown[node] for node in sorted(unknown))
+        )
+    return _condition("Degraded", False, Reason.NOTHING_WRONG, "")
+
+
+def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Json:
+    before = next((old for old in driver.status.get("conditions") or () if old.get("type") == condition["type"]), {})
+    same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
+    return {
+        **condition,
+        "observedGeneration": driver.generation,
+        "lastTransitionTime": before["lastTransitionTime"] if same else timestamp(now),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One Kubernetes Event on a DriverContainer: ``kind`` is Normal or Warning."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+_NEWS = {
+    TargetState.BUILDING: "BuildStarted",
+    TargetState.ROLLING_OUT: "RollingOut",
+    TargetState.READY: "TargetReady",
+}
+
+
+def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) -> tuple[Event, ...]:
+    """Tell what is new: one Event for each target whose state or reason changed."""
+    news: list[Event] = []
+    for target in after:
+        old = before.get(target.target)
+        if old is not None and (old.state, old.reason, old.key) == (target.state, target.reason, target.key):
+            continue
+        bad = target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
+        reason = target.reason if bad or target.state is TargetState.SKIPPED else _NEWS[target.state]
+        message = f"{target.target}: {target.message}"
+        news.append(Event(kind="Warning" if bad else "Normal", reason=reason, message=message))
+    return tuple(news)
