@@ -98,7 +98,7 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
     spec, source = context.spec, context.source
     template = mapping.template_for(spec, rule, target)
     base_image = mapping.base_image_for(spec, target)
-    if template not in context.recipes.digests or base_image is None or isinstance(source, str):
+    if template is None or template not in context.recipes.digests or base_image is None or isinstance(source, str):
         return None
     args = {**spec.args, **rule.args}
     key = images.build_key(

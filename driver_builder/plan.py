@@ -289,7 +289,7 @@ def _roll_out(view: _View, spec: DriverSpec, item: Wanted, state: Present, part:
         )
     pods = [pod for pod in view.pods if pod.target == item.target.short_hash and pod.node in item.nodes]
     if existing is not None and existing.fingerprint == fingerprint:
-        actions += _replacements(pods, fingerprint, {node for node in part.ready})
+        actions += _replacements(pods, fingerprint, set(part.ready))
     current = {pod.node for pod in pods if pod.fingerprint == fingerprint and not pod.deleting}
     done = all(node in part.ready and node in current for node in item.nodes)
     status = replace(

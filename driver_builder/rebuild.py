@@ -20,7 +20,7 @@ DRIVER = "DriverContainer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilds:
-    """``requests``: who asked last for what (``DriverContainer`` or ``Node/<name>`` to value). ``tokens``: by target id."""
+    """``requests``: who (``DriverContainer``, ``Node/<name>``) asked last for which value; ``tokens``: by target id."""
 
     requests: Mapping[str, str]
     tokens: Mapping[str, str]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from driver_builder.build import SourceFiles, SourceImage
 from driver_builder.driver_container import DriverContainer
+from driver_builder.image_state import ImageState
 from driver_builder.images import ImageRef
 from driver_builder.inventory import Node
 from driver_builder.proof import Proof
-from driver_builder.image_state import ImageState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

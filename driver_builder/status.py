@@ -1,7 +1,7 @@
 """What the world is told about a driver: target states, conditions and Events, as values and as the object's status.
 
-Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out which
-Events a change of status is worth.
+Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out
+which Events a change of status is worth.
 """
 
 from collections.abc import Iterable, Mapping
@@ -200,7 +200,9 @@ def _degraded(driver: DriverContainer, targets: tuple[TargetStatus, ...], unknow
 
 
 def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Json:
-    before = next((old for old in driver.status.get("conditions") or () if old.get("type") == condition["type"]), {})
+    before: Json = next(
+        (old for old in driver.status.get("conditions") or () if old.get("type") == condition["type"]), {}
+    )
     same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
     return {
         **condition,

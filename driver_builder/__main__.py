@@ -1,0 +1,8 @@
+"""``python -m driver_builder``."""
+
+import sys
+
+from driver_builder.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Settings of driver-builder: flags over environment over defaults, as one frozen value."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver_builder.errors import ConfigurationError
+
+ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the controller runs. All durations in seconds."""
+
+    kubeconfig: str | None
+    """Path of a kubeconfig; None: the pod's service account, else kubectl's default."""
+    namespaces: tuple[str, ...]
+    """Where DriverContainers are acted on; the service account needs a Role in each."""
+    docker_host: str | None
+    """Engine that builds, as in DOCKER_HOST; None: the engine's default socket."""
+    templates: Path | None
+    """Folder of ``*.Dockerfile.j2``; None: the ones that came with the package."""
+    registry_ca_file: str | None
+    """CA certificates for registries, PEM; None: the system's."""
+    resync_seconds: float
+    """How often to look though nothing changed."""
+    max_builds: int
+    """Builds at the same time."""
+    build_deadline_seconds: float
+    """A build that takes longer is stopped."""
+    retry_min_seconds: float
+    """Wait after the first failure of a build."""
+    retry_max_seconds: float
+    """Longest wait between tries of a failing build."""
+    identity: str
+    """Who holds the Lease: should survive a restart of the container."""
+    lease_name: str
+    """Name of the Lease, in the first namespace."""
+    port: int
+    """Port of /healthz and /metrics; 0: none."""
+
+
+def add_connection_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags every command shares."""
+    parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig to use instead of the pod's service account")
+    parser.add_argument(
+        "-n", "--namespace", action="append", metavar="NAME",
+        help="namespace whose DriverContainers are meant; may be given several times (default: the pod's own, "
+        "else 'driverwright')",
+    )  # fmt: skip
+    parser.add_argument(
+        "--templates", metavar="DIR", type=Path, help="folder of *.Dockerfile.j2 to use instead of ours"
+    )
+    parser.add_argument("--registry-ca-file", metavar="FILE", help="CA certificates for the registries (PEM)")
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the controller."""
+    parser.add_argument("--docker-host", metavar="URL", help="container engine that builds (default: DOCKER_HOST)")
+    parser.add_argument("--resync-seconds", type=_positive, metavar="S", help="look again this often (default 60)")
+    parser.add_argument("--max-builds", type=_count, metavar="N", help="builds at the same time (default 1)")
+    parser.add_argument(
+        "--build-deadline-seconds", type=_positive, metavar="S", help="stop a build after this long (default 1800)"
+    )
+    parser.add_argument(
+        "--retry-min-seconds", type=_positive, metavar="S", help="wait after a build's first failure (default 30)"
+    )
+    parser.add_argument(
+        "--retry-max-seconds", type=_positive, metavar="S", help="longest wait between tries (default 3600)"
+    )
+    parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
+    parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
+    )
+
+
+def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
+    """Join flags, environment and defaults.
+
+    Raises:
+        ConfigurationError: for an environment variable that is no number where one is needed.
+    """
+    environment = os.environ if environment is None else environment
+    pick = _Picker(flags, environment)
+    return Settings(
+        kubeconfig=pick.text("kubeconfig"),
+        namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
+        docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST"),
+        templates=_path(pick.text("templates")),
+        registry_ca_file=pick.text("registry_ca_file"),
+        resync_seconds=pick.number("resync_seconds", 60.0, _positive),
+        max_builds=int(pick.number("max_builds", 1, _count)),
+        build_deadline_seconds=pick.number("build_deadline_seconds", 1800.0, _positive),
+        retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
+        retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
+        identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
+        lease_name=pick.text("lease_name") or "driver-builder",
+        port=int(pick.number("port", 8080, int)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Picker:
+    flags: argparse.Namespace
+    environment: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """The flag, else the environment variable, else None."""
+        value = getattr(self.flags, name, None)
+        return str(value) if value is not None else self.environment.get(ENVIRONMENT_PREFIX + name.upper()) or None
+
+    def words(self, name: str) -> list[str]:
+        """An environment variable that holds a comma-separated list."""
+        text = self.environment.get(ENVIRONMENT_PREFIX + name.upper(), "")
+        return [word.strip() for word in text.split(",") if word.strip()]
+
+    def number(self, name: str, default: float, check: Callable[[str], float]) -> float:
+        """The flag, else the checked environment variable, else ``default``."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            return check(value)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise ConfigurationError(f"{ENVIRONMENT_PREFIX}{name.upper()}: {value!r}: {error}") from error
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(float(text))
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _own_namespace(environment: Mapping[str, str]) -> str:
+    if environment.get("POD_NAMESPACE"):
+        return environment["POD_NAMESPACE"]
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return "driverwright"

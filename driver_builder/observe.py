@@ -1,0 +1,192 @@
+"""Cluster and registries to one frozen :class:`Snapshot`: the only reader.
+
+Either everything was seen or an error is raised: a partial view would look like nodes and pods that are gone.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from driver_builder import driver_container, manifests, proof
+from driver_builder.build import SourceFiles, SourceImage
+from driver_builder.builds import BuildQueue
+from driver_builder.desired import Recipes, Wanted
+from driver_builder.driver_container import ConfigMapSource, DriverContainer, DriverSpec
+from driver_builder.image_state import ImageState
+from driver_builder.images import ImageRef
+from driver_builder.inventory import Node
+from driver_builder.plan import desired_targets
+from driver_builder.registries import Registries
+from driver_builder.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Source, SourceMissing
+from kube_api.client import Client
+from kube_api.errors import NotFound
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, Resource
+
+Json = dict[str, Any]
+
+
+class Observer:
+    """Reads one moment of the cluster: the given namespaces' drivers, all nodes, the wanted images."""
+
+    def __init__(
+        self,
+        client: Client,
+        registries: Registries,
+        *,
+        namespaces: Iterable[str],
+        recipes: Recipes,
+        builds: BuildQueue | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._registries = registries
+        self._namespaces = tuple(namespaces)
+        self._recipes = recipes
+        self._builds = builds
+        self._clock = clock
+
+    def observe(self) -> Snapshot:
+        """Read everything.
+
+        Raises:
+            KubeApiError: when any part of the cluster cannot be read. A registry that cannot be read is part of the
+                picture, not an error.
+        """
+        nodes = tuple(_node(obj) for obj in self._client.list(NODES.path(), metadata_only=True).items)
+        drivers = tuple(driver_container.parse(obj) for obj in self._objects(DRIVER_CONTAINERS))
+        snapshot = Snapshot(
+            now=self._clock(),
+            nodes=nodes,
+            drivers=drivers,
+            sources=dict(self._sources(drivers)),
+            daemon_sets=tuple(_daemon_set(obj) for obj in self._objects(DAEMON_SETS, manifests.DRIVER_LABEL)),
+            pods=tuple(_pod(obj) for obj in self._objects(PODS, manifests.DRIVER_LABEL)),
+        )
+        # Builds are read before the images: a build that ends in between is then seen as running with its image
+        # present, never as neither.
+        running, failed = self._build_states()
+        return Snapshot(
+            now=snapshot.now,
+            nodes=nodes,
+            drivers=drivers,
+            sources=snapshot.sources,
+            daemon_sets=snapshot.daemon_sets,
+            pods=snapshot.pods,
+            running_builds=running,
+            failed_builds=failed,
+            images=dict(self._images(snapshot)),
+        )
+
+    def _build_states(self) -> tuple[frozenset[str], Mapping[str, FailedBuild]]:
+        return self._builds.states() if self._builds is not None else (frozenset(), {})
+
+    def _objects(self, resource: Resource, label_selector: str = "") -> Iterator[Json]:
+        for namespace in self._namespaces:
+            yield from self._client.list(resource.path(namespace=namespace), label_selector=label_selector).items
+
+    def _sources(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, Source]]:
+        for driver in drivers:
+            if not isinstance(driver.spec, DriverSpec):
+                continue
+            source = driver.spec.source
+            if isinstance(source, ConfigMapSource):
+                yield driver.key, self._config_map(driver.namespace, source.name)
+            else:
+                yield driver.key, SourceImage(reference=source.reference, path=source.path)
+
+    def _config_map(self, namespace: str, name: str) -> SourceFiles | SourceMissing:
+        try:
+            obj = self._client.get(CONFIG_MAPS.path(namespace=namespace, name=name))
+        except NotFound:
+            return SourceMissing(
+                message=f"spec.source.configMap: ConfigMap {namespace}/{name} does not exist: make it with "
+                f"kubectl -n {namespace} create configmap {name} --from-file=DIRECTORY"
+            )
+        files = {path: text.encode() for path, text in (obj.get("data") or {}).items()}
+        files |= {path: base64.b64decode(data) for path, data in (obj.get("binaryData") or {}).items()}
+        if not files:
+            return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
+        return SourceFiles(files=files)
+
+    def _images(self, snapshot: Snapshot) -> Iterator[tuple[ImageRef, ImageState]]:
+        for driver in snapshot.drivers:
+            spec = driver.spec
+            if not isinstance(spec, DriverSpec) or driver.deleting:
+                continue
+            wanted, _, _ = desired_targets(snapshot, driver, spec, self._recipes)
+            for item in wanted:
+                if isinstance(item, Wanted):
+                    yield item.image, self._registries.inspect(driver.namespace, spec.registry, item.image)
+
+
+def _node(obj: Json) -> Node:
+    metadata = obj["metadata"]
+    return Node(
+        name=metadata["name"], labels=metadata.get("labels") or {}, annotations=metadata.get("annotations") or {}
+    )
+
+
+def _driver_key(metadata: Json) -> str:
+    return f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}"
+
+
+def _daemon_set(obj: Json) -> DaemonSet:
+    metadata = obj["metadata"]
+    pod_spec = obj["spec"]["template"]["spec"]
+    return DaemonSet(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=_driver_key(metadata),
+        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
+        image=pod_spec["containers"][0]["image"],
+        fingerprint=(metadata.get("annotations") or {}).get(manifests.FINGERPRINT_ANNOTATION, ""),
+    )
+
+
+def _pod(obj: Json) -> DriverPod:
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    load = _container_status(status.get("initContainerStatuses"), manifests.LOAD_CONTAINER)
+    ended = (load.get("state") or {}).get("terminated") or (load.get("lastState") or {}).get("terminated") or {}
+    return DriverPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=obj["spec"].get("nodeName", ""),
+        driver=_driver_key(metadata),
+        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
+        version=annotations.get(manifests.VERSION_ANNOTATION, ""),
+        fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
+        ready=_is_ready(status),
+        deleting="deletionTimestamp" in metadata,
+        proof=proof.parse(ended.get("message") or ""),
+        expected=_expected(annotations),
+        message=_trouble(status),
+    )
+
+
+def _is_ready(status: Json) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def _expected(annotations: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in json.loads(annotations[manifests.MODULES_ANNOTATION]).items()}
+    except (KeyError, ValueError, AttributeError):
+        return {}
+
+
+def _container_status(statuses: Iterable[Json] | None, name: str) -> Json:
+    return next((status for status in statuses or () if status["name"] == name), {})
+
+
+def _trouble(status: Json) -> str:
+    """The kubelet's own words for why a pod's container does not run (a pull that fails, a crash), or nothing."""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in ("PodInitializing", "ContainerCreating"):
+            return f"{waiting['reason']}: {waiting.get('message', '')}".strip(": ")
+    return ""

@@ -1,0 +1,25 @@
+"""How commands print: a table for people, JSON or YAML for programs."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+FORMATS = ("table", "json", "yaml")
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Lay out columns the way kubectl does: three blanks between, headers in capitals."""
+    lines = [[str(cell) for cell in row] for row in (headers, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    return "\n".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def document(data: Any, form: str) -> str:
+    """Write plain data as JSON or YAML."""
+    if form == "json":
+        return json.dumps(data, indent=2, sort_keys=True)
+    return yaml.safe_dump(data, sort_keys=True).rstrip()

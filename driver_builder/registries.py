@@ -1,0 +1,89 @@
+"""The registries of the drivers, each with the credentials its Secret holds, and what they said last."""
+
+import base64
+import time
+from collections.abc import Callable
+
+from driver_builder.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.driver_container import RegistrySettings
+from driver_builder.errors import PermanentError, RegistryRefused
+from driver_builder.image_state import ImageState, Invalid, Present, Unauthorised
+from driver_builder.images import ImageRef
+from driver_builder.registry import RegistryClient
+from kube_api.client import Client, Object
+from kube_api.errors import NotFound
+from kube_api.resources import SECRETS
+
+
+class Registries:
+    """Asks registries about images.
+
+    A presence is believed for ``trust_seconds``; every other answer is asked for again each time, because it decides
+    whether to build and is what a person waits to see mended.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        ca_file: str | None = None,
+        trust_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._ca_file = ca_file
+        self._trust_seconds = trust_seconds
+        self._clock = clock
+        self._seen: dict[ImageRef, tuple[float, Present]] = {}
+
+    def inspect(self, namespace: str, settings: RegistrySettings, image: ImageRef) -> ImageState:
+        """Say whether an image exists, as far as the registry lets us know."""
+        known = self._seen.get(image)
+        if known is not None and self._clock() - known[0] < self._trust_seconds:
+            return known[1]
+        try:
+            state = self.connect(namespace, settings, image.host).inspect(image.repository, image.reference)
+        except RegistryRefused as error:
+            return Unauthorised(message=str(error))
+        except PermanentError as error:
+            return Invalid(message=str(error))
+        if isinstance(state, Present):
+            self._seen[image] = (self._clock(), state)
+        else:
+            self._seen.pop(image, None)
+        return state
+
+    def connect(self, namespace: str, settings: RegistrySettings, host: str) -> RegistryClient:
+        """Make a client for one registry with a driver's credentials.
+
+        Raises:
+            RegistryRefused: when the Secret is missing or holds nothing for this registry.
+        """
+        return RegistryClient(
+            host,
+            credentials=self._credentials(namespace, settings, host),
+            plain_http=settings.plain_http,
+            ca_file=self._ca_file,
+        )
+
+    def _credentials(self, namespace: str, settings: RegistrySettings, host: str) -> Credentials | None:
+        if settings.secret is None:
+            return None
+        try:
+            secret = self._client.get(SECRETS.path(namespace=namespace, name=settings.secret))
+        except NotFound as error:
+            raise RegistryRefused(
+                f"spec.registry.secretRef: Secret {namespace}/{settings.secret} does not exist: make it with "
+                f"kubectl -n {namespace} create secret docker-registry {settings.secret} --docker-server={host} ..."
+            ) from error
+        credentials = credentials_for(parse_docker_config(_docker_config(secret)), host)
+        if credentials is None:
+            raise RegistryRefused(
+                f"spec.registry.secretRef: Secret {namespace}/{settings.secret} has no credentials for {host}"
+            )
+        return credentials
+
+
+def _docker_config(secret: Object) -> bytes:
+    data = secret.get("data") or {}
+    return base64.b64decode(data.get(".dockerconfigjson") or data.get(".dockercfg") or "")

@@ -1,0 +1,49 @@
+"""/healthz and /metrics of the controller, in a thread of the standard library's small server."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import Counter, Histogram, make_wsgi_app
+
+BUILD_SECONDS = Histogram(
+    "driver_builder_build_duration_seconds",
+    "Time from the start of a build to its end, pushed or failed",
+    ["result"],
+    buckets=(5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800),
+)
+BUILDS = Counter(
+    "driver_builder_builds_total", "Builds that ended, by result (Succeeded or the failure's reason)", ["result"]
+)
+
+logger = logging.getLogger(__name__)
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: probes come every few seconds."""
+
+
+def serve(port: int, *, healthy: Callable[[], bool]) -> WSGIServer:
+    """Serve on ``port`` of all addresses until the process ends; ``healthy`` decides between 200 and 503."""
+    metrics = make_wsgi_app()
+
+    def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            return list(metrics(environ, start_response))
+        if environ["PATH_INFO"] != "/healthz":
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"try /healthz or /metrics\n"]
+        good = healthy()
+        start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"ok\n" if good else b"the reconcile loop has stopped\n"]
+
+    server = make_server("", port, application, handler_class=_QuietHandler)
+    threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
+    logger.info("telemetry on port %d: /healthz /metrics", port)
+    return server
