@@ -34,6 +34,17 @@ KEEP_LOGS_STATUS = 3
 _CGROUPS = Path("/sys/fs/cgroup")
 _PR_SET_PDEATHSIG = 1
 
+# Folders whose place is fixed in kubelet, containerd or Docker: each ground sees folders of its own there.
+_PRIVATE_FOLDERS = (
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/run/containerd",
+    "/var/lib/dockershim",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/log/pods",
+)
+
 
 # ------------------------------------------------------------------ watch
 
@@ -221,6 +232,11 @@ def _fork_and_execute(spec: dict[str, Any]) -> int:
 
 def serve(folder: Path) -> None:
     """Be process 1 of the ground."""
+    for place in _PRIVATE_FOLDERS:
+        own = folder / "private" / place.strip("/").replace("/", "-")
+        own.mkdir(parents=True)
+        Path(place).mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "--bind", own, place], check=True)
     # Kubelet wants a shared root for mount propagation; shared within this namespace only.
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
     Server(folder).run()

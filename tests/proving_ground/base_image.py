@@ -1,0 +1,84 @@
+"""The image `debian:<codename>-slim`, made on this machine, because its registry may not be reachable.
+
+Its apt sources are the machine's own, security archive included, so that a recipe that installs kernel headers works
+in it as it does in the published image, and no recipe has to name a mirror.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from pathlib import Path
+
+import docker
+
+from tests.proving_ground import apt_sources
+from tests.proving_ground.cache import cache_root, cached_folder
+from tests.proving_ground.command import run, run_logged
+from tests.proving_ground.errors import ProvingGroundError
+from tests.proving_ground.packages import machine_archives, release_codename
+from tests.proving_ground.progress import Progress, Step
+
+PACKAGES = ("debootstrap", "debian-archive-keyring")
+_STAYS_FRESH_DAYS = 7
+_DEBOOTSTRAP_TIMEOUT = 900.0
+# What the published slim images leave out.
+_LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
+_CARRIED_OPTIONS = re.compile(r'^Acquire::(Check-Valid-Until|Check-Date|https?::Proxy(::\S+)?) "[^"]*";$')
+
+
+def base_image_ref() -> str:
+    """Return the reference under which the image is found: the name of the published one."""
+    return f"debian:{release_codename()}-slim"
+
+
+def ensure_base_image(client: docker.APIClient, progress: Progress) -> str:
+    """Have the image in the engine; return its reference."""
+    reference = base_image_ref()
+    repository, tag = reference.split(":")
+    with progress.step(f"Provide the base image {reference}") as step:
+        archive = _cached_archive(step)
+        step.detail("importing")
+        answer = client.import_image(str(archive), repository=repository, tag=tag, changes=['CMD ["bash"]'])
+        if '"error' in str(answer):
+            raise ProvingGroundError(f"the engine refused {archive}: {answer}")
+    return reference
+
+
+def _cached_archive(step: Step) -> Path:
+    archives = machine_archives()
+    sources = apt_sources.sources_text(archives)
+    digest = hashlib.sha256(sources.encode()).hexdigest()[:8]
+    name = f"base-image-{release_codename()}-{digest}"
+    today = int(time.time() // 86400)
+    kept = sorted(cache_root().glob(f"{name}-*"))
+    for folder in kept:
+        if today - int(folder.name.rsplit("-", 1)[1]) < _STAYS_FRESH_DAYS:
+            return folder / "image.tar"
+    fresh = cached_folder(f"{name}-{today}", lambda folder: _make(folder, archives, step), step)
+    for folder in kept:
+        run(["rm", "-rf", folder])
+    return fresh / "image.tar"
+
+
+def _make(folder: Path, archives: list[apt_sources.Archive], step: Step) -> None:
+    root, main = folder / "root", archives[0]
+    log = folder.parent / "base-image.log"
+    log.unlink(missing_ok=True)
+    argv = ["debootstrap", "--variant=minbase", f"--keyring={apt_sources.KEYRING}", main.suite, str(root), main.uri]
+    run_logged(argv, log=log, step=step, timeout=_DEBOOTSTRAP_TIMEOUT)
+    (root / "etc/apt/sources.list").write_text(apt_sources.sources_text(archives))
+    (root / "etc/apt/apt.conf.d/90machine").write_text(carried_options(run(["apt-config", "dump", "Acquire"])))
+    for place in _LEFT_OUT:
+        run(["sh", "-c", f"rm -rf '{root}/{place}'/*"])
+    step.detail("packing")
+    run(["tar", "--create", "--file", folder / "image.tar", "--directory", root, "--one-file-system", "."], timeout=120)
+    run(["rm", "-rf", root])
+    log.unlink()
+
+
+def carried_options(apt_config_dump: str) -> str:
+    """Choose those of the machine's apt options without which its archives cannot be used from inside the image."""
+    lines = (line for line in apt_config_dump.splitlines() if _CARRIED_OPTIONS.match(line))
+    return "".join(f"{line}\n" for line in lines)
