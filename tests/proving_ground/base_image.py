@@ -24,7 +24,14 @@ PACKAGES = ("debootstrap", "debian-archive-keyring")
 _STAYS_FRESH_DAYS = 7
 _DEBOOTSTRAP_TIMEOUT = 900.0
 # What the published slim images leave out.
-_LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
+_LEFT_OUT = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/locale",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 _CARRIED_OPTIONS = re.compile(r'^Acquire::(Check-Valid-Until|Check-Date|https?::Proxy(::\S+)?) "[^"]*";$')
 
 

@@ -22,7 +22,15 @@ from tests.proving_ground.progress import Progress, Step
 PACKAGES = ("etcd-server",)
 PORTS = ("etcd", "etcd-peer", "api", "controller-manager", "scheduler")
 # A guest reaches the host's 127.0.0.1 as 10.0.2.2: QEMU's user network.
-SERVER_NAMES = ("127.0.0.1", "10.0.2.2", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1")
+SERVER_NAMES = (
+    "127.0.0.1",
+    "10.0.2.2",
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "10.96.0.1",
+)
 _READY_TIMEOUT = 90.0
 _SERVICE_RANGE = "10.96.0.0/16"
 
@@ -31,7 +39,13 @@ class ControlPlane:
     """The control plane of one ground; each component can be stopped, killed and started again by its name."""
 
     def __init__(
-        self, processes: Processes, binaries: KubeBinaries, ports: Mapping[str, int], admin_token: str, *, scheduler: bool
+        self,
+        processes: Processes,
+        binaries: KubeBinaries,
+        ports: Mapping[str, int],
+        admin_token: str,
+        *,
+        scheduler: bool,
     ) -> None:
         self._processes = processes
         self._binaries = binaries

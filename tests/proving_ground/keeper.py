@@ -15,7 +15,6 @@ started by its path, so that it needs neither the harness's working directory no
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import select
@@ -32,7 +31,6 @@ from typing import Any
 SOCKET_NAME = "keeper.sock"
 KEEP_LOGS_STATUS = 3
 _CGROUPS = Path("/sys/fs/cgroup")
-_PR_SET_PDEATHSIG = 1
 
 # Folders whose place is fixed in kubelet, containerd or Docker: each ground sees folders of its own there.
 _PRIVATE_FOLDERS = (
@@ -52,10 +50,11 @@ _PRIVATE_FOLDERS = (
 def watch(folder: Path, *, lifeline: bool) -> None:
     """Run the ground until it ends by itself or the lifeline (standard input) is closed, then clean up."""
     # In case the watcher itself is killed: this process has one thread, so the signal comes exactly then.
+    mortal = ["setpriv", "--pdeathsig", "KILL", "--"]
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-    argv = [*namespaces, "--", sys.executable, __file__, "serve", str(folder)]
+    argv = [*mortal, *namespaces, "--", sys.executable, __file__, "serve", str(folder)]
     with (folder / "logs" / "keeper.log").open("ab") as log:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     ending = os.pidfd_open(child.pid)
     ready, _, _ = select.select([ending, sys.stdin] if lifeline else [ending], [], [])
     keep_logs = ending not in ready
@@ -67,10 +66,6 @@ def watch(folder: Path, *, lifeline: bool) -> None:
     remove_folder(folder, keep_logs=keep_logs)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _kill_children_of(pid: int) -> None:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for child in children or [str(pid)]:
@@ -78,7 +73,7 @@ def _kill_children_of(pid: int) -> None:
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove the control groups called `name`, in every hierarchy, with all below them; they hold no process any more."""
+    """Remove the control groups called `name`, in every hierarchy, with all below them; they hold no process now."""
     for top in [_CGROUPS / name, *_CGROUPS.glob(f"*/{name}")]:
         if not top.is_dir():
             continue

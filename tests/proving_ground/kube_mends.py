@@ -38,11 +38,13 @@ MENDS = (
         new="if data == nil {",
         why=_ZERO_REASON,
     ),
-    Mend(path="vendor/github.com/go-openapi/validate/type.go", old=_EQUALS_ZERO, new="if data == nil {", why=_ZERO_REASON),
+    Mend(
+        path="vendor/github.com/go-openapi/validate/type.go", old=_EQUALS_ZERO, new="if data == nil {", why=_ZERO_REASON
+    ),
     Mend(
         path="vendor/github.com/google/cadvisor/container/docker/factory.go",
-        old="const rootDirRetries = 5",
-        new="const rootDirRetries = 1",
+        old="const rootDirRetryPeriod time.Duration = 1000 * time.Millisecond",
+        new="const rootDirRetryPeriod time.Duration = time.Millisecond",
         why="a kubelet on containerd would sleep 5 s at every start, waiting for a docker that never answers",
     ),
 )

@@ -153,5 +153,7 @@ class Processes:
             self._watcher.wait(timeout=60)
             return
         deadline = time.monotonic() + 60
-        while (self.folder / "state.json").exists() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if not self.folder.exists() or {path.name for path in self.folder.iterdir()} <= {"logs"}:
+                return
             time.sleep(0.05)

@@ -1,8 +1,8 @@
 """Say what is being done while someone waits: a small protocol, a plain and a rich way to show it.
 
-    with progress.step("Build Kubernetes") as step:
-        step.detail("compiling kubelet")
-        step.percent(40)
+with progress.step("Build Kubernetes") as step:
+    step.detail("compiling kubelet")
+    step.percent(40)
 """
 
 from __future__ import annotations

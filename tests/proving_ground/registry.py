@@ -6,6 +6,7 @@ import ctypes
 import json
 import secrets
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.proving_ground.pki import write_private
@@ -21,13 +22,23 @@ _READY_TIMEOUT = 30.0
 class Registry:
     """The registry of one ground; its port and its content stay over restarts."""
 
-    def __init__(self, processes: Processes, port: int, auth: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        port: int,
+        auth: tuple[str, str] | None = None,
+        *,
+        remember: Callable[[str, str], None] = lambda _username, _password: None,
+    ) -> None:
         self._processes = processes
         self._folder = processes.folder / "registry"
         self._config = self._folder / "config.yml"
         self.port = port
         self.host = f"127.0.0.1:{port}"
+        self.username: str | None
+        self.password: str | None
         self.username, self.password = auth or (None, None)
+        self._remember = remember
 
     @property
     def url(self) -> str:
@@ -65,6 +76,7 @@ class Registry:
     def set_auth(self, username: str | None, password: str = "") -> None:
         """Ask for a password from now on, or with None no longer; the registry is restarted on the same port."""
         self.username, self.password = (username, password) if username is not None else (None, None)
+        self._remember(self.username or "", self.password or "")
         self._write_config()
         if self._processes.is_running(_NAME):
             self.stop()

@@ -1,0 +1,190 @@
+"""Real Debian kernels for the guests: which there are, which refuse each other's modules, and their files.
+
+Debian's kernels have MODVERSIONS: what a module must agree with is not the version string but the checksum (CRC) of
+every symbol it imports, first of all of `module_layout`, which every module imports. Two kernels whose `module_layout`
+differs refuse each other's modules whatever these are; two ABI versions in a row often do not.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.proving_ground.cache import cached_folder
+from tests.proving_ground.command import run
+from tests.proving_ground.errors import ProvingGroundError
+from tests.proving_ground.packages import PrivateApt, unpack
+from tests.proving_ground.progress import Progress, Step
+
+_FLAVOUR = "cloud-amd64"
+# Three numbers: a name such as linux-image-6.12-cloud-amd64 is a package that only depends on the newest.
+_IMAGE_NAME = re.compile(rf"^linux-image-(\d+\.\d+\.\d+\S*-{_FLAVOUR}) ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelPackage:
+    """One kernel of the Debian archives, with its files unpacked in the cache."""
+
+    release: str
+    """All of `uname -r`."""
+    version: str
+    """The version of the packages."""
+    image_package: str
+    headers_package: str
+    module_layout_crc: str
+    symvers: Path
+    """The Module.symvers of its headers: the checksums of all its symbols."""
+    tree: Path
+    """The unpacked image package: boot/ and lib/modules/, with modules.dep."""
+
+    @property
+    def vmlinuz(self) -> Path:
+        """The kernel image."""
+        return self.tree / "boot" / f"vmlinuz-{self.release}"
+
+    @property
+    def config(self) -> Path:
+        """The kernel's configuration."""
+        return self.tree / "boot" / f"config-{self.release}"
+
+    @property
+    def modules(self) -> Path:
+        """The folder of the kernel's modules."""
+        return self.tree / "lib/modules" / self.release
+
+
+def parse_image_packages(search: str) -> list[str]:
+    """Return the releases among what `apt-cache search --names-only ^linux-image-` prints, oldest first."""
+    return sorted(set(_IMAGE_NAME.findall(search)), key=release_key)
+
+
+def release_key(release: str) -> tuple[int, ...]:
+    """Order kernel releases by their numbers: 6.1.0-9 before 6.1.0-10 before 6.12.1."""
+    return tuple(int(number) for number in re.findall(r"\d+", release))
+
+
+def parse_symvers(text: str) -> dict[str, str]:
+    """Return symbol -> CRC from a Module.symvers file."""
+    fields = (line.split("\t") for line in text.splitlines())
+    return {words[1]: words[0] for words in fields if len(words) > 1}
+
+
+def choose_releases(layouts: Mapping[str, str], count: int) -> list[str]:
+    """Choose releases with pairwise different `module_layout` CRC, oldest first.
+
+    The newest of all is always among them, as the kernel that a node is updated to. The others come from the oldest
+    series, newest first: its images are the quickest to boot without hardware virtualisation.
+    """
+    releases = sorted(layouts, key=release_key)
+    if not releases:
+        raise ProvingGroundError(f"no {_FLAVOUR} kernel with headers in the archives", hint="run apt-get update")
+    series = release_key(releases[0])[:2]
+    by_preference = [
+        releases[-1],
+        *(release for release in reversed(releases) if release_key(release)[:2] == series),
+        *(release for release in reversed(releases) if release_key(release)[:2] != series),
+    ]
+    chosen: dict[str, str] = {}
+    for release in by_preference:
+        chosen.setdefault(layouts[release], release)
+    if len(chosen) < count:
+        hint = "switch on bookworm-security or bookworm-backports in /etc/apt, which carry more kernels"
+        raise ProvingGroundError(f"only {len(chosen)} kernels here refuse each other's modules, not {count}", hint=hint)
+    return sorted(list(chosen.values())[:count], key=release_key)
+
+
+def available_releases(apt: PrivateApt) -> dict[str, str]:
+    """Return release -> package version of all kernels whose image and headers can both be had."""
+    releases = parse_image_packages(apt.cache("search", "--names-only", rf"^linux-image-.*-{_FLAVOUR}$"))
+    packages = [f"linux-headers-{release}" for release in releases]
+    versions = parse_candidates(apt.cache("policy", *packages)) if packages else {}
+    return {name.removeprefix("linux-headers-"): version for name, version in versions.items()}
+
+
+def parse_candidates(policy: str) -> dict[str, str]:
+    """Return package -> candidate version from what `apt-cache policy` prints."""
+    found = re.findall(r"^(\S+):\n(?:  .*\n)*?  Candidate: (\S+)$", policy, re.MULTILINE)
+    return {package: version for package, version in found if version != "(none)"}
+
+
+def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
+    """Return `count` kernels that refuse each other's modules, oldest first, downloaded and unpacked."""
+    with progress.step(f"Choose {count} kernels whose modules refuse each other") as step:
+        apt = PrivateApt()
+        apt.refresh()
+        versions = available_releases(apt)
+        symvers = _ensure_symvers(apt, versions, step)
+        layouts = {release: parse_symvers(path.read_text())["module_layout"] for release, path in symvers.items()}
+        chosen = choose_releases(layouts, count)
+        step.detail(f"downloading {', '.join(chosen)}")
+        return [
+            _kernel(
+                apt, release, version=versions[release], layout=layouts[release], symvers=symvers[release], step=step
+            )
+            for release in chosen
+        ]
+
+
+def find_kernel(release: str, progress: Progress) -> KernelPackage:
+    """Return one kernel by its release, downloaded and unpacked."""
+    with progress.step(f"Provide kernel {release}") as step:
+        apt = PrivateApt()
+        apt.refresh()
+        versions = available_releases(apt)
+        if release not in versions:
+            raise ProvingGroundError(f"no kernel {release} in the archives", hint=f"there are {', '.join(versions)}")
+        symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
+        layout = parse_symvers(symvers.read_text())["module_layout"]
+        return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+
+
+def _ensure_symvers(apt: PrivateApt, versions: Mapping[str, str], step: Step) -> dict[str, Path]:
+    found = {}
+    for index, (release, version) in enumerate(versions.items()):
+        step.detail(f"reading the symbols of {release}")
+        step.percent(100 * index / len(versions))
+        package = f"linux-headers-{release}"
+
+        def make(folder: Path, package: str = package) -> None:
+            (deb,) = apt.download([package], folder / "debs")
+            (folder / "Module.symvers").write_bytes(file_of_package(deb, "Module.symvers"))
+            run(["rm", "-rf", folder / "debs"])
+
+        found[release] = cached_folder(f"kernels/{package}_{version}", make, step) / "Module.symvers"
+    return found
+
+
+def _kernel(apt: PrivateApt, release: str, *, version: str, layout: str, symvers: Path, step: Step) -> KernelPackage:
+    package = f"linux-image-{release}"
+
+    def make(folder: Path) -> None:
+        (deb,) = apt.download([package], folder / "debs")
+        unpack(deb, folder)
+        run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
+        run(["depmod", "--basedir", folder, release], timeout=120)
+
+    return KernelPackage(
+        release=release,
+        version=version,
+        image_package=package,
+        headers_package=f"linux-headers-{release}",
+        module_layout_crc=layout,
+        symvers=symvers,
+        tree=cached_folder(f"kernels/{package}_{version}", make, step),
+    )
+
+
+def file_of_package(deb: Path, name: str) -> bytes:
+    """Return the content of the one file called `name` in a package, without unpacking the rest."""
+    data = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            if member.isfile() and Path(member.name).name == name:
+                file = archive.extractfile(member)
+                return file.read() if file else b""
+    raise ProvingGroundError(f"{deb.name} holds no {name}")

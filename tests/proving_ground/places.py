@@ -1,0 +1,66 @@
+"""Where grounds live on disk, which of them are running, and what is done with the remains of dead ones."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from pathlib import Path
+
+from tests.proving_ground import keeper
+from tests.proving_ground.errors import ProvingGroundError
+from tests.proving_ground.state import is_ground
+
+# On disk, not in memory as /tmp may be, and short: a unix socket's path has room for 107 characters.
+_BASE = Path("/var/tmp")
+_PREFIX = "dw-"
+_LOGS_KEPT_SECONDS = 7 * 86400.0
+_START_SECONDS = 120.0
+
+
+def new_folder() -> Path:
+    """Return the folder of a ground to be started."""
+    return _BASE / f"{_PREFIX}{secrets.token_hex(3)}"
+
+
+def is_alive(folder: Path) -> bool:
+    """Tell whether the keeper of a ground answers."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(folder / keeper.SOCKET_NAME))
+        except OSError:
+            return False
+    return True
+
+
+def running_grounds() -> list[Path]:
+    """Return the folders of all running grounds, the oldest first."""
+    folders = [folder for folder in _BASE.glob(f"{_PREFIX}*") if is_ground(folder) and is_alive(folder)]
+    return sorted(folders, key=lambda folder: folder.stat().st_ctime)
+
+
+def find_ground(name: str | None) -> Path:
+    """Return the folder of the running ground called `name`, or of the only one."""
+    running = running_grounds()
+    names = ", ".join(folder.name for folder in running)
+    if name is not None:
+        running = [folder for folder in running if folder.name == name]
+    if not running:
+        what = f"no proving ground {name} is running" if name else "no proving ground is running"
+        raise ProvingGroundError(what, hint=f"running: {names}" if names else "python -m tests.proving_ground up")
+    if len(running) > 1:
+        raise ProvingGroundError("several proving grounds are running", hint=f"say which: --ground one of {names}")
+    return running[0]
+
+
+def remove_remains() -> None:
+    """Remove what is left of grounds whose keeper was killed, and logs that were kept long enough.
+
+    Their processes and mounts are gone already, with the keeper's namespaces.
+    """
+    for folder in _BASE.glob(f"{_PREFIX}*"):
+        age = time.time() - folder.stat().st_mtime
+        only_logs = not is_ground(folder)
+        if age > (_LOGS_KEPT_SECONDS if only_logs else _START_SECONDS) and not is_alive(folder):
+            keeper.remove_cgroups(folder.name)
+            keeper.remove_folder(folder, keep_logs=not only_logs)
