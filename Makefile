@@ -1,0 +1,48 @@
+# driverwright: every target sets up what it needs by itself. See README.md.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test unit integration e2e lint format images bench clean
+
+help: ## Show this help
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 leaves it up)
+	@$(BIN)/python -m tests.story
+
+test: $(READY) ## Run every test: unit, integration, e2e
+	@$(PYTEST)
+
+unit: $(READY) ## Run the tests that need nothing but Python (seconds)
+	@$(PYTEST) tests/unit tests/contract -q
+
+integration: $(READY) ## Run the tests against a real API server, engine and registry
+	@$(PYTEST) -m integration
+
+e2e: $(READY) ## Run the tests on real kernels in QEMU
+	@$(PYTEST) -m e2e
+
+lint: $(READY) ## Check formatting, types, import layers, dependencies, YAML, Dockerfiles, shell
+	@$(BIN)/python tests/lint.py
+
+format: $(READY) ## Format and fix what can be fixed by a tool
+	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format .
+
+images: $(READY) ## Build and push the programs' images: make images REGISTRY=host[:port][/path]
+	@$(BIN)/python -m tests.story.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"
+
+bench: $(READY) ## Run the benchmarks; they print ratios
+	@set -e; for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean: ## Remove what make made here (the cache in ~/.cache/driverwright stays)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml tests/set_up.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash tests/set_up.sh
+	@touch $@

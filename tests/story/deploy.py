@@ -1,0 +1,95 @@
+"""Applies ``deploy/`` to a cluster, changed where this cluster needs it: images, engine socket, nodes without a CNI."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kube_api import resources
+from kube_api.client import Client
+
+Json = dict[str, Any]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FIELD_MANAGER = "driverwright-story"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """What differs from the plain manifests.
+
+    ``images`` maps the image's last name to a reference. ``environment`` and ``arguments`` are added to the first
+    container of a workload, by its name. ``host_network`` is for clusters without a pod network.
+    """
+
+    images: Mapping[str, str]
+    host_network: bool = False
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    probe_ports: Mapping[str, int] = field(default_factory=dict)
+    engine_socket: str | None = None
+    builder_node_selector: Mapping[str, str] | None = None
+
+
+def manifests(overlay: Overlay) -> Iterator[Json]:
+    """Yield every object of ``deploy/`` in the order to create it, with the overlay laid over."""
+    order = ["namespace.yaml", "crds", "nfd-worker", "driver-builder"]
+    for part in order:
+        path = DEPLOY / part
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            for obj in yaml.safe_load_all(file.read_text()):
+                if obj is not None:
+                    yield _overlaid(obj, overlay)
+
+
+def apply(client: Client, objects: Iterator[Json]) -> list[str]:
+    """Apply objects; gives ``Kind/name`` of each."""
+    done = []
+    for obj in objects:
+        resource = resources.of(obj)
+        namespace = obj["metadata"].get("namespace") if resource.namespaced else None
+        path = resource.path(namespace=namespace, name=obj["metadata"]["name"])
+        client.apply(path, obj, field_manager=FIELD_MANAGER)
+        done.append(f"{obj['kind']}/{obj['metadata']['name']}")
+    return done
+
+
+def _overlaid(obj: Json, overlay: Overlay) -> Json:
+    if obj["kind"] not in ("DaemonSet", "Deployment"):
+        return obj
+    name = obj["metadata"]["name"]
+    pod = obj["spec"]["template"]["spec"]
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        short = container["image"].rpartition("/")[2].partition(":")[0]
+        container["image"] = overlay.images.get(short, container["image"])
+        container["imagePullPolicy"] = "IfNotPresent"
+    first = pod["containers"][0]
+    added = overlay.environment.get(name, {})
+    kept = [item for item in first.get("env", []) if item["name"] not in added]
+    first["env"] = kept + [{"name": key, "value": value} for key, value in added.items()]
+    first["args"] = [*first.get("args", []), *overlay.arguments.get(name, ())]
+    if overlay.host_network:
+        pod["hostNetwork"] = True
+    if name in overlay.probe_ports:
+        _move_port(first, overlay.probe_ports[name])
+    if name == "driver-builder":
+        _to_builder_node(pod, overlay)
+    return obj
+
+
+def _move_port(container: Json, port: int) -> None:
+    for item in container.get("ports", ()):
+        item["containerPort"] = port
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            container[probe]["httpGet"]["port"] = port
+
+
+def _to_builder_node(pod: Json, overlay: Overlay) -> None:
+    if overlay.builder_node_selector is not None:
+        pod["nodeSelector"] = dict(overlay.builder_node_selector)
+    if overlay.engine_socket is not None:
+        volume = next(item for item in pod["volumes"] if item["name"] == "engine")
+        volume["hostPath"]["path"] = overlay.engine_socket

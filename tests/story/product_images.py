@@ -1,0 +1,141 @@
+"""Builds the images of our own programs and of the example workload, and pushes them.
+
+``python -m tests.story.product_images --registry HOST[/PATH]`` (``make images``) does it for a registry of yours.
+"""
+
+import argparse
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import docker
+
+REPOSITORY = Path(__file__).parents[2]
+IMAGE_PYTHON = "3.11"
+"""What Debian bookworm, the base of our images, has as python3."""
+
+_PLATFORMS = ["any", "manylinux1_x86_64", "manylinux2010_x86_64", "manylinux2014_x86_64"]
+_PLATFORMS += [f"manylinux_2_{minor}_x86_64" for minor in range(5, 37)]
+
+_SOURCE = ("kube_api", "nfd_worker", "driver_builder", "dockerfiles", "pyproject.toml", "README.md", "LICENSE")
+
+Say = Callable[[str], None]
+
+
+class ImageError(Exception):
+    """An image could not be built or pushed; the message carries the tool's own words."""
+
+
+def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say) -> dict[str, str]:
+    """Build and push every image; gives name (``nfd-worker``, ``driver-builder``, ``edu-workload``) to reference.
+
+    ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password.
+    """
+    with TemporaryDirectory(prefix="driverwright-wheels-") as name:
+        wheels = Path(name)
+        say("collecting wheels")
+        collect_wheels(wheels)
+        programs = [(f"wheels/{wheel.name}", wheel.read_bytes()) for wheel in sorted(wheels.glob("*.whl"))]
+    images = {}
+    for image, dockerfile, files in (
+        ("nfd-worker", REPOSITORY / "dockerfiles/nfd-worker/Dockerfile", programs),
+        ("driver-builder", REPOSITORY / "dockerfiles/driver-builder/Dockerfile", programs),
+        ("edu-workload", *_workload()),
+    ):
+        reference = f"{registry}/driverwright/{image}:latest"
+        context = [("Dockerfile", dockerfile.read_bytes()), *files]
+        _build(api, reference, context, base_image, lambda line, image=image: say(f"{image}: {line}"))
+        say(f"{image}: pushing")
+        _push(api, reference)
+        images[image] = reference
+    return images
+
+
+def collect_wheels(folder: Path) -> None:
+    """Put our own wheel and every wheel it needs on the images' Python into ``folder``."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    with TemporaryDirectory(prefix="driverwright-source-") as name:
+        # A copy, because setuptools leaves a build folder behind and would pack what it finds there next time.
+        for part in _SOURCE:
+            path = REPOSITORY / part
+            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy(path, Path(name) / part)
+        _run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), name])
+    own = next(folder.glob("driverwright-*.whl"))
+    platforms = [word for platform in _PLATFORMS for word in ("--platform", platform)]
+    _run(
+        [*pip, "download", "--only-binary=:all:", "--python-version", IMAGE_PYTHON, "--implementation", "cp",
+         *platforms, "--dest", str(folder), f"driverwright[builder] @ {own.as_uri()}"]
+    )  # fmt: skip
+
+
+def _workload() -> tuple[Path, list[tuple[str, bytes]]]:
+    folder = REPOSITORY / "examples/edu-driver/workload"
+    files = [(path.name, path.read_bytes()) for path in sorted(folder.iterdir()) if path.name != "Dockerfile"]
+    return folder / "Dockerfile", files
+
+
+def _run(argv: list[str]) -> None:
+    # A fixed time in the wheel keeps its bytes, and with them the engine's layer cache, the same for the same source.
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise ImageError(f"{' '.join(argv[:5])} ... ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def _build(
+    api: docker.APIClient, reference: str, context: Iterable[tuple[str, bytes]], base_image: str, say: Say
+) -> None:
+    stream = api.build(
+        fileobj=_tar(context), custom_context=True, tag=reference, rm=True, forcerm=True, decode=True,
+        network_mode="host", buildargs={"BASE_IMAGE": base_image},
+    )  # fmt: skip
+    log: list[str] = []
+    for item in stream:
+        if "error" in item:
+            raise ImageError(f"building {reference}: {item['error']}\n" + "\n".join(log[-20:]))
+        line = str(item.get("stream", "")).strip()
+        if line:
+            log.append(line)
+            say(line)
+
+
+def _push(api: docker.APIClient, reference: str) -> None:
+    for item in api.push(reference, stream=True, decode=True):
+        if "error" in item:
+            raise ImageError(f"pushing {reference}: {item['error']}")
+
+
+def _tar(files: Iterable[tuple[str, bytes]]) -> io.BytesIO:
+    """Make a context whose bytes depend on nothing but the files, so that the engine's cache holds."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in sorted(files):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o755
+            tar.addfile(member, io.BytesIO(content))
+    buffer.seek(0)
+    return buffer
+
+
+def main() -> int:
+    """Build and push for a registry of the user's."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--registry", required=True, metavar="HOST[/PATH]", help="where to push to")
+    parser.add_argument("--base-image", default="debian:bookworm-slim", help="base of all images")
+    parser.add_argument("--docker-host", help="container engine (default: DOCKER_HOST)")
+    flags = parser.parse_args()
+    api = docker.APIClient(base_url=flags.docker_host, version="auto", timeout=600)
+    for name, reference in build_all(api, flags.registry, base_image=flags.base_image, say=print).items():
+        print(f"{name}: {reference}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
