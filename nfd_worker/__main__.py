@@ -1,0 +1,5 @@
+"""``python -m nfd_worker``: the same as the console script."""
+
+from nfd_worker.cli import main
+
+main()

@@ -1,0 +1,23 @@
+"""The exceptions of nfd_worker.
+
+::
+
+    NfdWorkerError
+    ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
+    └── HostReadError        a file of the node could not be read; its source keeps its last good features
+
+What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
+of JSON (:mod:`nfd_worker.publish`).
+"""
+
+
+class NfdWorkerError(Exception):
+    """Root of everything nfd_worker raises on purpose."""
+
+
+class ConfigurationError(NfdWorkerError):
+    """A setting is wrong; the message names where it stands, the setting and what would be right."""
+
+
+class HostReadError(NfdWorkerError):
+    """A file of the node is there but could not be read, or is missing where every node has it."""

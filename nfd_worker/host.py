@@ -1,0 +1,151 @@
+"""Host: the only way to the node's files. Every read of /proc, /sys, /etc, /boot and /usr/lib is below one root.
+
+The root is ``/`` on a plain machine, ``/host`` in the container, and a recorded tree in a test. In the container the
+DaemonSet mounts the node's directories below ``/host``; ``/host/proc`` is a symbolic link of the image to the
+container's own ``/proc``, since all that is read there (``sys/kernel/osrelease``, ``modules``, ``cpuinfo``,
+``config.gz``, the boot id) belongs to the kernel and is the same in every container.
+"""
+
+import errno
+import os
+from functools import cached_property
+
+from nfd_worker.errors import HostReadError
+
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+_CHUNK = 1 << 16
+
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
+"""Errors that say: this node has no such thing. A device can also go away between listing and reading."""
+
+_NO_VALUE = _NOT_THERE | {errno.EINVAL, errno.EOPNOTSUPP}
+"""What sysfs also answers where an attribute exists but has no value in the device's present state."""
+
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP})
+
+
+class Host:
+    """The files of one node; all paths are relative to its root, without a leading slash."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+
+    def read_bytes(self, path: str) -> bytes:
+        """Read a whole file.
+
+        Raises:
+            HostReadError: for any reason; use :meth:`find` where a missing file is an answer.
+        """
+        try:
+            return _read(self._below_root(path))
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def read(self, path: str) -> str:
+        """Read a file as text; bytes that are not UTF-8 become U+FFFD.
+
+        Raises:
+            HostReadError: as :meth:`read_bytes`.
+        """
+        return self.read_bytes(path).decode(errors="replace")
+
+    def find(self, path: str) -> str | None:
+        """Read a file as text, or give None when this node does not have it.
+
+        Raises:
+            HostReadError: when it is there and cannot be read.
+        """
+        try:
+            return _read(self._below_root(path)).decode(errors="replace")
+        except OSError as error:
+            if error.errno in _NO_VALUE:
+                return None
+            raise self._unreadable(path, error) from error
+
+    def find_int(self, path: str) -> int | None:
+        """Read a file that holds a decimal or ``0x`` number, or give None when this node does not have it.
+
+        Raises:
+            HostReadError: when it is there and cannot be read, or holds something else.
+        """
+        text = self.find(path)
+        if text is None:
+            return None
+        try:
+            return int(text, 0)
+        except ValueError as error:
+            raise HostReadError(f"{self._below_root(path)} holds {text[:40]!r}, which is not a number") from error
+
+    def find_first(self, paths: tuple[str, ...]) -> tuple[str, bytes] | None:
+        """Read the first of several files that this process may read: its path and content; None without any.
+
+        Raises:
+            HostReadError: when one is there and reading it fails for a reason that can pass (an I/O error).
+        """
+        for path in paths:
+            try:
+                return path, _read(self._below_root(path))
+            except OSError as error:
+                if error.errno not in _NO_VALUE | _DENIED:
+                    raise self._unreadable(path, error) from error
+        return None
+
+    def entries(self, path: str) -> list[str]:
+        """List a directory, sorted; empty when this node does not have it.
+
+        Raises:
+            HostReadError: when it is there and cannot be listed.
+        """
+        try:
+            with os.scandir(self._below_root(path)) as found:
+                return sorted(entry.name for entry in found)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return []
+            raise self._unreadable(path, error) from error
+
+    def has(self, path: str) -> bool:
+        """Tell whether there is something at this path."""
+        return os.access(self._below_root(path), os.F_OK)
+
+    @cached_property
+    def is_live(self) -> bool:
+        """Whether the root shows the machine this process runs on, and not a recorded tree.
+
+        Only then do instructions of this CPU (CPUID) say anything about the host. The boot id is the proof: the kernel
+        draws a new one at every boot.
+        """
+        return self.find(BOOT_ID) == Host("/").find(BOOT_ID) is not None
+
+    @cached_property
+    def machine(self) -> str:
+        """The architecture as ``uname -m`` names it; empty when a recorded tree does not tell.
+
+        ``/proc/sys/kernel/arch`` exists since Linux 6.1.
+        """
+        told = self.find("proc/sys/kernel/arch")
+        if told is not None:
+            return told.strip()
+        return os.uname().machine if self.is_live else ""
+
+    def _below_root(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path.lstrip('/')}"
+
+    def _unreadable(self, path: str, error: OSError) -> HostReadError:
+        return HostReadError(f"cannot read {self._below_root(path)}: {error.strerror}")
+
+
+def _read(path: str) -> bytes:
+    # Plain system calls: a scan reads hundreds of sysfs files, and an io object for each would double its time.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _CHUNK)
+        chunk = content
+        # sysfs gives a whole attribute at once; /proc files come in pages, so only an empty read is the end.
+        while chunk:
+            chunk = os.read(descriptor, _CHUNK)
+            content += chunk
+        return content
+    finally:
+        os.close(descriptor)

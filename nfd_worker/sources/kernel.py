@@ -1,0 +1,149 @@
+"""Source ``kernel``: version, build configuration, loaded and built-in modules, SELinux, KVM."""
+
+import gzip
+import logging
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+
+from nfd_worker.features import Attributes, Features, Flags
+from nfd_worker.host import Host
+from nfd_worker.sources.settings import SourceSettings
+
+log = logging.getLogger(__name__)
+
+_VERSION = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-.*)?")
+
+
+def discover(host: Host, settings: SourceSettings) -> Features:
+    """Read all that is known of the running kernel; the version is never missing."""
+    version = parse_version(host.read("proc/sys/kernel/osrelease"))
+    loaded = parse_modules(host.find("proc/modules") or "")
+    attributes: dict[str, Attributes] = {
+        "kernel.version": version,
+        "kernel.selinux": {"enabled": _bool((host.find("sys/fs/selinux/enforce") or "").startswith("1"))},
+        "kernel.kvm": {"enabled": _bool(host.has("sys/devices/virtual/misc/kvm"))},
+    }
+    config = read_config(host, config_paths(version["full"], settings.kernel.kconfig_file))
+    if config is not None:
+        attributes["kernel.config"] = config
+    flags = {"kernel.loadedmodule": loaded}
+    built_in = _find_built_in_modules(host, version["full"])
+    if built_in is not None:
+        flags["kernel.enabledmodule"] = loaded | built_in
+    return Features(flags=flags, attributes=attributes)
+
+
+def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
+    """Label the version, the wanted configuration options that are set, and SELinux where it is enforcing."""
+    version = features.attributes["kernel.version"]
+    found = {f"version.{part}": value for part, value in version.items()}
+    config = features.attributes.get("kernel.config", {})
+    for option in settings.kernel.config_opts:
+        if option in config:
+            found[f"config.{option}"] = "true" if config[option] in ("y", "m") else config[option]
+    if features.attributes["kernel.selinux"]["enabled"] == "true":
+        found["selinux.enabled"] = "true"
+    return found
+
+
+def parse_version(osrelease: str) -> dict[str, str]:
+    """Split a kernel version into full, major, minor and revision.
+
+    ``full`` is ``uname -r`` as a label value. A part that the version does not have is the empty string; a version that
+    does not start with numbers has only ``full``.
+    """
+    full = re.sub(r"[^-A-Za-z0-9_.]", "_", osrelease.strip()).strip("-_.")
+    match = _VERSION.fullmatch(full)
+    if match is None:
+        return {"full": full}
+    major, minor, revision = (part or "" for part in match.groups())
+    return {"full": full, "major": major, "minor": minor, "revision": revision}
+
+
+def parse_modules(proc_modules: str) -> Flags:
+    """Name the modules of ``/proc/modules``: the first word of each line."""
+    return frozenset(line.split(None, 1)[0] for line in proc_modules.splitlines() if line.strip())
+
+
+def parse_modules_builtin(text: str) -> Flags:
+    """Name the modules of a ``modules.builtin`` file: one path ending in ``.ko`` a line."""
+    names = (line.strip().rpartition("/")[2] for line in text.splitlines())
+    return frozenset(name.removesuffix(".ko") for name in names if name.endswith(".ko"))
+
+
+class KernelConfig(Mapping[str, str]):
+    """The options of a kernel configuration: ``NO_HZ`` -> ``y``; an option that is not set is not in it.
+
+    A view of the file's text: ten thousand options as a dict would cost the resident process 2 MiB, for the four that
+    become labels.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self._text = b"\n" + text
+
+    def __getitem__(self, option: str) -> str:
+        start = self._text.rfind(b"\nCONFIG_%s=" % option.encode())
+        if start < 0:
+            raise KeyError(option)
+        line = self._text[start + 1 :].partition(b"\n")[0]
+        return _config_value(line.partition(b"=")[2])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(match[1].decode() for match in _CONFIG_LINE.finditer(self._text)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_CONFIG_LINE = re.compile(rb"\nCONFIG_(\w+)=")
+
+
+def _config_value(raw: bytes) -> str:
+    return raw.decode(errors="replace").strip().strip('"')
+
+
+def config_paths(version: str, kconfig_file: str) -> tuple[str, ...]:
+    """List where a kernel's configuration may be, best first: the places where Node Feature Discovery looks."""
+    places = (
+        kconfig_file,
+        "proc/config.gz",
+        f"usr/src/linux-{version}/.config",
+        f"usr/src/linux-rt-{version}/.config",
+        "usr/src/linux/.config",
+        f"usr/lib/modules/{version}/config",
+        f"usr/lib/ostree-boot/config-{version}",
+        f"usr/lib/kernel/config-{version}",
+        f"usr/src/linux-headers-{version}/.config",
+        f"lib/modules/{version}/build/.config",
+        f"usr/src/linux-rt-headers-{version}/.config",
+        f"boot/config-{version}",
+    )
+    return tuple(place for place in places if place)
+
+
+def read_config(host: Host, paths: tuple[str, ...]) -> KernelConfig | None:
+    """Read the first configuration that can be read; None where the node has none.
+
+    Raises:
+        HostReadError: on an I/O error.
+    """
+    for number, path in enumerate(paths):
+        found = host.find_first((path,))
+        if found is None:
+            continue
+        content = found[1]
+        try:
+            return KernelConfig(gzip.decompress(content) if path.endswith(".gz") else content)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            log.warning("kernel: %s is not a gzip file (%s); trying %d other places", path, error, len(paths) - number)
+    return None
+
+
+def _find_built_in_modules(host: Host, version: str) -> Flags | None:
+    found = host.find_first((f"lib/modules/{version}/modules.builtin", f"usr/lib/modules/{version}/modules.builtin"))
+    return None if found is None else parse_modules_builtin(found[1].decode(errors="replace"))
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,72 @@
+"""Source ``pci``: the devices of the PCI bus (the kernel's Documentation/ABI/testing/sysfs-bus-pci)."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from nfd_worker.errors import HostReadError
+from nfd_worker.features import Attributes, Features, Instances
+from nfd_worker.host import Host
+from nfd_worker.sources.settings import SourceSettings
+
+log = logging.getLogger(__name__)
+
+_DEVICES = "sys/bus/pci/devices"
+
+FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+"""What every device must tell; also the order of the fields in a label."""
+
+_OPTIONAL = ("sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version")
+
+
+def discover(host: Host, _settings: SourceSettings) -> Features:
+    """List all devices; a device that goes away while it is read is not there.
+
+    Raises:
+        HostReadError: without a sysfs; a machine without a PCI bus simply has no devices.
+    """
+    if not host.has("sys/bus"):
+        raise HostReadError(f"cannot read sys/bus below {host.root}: is the host's /sys mounted there?")
+    devices = (_read_device(host, address) for address in host.entries(_DEVICES))
+    return Features(instances={"pci.device": tuple(device for device in devices if device is not None)})
+
+
+def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
+    """Label the kinds of devices that are there, and those that can make virtual functions."""
+    fields = usable_label_fields(settings.pci.device_label_fields)
+    found: dict[str, str] = {}
+    for device in _of_class(features.instances["pci.device"], settings.pci.device_class_whitelist):
+        name = "_".join(device[field] for field in fields)
+        found[f"{name}.present"] = "true"
+        if "sriov_totalvfs" in device:
+            found[f"{name}.sriov.capable"] = "true"
+    return found
+
+
+def usable_label_fields(wanted: Iterable[str]) -> tuple[str, ...]:
+    """Put the known ones of the wanted fields in their fixed order; the default when none is known."""
+    known = set(wanted).intersection(FIELDS)
+    return tuple(field for field in FIELDS if field in known) or ("class", "vendor")
+
+
+def parse_device(raw: Mapping[str, str]) -> Attributes | None:
+    """Make attributes of a device's sysfs files: without ``0x`` and white space, the class cut to base and sub class.
+
+    None when one of the five that every device has is missing.
+    """
+    values = {name: text.strip().removeprefix("0x") for name, text in raw.items()}
+    if any(field not in values for field in FIELDS):
+        return None
+    return {**values, "class": values["class"][:4]}
+
+
+def _read_device(host: Host, address: str) -> Attributes | None:
+    texts = {name: host.find(f"{_DEVICES}/{address}/{name}") for name in (*FIELDS, *_OPTIONAL)}
+    device = parse_device({name: text for name, text in texts.items() if text is not None})
+    if device is None:
+        log.info("pci: %s does not tell all of %s; left out", address, ", ".join(FIELDS))
+    return device
+
+
+def _of_class(devices: Instances, whitelist: tuple[str, ...]) -> Instances:
+    beginnings = tuple(entry.lower() for entry in whitelist)
+    return tuple(device for device in devices if device["class"].lower().startswith(beginnings))
