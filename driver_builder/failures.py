@@ -1,0 +1,155 @@
+"""Why a build failed, in one word and one sentence, out of what it printed.
+
+Place in the flow: builders call :func:`classify` when a build ends without an image. Pure: text in, words out. The exit
+codes below 128 are those our templates end their commands with; the texts are those of apt, make, GCC, modpost and of
+the container engines.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driver_builder.errors import BuildFailure
+
+HEADERS_NOT_FOUND = 64
+COMPILE_FAILED = 65
+MODULE_NOT_BUILT = 66
+REPOSITORY_UNREACHABLE = 67
+KILLED = 137
+
+_DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(
+    r"Killed signal terminated program|virtual memory exhausted|Cannot allocate memory|out of memory", re.IGNORECASE
+)
+_COMPILER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)")
+_MODPOST = re.compile(r"ERROR: modpost: (?P<text>.*)")
+_MAKE = re.compile(r"make(?:\[\d+\])?: \*\*\* (?P<text>(?!.*Error \d+$).*)")
+_NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|(?:Makefile|Kbuild): No such file or directory")
+_PACKAGE = re.compile(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
+_NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation candidate")
+_FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
+_STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
+_PULL = re.compile(
+    r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
+    r"|repository \S+ not found|name unknown|failed to resolve reference|toomanyrequests|no basic auth credentials"
+    r"|unauthorized|Get \"https?://(?P<host>[^/\"]+)|No such image: (?P<image>\S+)"
+)
+_COPY = re.compile(
+    r"(?:COPY|ADD) failed|file not found in build context|(?:stat|lstat) \S+: (?:file does not exist|no such file)"
+)
+_DOCKERFILE = re.compile(r"dockerfile parse error|unknown instruction|failed to reach build target", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    exit_code: int | None
+    error: str
+    log: Sequence[str]
+
+    def first(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
+        """The first line of the log, then of the error, that one of the patterns is found in."""
+        lines = (*self.log, *self.error.splitlines())
+        return next((match for line in lines for pattern in patterns if (match := pattern.search(line))), None)
+
+    @property
+    def step(self) -> str:
+        """The Dockerfile's command that was running, as the engine announced it."""
+        steps = [match["command"] for line in self.log if (match := _STEP.search(line))]
+        return steps[-1] if steps else ""
+
+
+def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[BuildFailure, str]:
+    """The class of a failure, and a message that says what failed and what to do next.
+
+    ``exit_code`` is that of the failed command (None when no command failed), ``error`` the engine's own words, ``log``
+    the lines printed so far.
+    """
+    failure = _Failure(exit_code, error, log)
+    if failure.first(_DISK_FULL):
+        return BuildFailure.DISK_FULL, "the disk of the build engine is full; prune it or give it more room"
+    if exit_code == KILLED or failure.first(_OUT_OF_MEMORY):
+        return BuildFailure.OUT_OF_MEMORY, "the build ran out of memory; give the build engine more, or lower make's -j"
+    by_code = {
+        HEADERS_NOT_FOUND: _headers_missing,
+        COMPILE_FAILED: _compile_error,
+        MODULE_NOT_BUILT: _module_not_built,
+        REPOSITORY_UNREACHABLE: _repository_unreachable,
+    }
+    if exit_code in by_code:
+        return by_code[exit_code](failure)
+    return _engine_error(failure) if exit_code is None else _unknown(failure)
+
+
+def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
+    match = failure.first(_PACKAGE, _NO_CANDIDATE)
+    package = match["package"] if match else "with the kernel's headers"
+    return (
+        BuildFailure.HEADERS_MISSING,
+        f"package {package} is in no package repository of the base image; add the archive that still has it to the"
+        " base image, or move the nodes to a kernel whose headers are published",
+    )
+
+
+def _repository_unreachable(failure: _Failure) -> tuple[BuildFailure, str]:
+    match = failure.first(_FETCH)
+    what = match["text"].strip() if match else "apt update failed"
+    return (
+        BuildFailure.REPOSITORY_UNAVAILABLE,
+        f"a package repository cannot be reached: {what}; check network, proxy and name service of the build engine",
+    )
+
+
+def _compile_error(failure: _Failure) -> tuple[BuildFailure, str]:
+    if failure.first(_NO_MAKEFILE):
+        return BuildFailure.SOURCE_MISSING, "the source has no Makefile in its top folder; add one with obj-m := NAME.o"
+    if match := failure.first(_COMPILER):
+        where = f"{match['file']}:{match['line']}: {match['text']}"
+        advice = "the driver's source does not fit this kernel's interfaces; use a version that supports it"
+    elif match := failure.first(_MODPOST, _MAKE):
+        where, advice = match["text"], "mend the driver's source or its Makefile"
+    else:
+        where, advice = _last_line(failure), "read the log"
+    return BuildFailure.COMPILE_ERROR, f"the driver does not compile: {where}; {advice}"
+
+
+def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
+    return (
+        BuildFailure.COMPILE_ERROR,
+        f"make succeeded, but a wanted module was not built: {_last_line(failure)};"
+        " compare the names in the driver's spec with obj-m in its Makefile",
+    )
+
+
+def _engine_error(failure: _Failure) -> tuple[BuildFailure, str]:
+    if _DOCKERFILE.search(failure.error):
+        return BuildFailure.TEMPLATE_INVALID, f"the engine does not accept the Dockerfile: {failure.error}"
+    if _COPY.search(failure.error):
+        return (
+            BuildFailure.SOURCE_MISSING,
+            f"{failure.step or 'a COPY'} found nothing: {failure.error}; check the path in the source image",
+        )
+    if _PULL.search(failure.error):
+        return _cannot_pull(failure)
+    return _unknown(failure)
+
+
+def _cannot_pull(failure: _Failure) -> tuple[BuildFailure, str]:
+    """``FROM`` names the base image, ``COPY --from`` the source image; the engine's words are the same for both."""
+    is_source = failure.step.startswith(("COPY", "ADD"))
+    reason = BuildFailure.SOURCE_MISSING if is_source else BuildFailure.BASE_IMAGE_MISSING
+    what = "source image" if is_source else "base image"
+    return (
+        reason,
+        f"the {what} cannot be pulled ({failure.step}): {failure.error}; check its name, that the build engine reaches"
+        " its registry, and the credentials",
+    )
+
+
+def _unknown(failure: _Failure) -> tuple[BuildFailure, str]:
+    code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
+    step = f" in {failure.step!r}" if failure.step else ""
+    return BuildFailure.UNKNOWN, f"the build failed{code}{step}: {failure.error or _last_line(failure)}; read the log"
+
+
+def _last_line(failure: _Failure) -> str:
+    return next((line.strip() for line in reversed(failure.log) if line.strip()), failure.error)

@@ -1,0 +1,109 @@
+"""What a template may say: every value of a request, checked before it stands in a Dockerfile.
+
+Place in the flow: ``templates`` renders what comes out of here. A Dockerfile is a program, so a value that could end a
+word, a line or a quotation in it is refused, whoever wrote it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.errors import BuildFailed, BuildFailure
+
+_HOST = r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*(?::[0-9]{1,5})?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_DIGEST = r"@sha256:[0-9a-f]{64}"
+_NAME = rf"(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*"
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._+@-]+"
+_TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a field may hold: a pattern for all of it, and the same in words."""
+
+    pattern: re.Pattern[str]
+    words: str
+
+
+_TEMPLATE = _Rule(re.compile(r"[a-z0-9-]+"), "lower case letters, digits and -")
+_DRIVER = _Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"), "letters, digits and . _ - /")
+_VERSION = _Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*"), "letters, digits and . _ + ~ -")
+_REFERENCE = _Rule(re.compile(rf"{_NAME}(?:{_TAG})?(?:{_DIGEST})?"), "an image reference such as debian:bookworm-slim")
+_PINNED = _Rule(
+    re.compile(rf"{_NAME}(?:{_TAG})?{_DIGEST}"), "an image reference by digest, HOST/NAME@sha256:<64 hex digits>"
+)
+_PATH = _Rule(re.compile(rf"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?"), "an absolute path of letters, digits and . _ + @ - /")
+_FILE = _Rule(
+    re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*"), "a relative path of letters, digits and . _ + @ - /, without .."
+)
+_ARG = _Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "letters, digits and _, not beginning with a digit")
+_ARG_VALUE = _Rule(re.compile(r"[A-Za-z0-9_./:=,@%+^-]*"), "letters, digits and . / : = , @ % + ^ _ -")
+_MODULE = _Rule(re.compile(r"[A-Za-z0-9_-]+"), "letters, digits, _ and -")
+_PARAMETER = _Rule(
+    re.compile(r"[A-Za-z0-9_-]+(?:=[^\x00-\x20\x7f-\U0010ffff\"$'\\`]*)?"),
+    "name=value in ASCII without blanks, quotes, $, ` and backslash",
+)
+
+
+def template_values(request: BuildRequest) -> dict[str, object]:
+    """The variables of a template, each of them safe as one word of a Dockerfile or of a shell command in it.
+
+    Raises:
+        BuildFailed: TEMPLATE_INVALID, names the field, its value and what it may hold.
+    """
+    source = request.source if isinstance(request.source, SourceImage) else None
+    return {
+        "kernel_version": request.target.kernel_version,
+        "os_id": request.target.os_id,
+        "os_version": request.target.os_version,
+        "architecture": request.target.architecture,
+        "base_image": _checked("baseImage", request.base_image, _REFERENCE),
+        "make_args": _make_args(request.args),
+        "modules": [_checked("module name", module.name, _MODULE) for module in request.modules],
+        "source_image": _checked("source image", source.reference, _PINNED) if source else None,
+        "source_path": _checked("source path", source.path, _PATH) if source else None,
+        "driver": _checked("driver", request.driver, _DRIVER),
+        "version": _checked("version", request.version, _VERSION),
+    }
+
+
+def template_name(request: BuildRequest) -> str:
+    """The template's name, safe as a part of a file name."""
+    return _checked("template", request.template, _TEMPLATE)
+
+
+def source_files(source: SourceFiles) -> dict[str, bytes]:
+    """The files of a source, with paths that stay below the folder they are unpacked in."""
+    return {_checked("source file", path, _FILE): content for path, content in source.files.items()}
+
+
+def modules_text(modules: tuple[ModuleSpec, ...]) -> str:
+    """What the loader reads: a line for each module in load order, its name and its parameters between blanks."""
+    if not modules:
+        raise _invalid("modules", "", "the name of at least one module")
+    return "".join(f"{_module_line(module)}\n" for module in modules)
+
+
+def _module_line(module: ModuleSpec) -> str:
+    parameters = (_checked(f"parameter of {module.name}", parameter, _PARAMETER) for parameter in module.parameters)
+    return " ".join((_checked("module name", module.name, _MODULE), *parameters))
+
+
+def _make_args(args: Mapping[str, str]) -> list[str]:
+    return [
+        f"{_checked('argument name', name, _ARG)}={_checked(f'argument {name}', value, _ARG_VALUE)}"
+        for name, value in sorted(args.items())
+    ]
+
+
+def _checked(field: str, value: str, rule: _Rule) -> str:
+    """The value itself, when the rule allows it."""
+    if not rule.pattern.fullmatch(value):
+        raise _invalid(field, value, rule.words)
+    return value
+
+
+def _invalid(field: str, value: str, words: str) -> BuildFailed:
+    return BuildFailed(BuildFailure.TEMPLATE_INVALID, f"{field} {value!r} cannot stand in a Dockerfile; write {words}")
