@@ -13,11 +13,13 @@ from tests.proving_ground.errors import (
     UnsupportedMachineError,
 )
 from tests.proving_ground.ground import ProvingGround
+from tests.proving_ground.guest.guest import Guest
 from tests.proving_ground.kernels import KernelPackage
 from tests.proving_ground.progress import PlainLines, Progress, RichSteps, Silent, Step, for_terminal
 
 __all__ = [
     "CommandError",
+    "Guest",
     "KernelPackage",
     "NotReadyError",
     "PlainLines",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -12,6 +13,8 @@ from tests.proving_ground.api import Api
 from tests.proving_ground.control_plane import ControlPlane
 from tests.proving_ground.engine import Engine
 from tests.proving_ground.errors import ProvingGroundError
+from tests.proving_ground.guest.guest import Guest
+from tests.proving_ground.guest.guests import Guests
 from tests.proving_ground.host_node import HostNode
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.kube_binaries import KubeBinaries, ensure_kube_binaries
@@ -42,6 +45,7 @@ class ProvingGround:
         self._engine: Engine | None = None
         self._registry: Registry | None = None
         self._host_node: HostNode | None = None
+        self._guests: Guests | None = None
 
     # -------------------------------------------------------------- begin and end
 
@@ -145,6 +149,16 @@ class ProvingGround:
         if binaries:
             self._control_plane = ControlPlane(
                 processes, binaries, state.ports, state.admin_token, scheduler=state.nodes
+            )
+        if state.nodes and state.engine:
+            self._guests = Guests(
+                state,
+                processes=processes,
+                binaries=self.binaries,
+                control_plane=self.control_plane,
+                registry=self.registry,
+                pause_image=self.small_image,
+                progress=self._progress,
             )
         if state.host_node_name:
             self._host_node = HostNode(
@@ -254,9 +268,34 @@ class ProvingGround:
         """A busybox image in engine and registry, for pods that need only a shell."""
         return small_image.small_image_ref(self.registry)
 
+    @property
+    def guests(self) -> Guests:
+        """The QEMU guests."""
+        return _part(self._guests, "nodes and engine")
+
     def kernels(self, count: int) -> list[KernelPackage]:
-        """Return kernels that refuse each other's modules, oldest first; guests can boot each of them."""
-        return choose_kernels(count, self._progress)
+        """Return kernels that refuse each other's modules, oldest first; guests added later can boot each of them."""
+        return self._guests.kernels(count) if self._guests else choose_kernels(count, self._progress)
+
+    def preload(self, images: Sequence[str]) -> None:
+        """Put images of the ground's registry onto the disk of the guests that are added from now on."""
+        self.guests.preload(images)
+
+    def add_guest(
+        self,
+        name: str,
+        kernel: KernelPackage,
+        extra_qemu: Sequence[str] = (),
+        *,
+        edu: bool = True,
+        memory_mib: int = 512,
+    ) -> Guest:
+        """Boot a QEMU guest as a node, with an edu PCI device; return it at once (see `Guest.wait_ready`)."""
+        return self.guests.add(name, kernel, extra_qemu, edu=edu, memory_mib=memory_mib)
+
+    def guest(self, name: str) -> Guest:
+        """Return a guest that was added before."""
+        return self.guests.get(name)
 
 
 def _part(part: Part | None, name: str) -> Part:

@@ -22,7 +22,8 @@ class GuestState:
     kubelet_port: int
     extra_qemu: list[str] = field(default_factory=list)
     memory_mib: int = 512
-    images_disk: str = ""
+    kernels: list[str] = field(default_factory=list)
+    """The kernels whose modules its disk holds."""
 
 
 @dataclass(slots=True, kw_only=True)
