@@ -19,7 +19,7 @@ KILLED = 137
 
 _DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(
-    r"Killed signal terminated program|virtual memory exhausted|Cannot allocate memory|out of memory", re.IGNORECASE
+    r"Killed signal terminated program|virtual memory exhausted|Cannot allocate memory|: out of memory", re.IGNORECASE
 )
 _COMPILER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)")
 _MODPOST = re.compile(r"ERROR: modpost: (?P<text>.*)")
@@ -28,6 +28,8 @@ _NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|(?:Makefi
 _PACKAGE = re.compile(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
 _NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation candidate")
 _FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
+_QUOTED_SOURCE = re.compile(r"\s*\d* +\|")
+"""GCC shows the source below its message (``  223 | text``); what is written there is not said by the build."""
 _STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
 _PULL = re.compile(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
@@ -48,7 +50,7 @@ class _Failure:
 
     def first(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
         """The first line of the log, then of the error, that one of the patterns is found in."""
-        lines = (*self.log, *self.error.splitlines())
+        lines = [line for line in (*self.log, *self.error.splitlines()) if not _QUOTED_SOURCE.match(line)]
         return next((match for line in lines for pattern in patterns if (match := pattern.search(line))), None)
 
     @property

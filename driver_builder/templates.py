@@ -28,6 +28,7 @@ SUFFIX = ".Dockerfile.j2"
 
 _FOLDER = Path("dockerfiles", "driver")
 _ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.DictLoader({}),
     undefined=jinja2.StrictUndefined,
     autoescape=False,  # noqa: S701  # a Dockerfile is no HTML; template_values lets nothing through that needs escaping
     trim_blocks=True,
@@ -74,7 +75,8 @@ def render(request: BuildRequest, directory: Path) -> str:
     except FileNotFoundError as error:
         known = ", ".join(sorted(found.name.removesuffix(SUFFIX) for found in directory.glob(f"*{SUFFIX}")))
         raise _invalid(f"there is no template {name!r}; known: {known or 'none'}") from error
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        # An expression in a template may also fail as Python does, and a file may be no text.
         raise _invalid(f"template {path.name} cannot be rendered: {error}") from error
 
 

@@ -1,0 +1,248 @@
+"""From requests to Dockerfiles and build contexts, and what is not let into them."""
+
+import io
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driver_builder import templates
+from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.kernels import KernelTarget, KernelVersion
+from driver_builder.template_values import modules_text, template_values
+
+TEMPLATE = """\
+FROM {{ base_image }} AS build
+{% if source_image %}
+COPY --from={{ source_image }} {{ source_path }} /src
+{% else %}
+COPY source/ /src/
+{% endif %}
+RUN make KERNEL={{ kernel_version }} {{ make_args | join(" ") }} {{ modules | join(" ") }}
+LABEL {{ driver }}={{ version }}-{{ os_id }}{{ os_version }}-{{ architecture }}
+"""
+PINNED = "registry.example.com:5000/team/src@sha256:" + "0" * 64
+REQUEST = BuildRequest(
+    key="k",
+    driver="team/edu",
+    version="1.0",
+    target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
+    template="debian",
+    base_image="debian:bookworm-slim",
+    source=SourceFiles(files={"Makefile": b"obj-m := edudrv.o", "hw/edudrv.c": b"int x;", "build.sh": b"make"}),
+    modules=(ModuleSpec(name="edudrv", parameters=("debug=1", "ids=1,2")), ModuleSpec(name="edu-net")),
+    args={"V": "1", "CC": "gcc-12"},
+)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A folder with one template."""
+    (tmp_path / "debian.Dockerfile.j2").write_text(TEMPLATE)
+    return tmp_path
+
+
+def test_a_template_is_rendered_with_all_variables(directory: Path) -> None:
+    """Arguments are sorted, so that equal requests give equal Dockerfiles."""
+    assert templates.render(REQUEST, directory) == (
+        "FROM debian:bookworm-slim AS build\n"
+        "COPY source/ /src/\n"
+        "RUN make KERNEL=6.1.0-55-cloud-amd64 CC=gcc-12 V=1 edudrv edu-net\n"
+        "LABEL team/edu=1.0-debian12-amd64\n"
+    )
+
+
+def test_a_source_image_is_copied_from(directory: Path) -> None:
+    """The template chooses by the variables; no source folder is in the context."""
+    request = replace(REQUEST, source=SourceImage(reference=PINNED, path="/usr/src/edu"))
+    assert f"COPY --from={PINNED} /usr/src/edu /src\n" in templates.render(request, directory)
+    assert set(members(templates.build_context(request, directory))) == {"Dockerfile", "loader.sh", "modules"}
+
+
+def members(context: bytes) -> dict[str, tarfile.TarInfo]:
+    """The entries of a build context, by name."""
+    with tarfile.open(fileobj=io.BytesIO(context)) as tar:
+        return {member.name: member for member in tar}
+
+
+def test_the_context_holds_what_the_dockerfile_copies(directory: Path) -> None:
+    """Folders come before their files, scripts can be run, everything is of root and of 1970."""
+    context = templates.build_context(REQUEST, directory)
+    entries = members(context)
+    assert list(entries) == sorted(entries)
+    assert {name for name, entry in entries.items() if entry.isdir()} == {"source", "source/hw"}
+    assert {name for name, entry in entries.items() if entry.mode == 0o755 and entry.isfile()} == {
+        "loader.sh",
+        "source/build.sh",
+    }
+    assert {(entry.uid, entry.gid, entry.mtime) for entry in entries.values()} == {(0, 0, 0)}
+    with tarfile.open(fileobj=io.BytesIO(context)) as tar:
+        content = tar.extractfile("modules")
+        assert content is not None
+        assert content.read() == b"edudrv debug=1 ids=1,2\nedu-net\n"
+
+
+def test_equal_requests_give_equal_contexts(directory: Path) -> None:
+    """The engine's cache is found again, whatever order a ConfigMap's keys come in."""
+    assert isinstance(REQUEST.source, SourceFiles)
+    turned = SourceFiles(files=dict(sorted(REQUEST.source.files.items(), reverse=True)))
+    again = replace(REQUEST, key="other", source=turned, args=dict(sorted(REQUEST.args.items())))
+    assert templates.build_context(again, directory) == templates.build_context(REQUEST, directory)
+
+
+def test_an_empty_source_is_still_a_folder(directory: Path) -> None:
+    """COPY source/ finds it, and make says what is missing."""
+    request = replace(REQUEST, source=SourceFiles(files={}))
+    assert "source" in members(templates.build_context(request, directory))
+
+
+BAD_VALUES = [
+    pytest.param({"template": "../etc"}, "template '../etc'", id="template outside its folder"),
+    pytest.param({"base_image": "debian\nRUN x"}, "baseImage", id="base image with a second line"),
+    pytest.param({"base_image": "debian AS x"}, "baseImage", id="base image with a blank"),
+    pytest.param({"base_image": "Debian"}, "baseImage 'Debian'", id="base image in capitals"),
+    pytest.param({"base_image": ""}, "baseImage ''", id="no base image"),
+    pytest.param({"base_image": "debian:12\n"}, "baseImage", id="base image with a line end"),
+    pytest.param({"args": {"1A": "x"}}, "argument name '1A'", id="argument name that begins with a digit"),
+    pytest.param({"args": {"A": "x; rm"}}, "argument A 'x; rm'", id="argument with a second command"),
+    pytest.param({"args": {"A": "$(id)"}}, "argument A", id="argument with a substitution"),
+    pytest.param({"args": {"A": "a'b"}}, "argument A", id="argument with a quote"),
+    pytest.param({"args": {"A": "a\nb"}}, "argument A", id="argument with two lines"),
+    pytest.param({"modules": ()}, "modules", id="no module"),
+    pytest.param({"modules": (ModuleSpec(name="a b"),)}, "module name 'a b'", id="module with a blank"),
+    pytest.param(
+        {"modules": (ModuleSpec(name="a", parameters=("x=1 y",)),)}, "parameter of a", id="parameter with a blank"
+    ),
+    pytest.param(
+        {"modules": (ModuleSpec(name="a", parameters=("x=\x07",)),)}, "parameter of a", id="control character"
+    ),
+    pytest.param(
+        {"modules": (ModuleSpec(name="a", parameters=("=1",)),)}, "parameter of a", id="parameter without name"
+    ),
+    pytest.param({"source": SourceImage(reference="debian:12", path="/")}, "by digest", id="source image by tag"),
+    pytest.param({"source": SourceImage(reference=PINNED, path="src")}, "source path 'src'", id="relative path"),
+    pytest.param({"source": SourceImage(reference=PINNED, path="/a/../b")}, "source path", id="path with .."),
+    pytest.param({"source": SourceFiles(files={"../x": b""})}, "source file '../x'", id="file outside the source"),
+    pytest.param({"source": SourceFiles(files={"/x": b""})}, "source file '/x'", id="absolute file"),
+    pytest.param({"source": SourceFiles(files={"a/": b""})}, "source file 'a/'", id="file that is a folder"),
+    pytest.param({"driver": "a b"}, "driver 'a b'", id="driver with a blank"),
+    pytest.param({"version": "1\n"}, "version", id="version with a line end"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_VALUES)
+def test_a_value_that_could_change_the_dockerfile_is_refused(
+    changes: dict[str, Any], message: str, directory: Path
+) -> None:
+    """The message names the field, the value, and what may be written instead."""
+    with pytest.raises(BuildFailed) as caught:
+        templates.build_context(replace(REQUEST, **changes), directory)
+    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert message in str(caught.value)
+
+
+COMPONENT = st.from_regex(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", fullmatch=True)
+
+
+@given(
+    host=st.sampled_from(["", "localhost/", "registry.example.com/", "10.0.0.1:5000/"]),
+    components=st.lists(COMPONENT, min_size=1, max_size=4),
+    tag=st.from_regex(r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,20})?", fullmatch=True),
+    digest=st.sampled_from(["", "@sha256:" + "a" * 64]),
+)
+def test_every_reference_of_the_oci_grammar_is_accepted(
+    host: str, components: list[str], tag: str, digest: str
+) -> None:
+    """Nobody is kept from a registry by too narrow a pattern."""
+    reference = f"{host}{'/'.join(components)}{tag}{digest}"
+    assert template_values(replace(REQUEST, base_image=reference))["base_image"] == reference
+
+
+@given(st.text(min_size=1))
+def test_no_text_breaks_out_of_its_word(text: str) -> None:
+    """What is accepted as an argument, a parameter or a reference has no blank, quote, $ or control character."""
+    changes: list[dict[str, Any]] = [
+        {"base_image": text},
+        {"args": {"A": text}},
+        {"modules": (ModuleSpec(name="a", parameters=(f"p={text}",)),)},
+    ]
+    for change in changes:
+        request = replace(REQUEST, **change)
+        try:
+            template_values(request)
+            modules_text(request.modules)
+        except BuildFailed:
+            continue
+        assert text.isascii()
+        assert text.isprintable()
+        assert not set(text) & set(" \"'`$\\")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("FROM {{ nothing }}", "'nothing' is undefined", id="unknown variable"),
+        pytest.param("{% if %}", "cannot be rendered", id="syntax error"),
+        pytest.param("{% include 'other' %}", "cannot be rendered", id="a template of two files"),
+        pytest.param("{{ modules + 1 }}", "cannot be rendered", id="an expression that fails"),
+    ],
+)
+def test_a_template_with_an_error_is_named(text: str, message: str, directory: Path) -> None:
+    """A typing error in a template never becomes an empty word."""
+    (directory / "debian.Dockerfile.j2").write_text(text)
+    with pytest.raises(BuildFailed, match=r"debian\.Dockerfile\.j2") as caught:
+        templates.render(REQUEST, directory)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_template_is_refused_with_the_known_ones(directory: Path) -> None:
+    """The admin sees what could be written."""
+    with pytest.raises(BuildFailed, match="there is no template 'ubuntu'; known: debian"):
+        templates.render(replace(REQUEST, template="ubuntu"), directory)
+
+
+def test_a_recipe_is_its_template_and_the_loader(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changing either changes the digest, and with it every build key."""
+    before = templates.recipe_digests(directory)
+    assert set(before) == {"debian"}
+    (directory / "debian.Dockerfile.j2").write_text(TEMPLATE + "\n")
+    changed = templates.recipe_digests(directory)
+    monkeypatch.setattr(templates, "_loader", lambda: b"#!/bin/sh")
+    assert len({before["debian"], changed["debian"], templates.recipe_digests(directory)["debian"]}) == 3
+
+
+def copied_package(root: Path) -> Path:
+    """Where the package's own file would lie below ``root``."""
+    return root / "driver_builder" / "templates.py"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(lambda root: root / "dockerfiles" / "driver", id="a checkout"),
+        pytest.param(lambda root: root / "share" / "driverwright" / "dockerfiles" / "driver", id="an installation"),
+    ],
+)
+def test_the_templates_are_found(
+    place: Callable[[Path], Path], directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the package, or below the interpreter's prefix."""
+    monkeypatch.setattr(templates, "__file__", str(copied_package(tmp_path)))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    place(tmp_path).mkdir(parents=True)
+    shutil.move(directory / "debian.Dockerfile.j2", place(tmp_path))
+    assert templates.templates_directory() == place(tmp_path)
+
+
+def test_a_folder_without_templates_is_refused(tmp_path: Path) -> None:
+    """The folder that was given is named, and no other one is taken silently."""
+    with pytest.raises(ConfigurationError, match=str(tmp_path)):
+        templates.templates_directory(tmp_path)
