@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.proving_ground import places
+from tests.proving_ground.api import is_node_ready
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.ground import ProvingGround
+from tests.proving_ground.kernels import available_releases, choose_kernels
+from tests.proving_ground.packages import PrivateApt
 from tests.proving_ground.progress import Progress, for_terminal
 
 _console = Console(highlight=False, soft_wrap=True)
@@ -49,9 +52,34 @@ def _parser() -> argparse.ArgumentParser:
     _ground_option(command("status", _status, "show what runs and how to reach it"))
     down = command("down", _down, "end a ground and remove every trace of it")
     _ground_option(down)
-    down.add_argument("--all", action="store_true", help="end all grounds of this machine")
+    down.add_argument("--all", action="store_true", help="end all grounds that `up` started")
     down.add_argument("--keep-logs", action="store_true", help="leave the logs behind")
+    kernels = command("kernels", _kernels, "list the kernels that guests can boot; * marks those chosen first")
+    kernels.add_argument("--count", type=int, default=3, help="how many kernels that refuse each other (default 3)")
+    _add_node_commands(command("node", _node_list, "add, list, reboot and ask QEMU guests"), command)
     return parser
+
+
+def _add_node_commands(node: argparse.ArgumentParser, command: Callable[..., argparse.ArgumentParser]) -> None:
+    among = node.add_subparsers(required=True, metavar="COMMAND")
+    add = command("add", _node_add, "boot a QEMU guest and wait until its node is Ready", among=among)
+    add.add_argument("name")
+    add.add_argument("--kernel", metavar="RELEASE", help="as `kernels` lists them (default: the oldest chosen one)")
+    add.add_argument("--image", action="append", default=[], help="an image of the ground's registry to load before")
+    add.add_argument("--memory", type=int, default=512, metavar="MIB", help="the guest's memory (default 512)")
+    add.add_argument("--qemu", action="append", default=[], metavar="WORD", help="a further word for QEMU, repeatable")
+    reboot = command("reboot", _node_reboot, "reboot a guest's disks into a kernel", among=among)
+    reboot.add_argument("name")
+    reboot.add_argument("--kernel", metavar="RELEASE", help="as `kernels` lists them (default: the same again)")
+    run = command("run", _node_run, "run a shell command as root in a guest, by its serial port", among=among)
+    run.add_argument("name")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    off = command("off", _node_off, "power a guest off; `reboot` starts it again", among=among)
+    off.add_argument("name")
+    off.add_argument("--hard", action="store_true", help="take the power away")
+    listed = command("list", _node_list, "list all nodes", among=among)
+    for parser in (add, reboot, run, off, listed):
+        _ground_option(parser)
 
 
 def _ground_option(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +99,7 @@ def _status(options: argparse.Namespace, progress: Progress) -> None:
 
 
 def _down(options: argparse.Namespace, progress: Progress) -> None:
-    folders = places.running_grounds() if options.all else [places.find_ground(options.ground)]
+    folders = places.started_by_hand(places.running_grounds()) if options.all else [places.find_ground(options.ground)]
     for folder in folders:
         with progress.step(f"End {folder.name}"):
             ground = ProvingGround.attach(folder.name, progress=progress)
@@ -79,12 +107,71 @@ def _down(options: argparse.Namespace, progress: Progress) -> None:
     places.remove_remains()
 
 
+def _kernels(options: argparse.Namespace, progress: Progress) -> None:
+    apt = PrivateApt()
+    apt.refresh()
+    chosen = {kernel.release: kernel for kernel in choose_kernels(options.count, progress)}
+    for release, version in available_releases(apt).items():
+        mark = f"* module_layout {chosen[release].module_layout_crc}" if release in chosen else ""
+        _console.print(f"{release:40} {version:24} {mark}", markup=False)
+
+
+def _attach(options: argparse.Namespace, progress: Progress) -> ProvingGround:
+    return ProvingGround.attach(options.ground, progress=progress)
+
+
+def _node_add(options: argparse.Namespace, progress: Progress) -> None:
+    ground = _attach(options, progress)
+    chosen = ground.kernels(3)
+    kernel = ground.guests.kernel(options.kernel) if options.kernel else chosen[0]
+    if options.image:
+        ground.preload(options.image)
+    guest = ground.add_guest(options.name, kernel, options.qemu, memory_mib=options.memory)
+    guest.wait_ready()
+
+
+def _node_reboot(options: argparse.Namespace, progress: Progress) -> None:
+    ground = _attach(options, progress)
+    guest = ground.guest(options.name)
+    guest.reboot(ground.guests.kernel(options.kernel) if options.kernel else None)
+    guest.wait_ready()
+
+
+def _node_run(options: argparse.Namespace, progress: Progress) -> None:
+    status, output = _attach(options, progress).guest(options.name).run(" ".join(options.words))
+    _console.out(output, end="")
+    if status != 0:
+        raise ProvingGroundError(f"the command ended with status {status}")
+
+
+def _node_off(options: argparse.Namespace, progress: Progress) -> None:
+    guest = _attach(options, progress).guest(options.name)
+    if options.hard:
+        guest.power_cut()
+    else:
+        guest.power_off()
+
+
+def _node_list(options: argparse.Namespace, progress: Progress) -> None:
+    ground = _attach(options, progress)
+    table = Table("node", "state", "kernel", "boot", box=None)
+    for node in ground.api.request("/api/v1/nodes")["items"]:
+        name, info = node["metadata"]["name"], node["status"]["nodeInfo"]
+        off = name in ground.guests.names() and not ground.guest(name).is_running()
+        state = "off" if off else "Ready" if is_node_ready(node) else "not Ready"
+        table.add_row(name, state, info["kernelVersion"], info["bootID"][:8])
+    _console.print(table)
+
+
 def _show(ground: ProvingGround) -> None:
     table = Table(title=f"proving ground {ground.name}", title_justify="left", show_header=False, box=None)
     for name, state in sorted(ground.processes.states().items()):
         table.add_row(name, state, style="" if state == "running" else "red")
     _console.print(table)
-    _console.print(f"export KUBECONFIG={ground.kubeconfig}")
-    _console.print(f"export DOCKER_HOST={ground.engine.socket}")
-    _console.print(f"export PATH={ground.binaries.folder}:$PATH")
-    _console.print(f"registry: {ground.registry.host}    logs: {ground.logs}")
+    if ground.has_kubernetes:
+        _console.print(f"export KUBECONFIG={ground.kubeconfig}")
+        _console.print(f"export PATH={ground.binaries.folder}:$PATH")
+    if ground.has_engine:
+        _console.print(f"export DOCKER_HOST={ground.engine.socket}")
+        _console.print(f"registry: {ground.registry.host}")
+    _console.print(f"logs: {ground.logs}")

@@ -74,6 +74,7 @@ class ProvingGround:
         folder = places.new_folder()
         state = GroundState(
             name=folder.name,
+            by_hand=outlive_harness,
             control_plane=control_plane,
             nodes=control_plane and nodes,
             engine=engine,
@@ -102,7 +103,7 @@ class ProvingGround:
 
     @classmethod
     def attach(cls, name: str | None = None, *, progress: Progress | None = None) -> ProvingGround:
-        """Return a running ground: the one called `name`, or the only one."""
+        """Return a running ground: the one called `name`, or the only one that `up` started."""
         folder = places.find_ground(name)
         ground = cls(Processes(folder), GroundState.load(folder), progress or PlainLines())
         ground._assemble(ensure_kube_binaries(ground._progress) if ground._state.control_plane else None)
@@ -267,6 +268,16 @@ class ProvingGround:
     def small_image(self) -> str:
         """A busybox image in engine and registry, for pods that need only a shell."""
         return small_image.small_image_ref(self.registry)
+
+    @property
+    def has_kubernetes(self) -> bool:
+        """Tell whether the ground has a control plane."""
+        return self._control_plane is not None
+
+    @property
+    def has_engine(self) -> bool:
+        """Tell whether the ground has a container engine and a registry."""
+        return self._engine is not None
 
     @property
     def guests(self) -> Guests:

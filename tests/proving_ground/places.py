@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.proving_ground import keeper
 from tests.proving_ground.errors import ProvingGroundError
-from tests.proving_ground.state import is_ground
+from tests.proving_ground.state import GroundState, is_ground
 
 # On disk, not in memory as /tmp may be, and short: a unix socket's path has room for 107 characters.
 _BASE = Path("/var/tmp")
@@ -39,16 +40,27 @@ def running_grounds() -> list[Path]:
     return sorted(folders, key=lambda folder: folder.stat().st_ctime)
 
 
+def started_by_hand(folders: Iterable[Path]) -> list[Path]:
+    """Return those of the grounds that `up` started and any command may end."""
+    return [folder for folder in folders if GroundState.load(folder).by_hand]
+
+
 def find_ground(name: str | None) -> Path:
-    """Return the folder of the running ground called `name`, or of the only one."""
-    running = running_grounds()
-    names = ", ".join(folder.name for folder in running)
-    if name is not None:
-        running = [folder for folder in running if folder.name == name]
+    """Return the folder of the running ground called `name`, or of the only one that was started by hand.
+
+    A ground that a test session started for itself must be named: nobody is to end it by accident.
+    """
+    everyone = running_grounds()
+    running = started_by_hand(everyone) if name is None else [path for path in everyone if path.name == name]
+    names = ", ".join(folder.name for folder in everyone)
     if not running:
-        what = f"no proving ground {name} is running" if name else "no proving ground is running"
-        raise ProvingGroundError(what, hint=f"running: {names}" if names else "python -m tests.proving_ground up")
+        what = (
+            f"no proving ground {name} is running" if name else "no proving ground that was started by hand is running"
+        )
+        hint = f"--ground one of {names}" if names else "python -m tests.proving_ground up"
+        raise ProvingGroundError(what, hint=hint)
     if len(running) > 1:
+        names = ", ".join(folder.name for folder in running)
         raise ProvingGroundError("several proving grounds are running", hint=f"say which: --ground one of {names}")
     return running[0]
 

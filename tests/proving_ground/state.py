@@ -31,6 +31,8 @@ class GroundState:
     """One ground: which parts it has, and the names, ports and secrets that were drawn for it."""
 
     name: str
+    by_hand: bool
+    """Started by `up`, so any command may end it; others belong to the process that started them."""
     control_plane: bool
     nodes: bool
     engine: bool

@@ -141,9 +141,7 @@ class Guest:
         Waits for a guest that is still booting. Safe to be called from several threads.
         """
         with self._lock:
-            return serial.run_command(
-                self._shell_socket, command, timeout=timeout, is_running=self.is_running
-            )
+            return serial.run_command(self._shell_socket, command, timeout=timeout, is_running=self.is_running)
 
     def check(self, command: str, *, timeout: float = 60) -> str:
         """Run a shell command as root in the guest; return its output, or raise when it fails."""
