@@ -41,14 +41,14 @@ class ApplyDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDaemonSet:
-    """Remove the DaemonSet of a target that has no nodes any more."""
+    """Remove the DaemonSet of a target that is to have no driver any more."""
 
     namespace: str
     name: str
     uid: str
 
     def __str__(self) -> str:
-        return f"delete DaemonSet {self.namespace}/{self.name}: no node runs its kernel any more"
+        return f"delete DaemonSet {self.namespace}/{self.name}: no node is to run it any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

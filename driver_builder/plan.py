@@ -139,7 +139,7 @@ def _plan_driver(view: _View) -> DriverPlan:
     parts = [_plan_target(view, driver.spec, item) for item in wanted]
     actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
     actions += [action for part in parts for action in part.actions]
-    actions += _surplus(view, {item.target.short_hash for item in wanted})
+    actions += _surplus(view, {item.target.short_hash for item in wanted if not _is_skipped(item)})
     actions += _relabel(view, {node: version for part in parts for node, version in part.ready.items()}, parts)
     return DriverPlan(
         driver=driver,
@@ -165,6 +165,11 @@ def _plan_removal(view: _View) -> DriverPlan:
 
 def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
     return SetFinalizer(namespace=driver.namespace, name=driver.name, present=present)
+
+
+def _is_skipped(item: Wanted | Unwanted) -> bool:
+    """Tell whether a target is to have no driver; one that merely cannot be built now keeps what it has."""
+    return isinstance(item, Unwanted) and item.state is TargetState.SKIPPED
 
 
 def _surplus(view: _View, wanted: set[str]) -> list[Action]:
@@ -238,11 +243,20 @@ def _build(view: _View, spec: DriverSpec, item: Wanted, part: _TargetPart) -> _T
             waiting=len(item.nodes),
         )
         part = replace(part, actions=(build,))
-    message = f"building for {item.target.kernel_version}"
-    if status.failures:
-        message += f" (try {status.failures + 1}; before: {status.message})"
+    message = _building_words(view, item, status)
     status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
     return replace(part, status=status)
+
+
+def _building_words(view: _View, item: Wanted, status: TargetStatus) -> str:
+    words = f"building for {item.target.kernel_version}"
+    if not status.failures:
+        return words
+    before = view.before.get(status.target)
+    if before is not None and before.state is TargetState.BUILDING and before.failures == status.failures:
+        # The same try, said before: quoting it would grow the message with every pass.
+        return before.message
+    return f"{words} (try {status.failures + 1}; before: {status.message})"
 
 
 def _with_failures(view: _View, key: str, status: TargetStatus) -> tuple[TargetStatus, float | None]:
@@ -277,7 +291,9 @@ def _roll_out(view: _View, spec: DriverSpec, item: Wanted, state: Present, part:
     fingerprint = manifest["metadata"]["annotations"][manifests.FINGERPRINT_ANNOTATION]
     actions: list[Action] = []
     existing = view.daemon_sets.get(item.target.short_hash)
-    if existing is None or existing.fingerprint != fingerprint:
+    is_current = existing is not None and existing.fingerprint == fingerprint
+    # Fingerprint and image can differ: somebody may have set another image by hand.
+    if existing is None or not is_current or existing.image != str(item.image.at(state.digest)):
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,
@@ -288,8 +304,8 @@ def _roll_out(view: _View, spec: DriverSpec, item: Wanted, state: Present, part:
             )
         )
     pods = [pod for pod in view.pods if pod.target == item.target.short_hash and pod.node in item.nodes]
-    if existing is not None and existing.fingerprint == fingerprint:
-        actions += _replacements(pods, fingerprint, set(part.ready))
+    if is_current:
+        actions += _replacements(pods, fingerprint, ready=set(part.ready), nodes=item.nodes)
     current = {pod.node for pod in pods if pod.fingerprint == fingerprint and not pod.deleting}
     done = all(node in part.ready and node in current for node in item.nodes)
     status = replace(
@@ -313,11 +329,15 @@ def _progress_words(item: Wanted, part: _TargetPart, current: set[str]) -> str:
     return words
 
 
-def _replacements(pods: Iterable[DriverPod], fingerprint: str, ready: set[str]) -> list[Action]:
+def _replacements(
+    pods: Iterable[DriverPod], fingerprint: str, *, ready: set[str], nodes: tuple[str, ...]
+) -> list[Action]:
     """Replace pods of an older template: broken ones at once, working ones one at a time."""
     pods = sorted(pods, key=lambda pod: pod.node)
     outdated = [pod for pod in pods if pod.fingerprint != fingerprint and not pod.deleting]
     unsettled = any(pod.deleting or (pod.fingerprint == fingerprint and pod.node not in ready) for pod in pods)
+    # A pod that is gone and not yet made anew is away as well.
+    unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
     chosen = [pod for pod in outdated if pod.node not in ready]
     if not chosen and not unsettled:
         chosen = outdated[:1]
