@@ -28,6 +28,7 @@ from driver_builder.errors import RegistryRefused, RegistryUnavailable
 CLIENT_ID = "driverwright"
 MAX_ANSWER = 16 << 20
 """Bytes; manifests and configs are far smaller (registries refuse manifests above 4 MiB)."""
+MAX_RETRY_AFTER = 86400.0
 _SHOWN = 200
 
 
@@ -229,13 +230,12 @@ def parse_challenge(text: str) -> dict[str, str]:
 
 
 def parse_retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait: Retry-After holds either seconds or a date (RFC 9110); ``now`` in seconds since the epoch."""
-    if value.strip().isdecimal():
-        return float(value)
+    """Seconds to wait, at most a day: Retry-After holds seconds or a date (RFC 9110); ``now`` is since the epoch."""
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        seconds = float(value) if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp() - now
     except (ValueError, TypeError, OverflowError):
         return None
+    return min(max(0.0, seconds), MAX_RETRY_AFTER)
 
 
 def _opened(body: Any) -> AbstractContextManager[Any]:

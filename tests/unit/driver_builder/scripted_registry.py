@@ -1,0 +1,80 @@
+"""An HTTP server that answers by a script, for what a real registry cannot be made to do on demand."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request as it arrived; ``path`` without the query."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What is answered."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+Script = Callable[[Request], Reply]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedRegistry:
+    """Where the server listens, and what it was asked."""
+
+    host: str
+    requests: list[Request]
+
+
+@contextmanager
+def scripted_registry(script: Script) -> Iterator[ScriptedRegistry]:
+    """Serve ``script`` on a free port of this machine while the block runs."""
+    requests: list[Request] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            """Pass on, note down and answer one request."""
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            url = urlsplit(self.path)
+            request = Request(
+                method=self.command, path=url.path, query=url.query, headers=dict(self.headers), body=body
+            )
+            requests.append(request)
+            reply = script(request)
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            if "Content-Length" not in reply.headers:
+                self.send_header("Content-Length", str(len(reply.body)))
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else reply.body)
+
+        do_GET = do_HEAD = do_POST = do_PUT = answer  # noqa: N815  # names that http.server looks for
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing on standard error."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield ScriptedRegistry(host=f"127.0.0.1:{server.server_address[1]}", requests=requests)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
