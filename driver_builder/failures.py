@@ -28,8 +28,10 @@ _NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|(?:Makefi
 _PACKAGE = re.compile(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
 _NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation candidate")
 _FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
-_QUOTED_SOURCE = re.compile(r"\s*\d* +\|")
-"""GCC shows the source below its message (``  223 | text``); what is written there is not said by the build."""
+_NOT_SAID = re.compile(r"\s*\d* +\||(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
+"""Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
+_SAID = re.compile(r"^driverwright: (?P<text>.*)")
+"""What our templates say before they exit."""
 _STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
 _PULL = re.compile(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
@@ -50,7 +52,7 @@ class _Failure:
 
     def first(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
         """The first line of the log, then of the error, that one of the patterns is found in."""
-        lines = [line for line in (*self.log, *self.error.splitlines()) if not _QUOTED_SOURCE.match(line)]
+        lines = [line for line in (*self.log, *self.error.splitlines()) if not _NOT_SAID.match(line)]
         return next((match for line in lines for pattern in patterns if (match := pattern.search(line))), None)
 
     @property
@@ -93,11 +95,11 @@ def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _repository_unreachable(failure: _Failure) -> tuple[BuildFailure, str]:
-    match = failure.first(_FETCH)
+    match = failure.first(_FETCH) or failure.first(_SAID)
     what = match["text"].strip() if match else "apt update failed"
     return (
         BuildFailure.REPOSITORY_UNAVAILABLE,
-        f"a package repository cannot be reached: {what}; check network, proxy and name service of the build engine",
+        f"the package repositories failed: {what}; check network, proxy and name service of the build engine",
     )
 
 
@@ -115,10 +117,11 @@ def _compile_error(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
+    match = failure.first(_SAID)
+    said = match["text"] if match else _last_line(failure)
     return (
         BuildFailure.COMPILE_ERROR,
-        f"make succeeded, but a wanted module was not built: {_last_line(failure)};"
-        " compare the names in the driver's spec with obj-m in its Makefile",
+        f"a wanted module was not built: {said}; compare the names in the driver's spec with obj-m in its Makefile",
     )
 
 
@@ -154,4 +157,5 @@ def _unknown(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _last_line(failure: _Failure) -> str:
-    return next((line.strip() for line in reversed(failure.log) if line.strip()), failure.error)
+    said = (line.strip() for line in reversed(failure.log) if line.strip() and not _NOT_SAID.match(line))
+    return next(said, failure.error)

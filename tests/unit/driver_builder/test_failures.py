@@ -41,6 +41,12 @@ Err:1 http://nowhere.invalid/debian bookworm InRelease
   Could not resolve 'nowhere.invalid'
 E: Failed to fetch http://nowhere.invalid/debian/dists/bookworm/InRelease  Could not resolve 'nowhere.invalid'
 E: Some index files failed to download. They have been ignored, or old ones used instead."""
+NOT_BUILT = """\
+Step 9/15 : RUN echo "driverwright: make built no $module.ko"; exit 66
+ ---> Running in 372da26e168a
+driverwright: make built no edudrv.ko, it built: /source/edu.ko
+Removing intermediate container 372da26e168a"""
+UNINSTALLABLE = "driverwright: package a cannot be installed"
 NO_SPACE = """\
 /tmp/cc1.s: fatal error: error writing to /tmp/cc1.s: No space left on device
 dd: writing to '/data': No space left on device"""
