@@ -222,7 +222,8 @@ def _mapping(index: int, item: Json) -> KernelMapping:
         raise InvalidDriver(f"{field}: exactly one of literal, regexp is needed")
     try:
         pattern = re.compile(re.escape(item["literal"]) if "literal" in item else item["regexp"])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
+        # The last two: a repetition or a nesting that Python's engine has no room for.
         raise InvalidDriver(f"{field}.regexp: {item['regexp']!r} is no regular expression: {error}") from error
     return KernelMapping(
         pattern=pattern,

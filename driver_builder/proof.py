@@ -51,7 +51,7 @@ def parse(text: str) -> Proof | None:
             ),
             message=str(verdict.get("message", "")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
