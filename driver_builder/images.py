@@ -26,6 +26,12 @@ SYMVERS_LABEL = f"{LABEL_PREFIX}.module-symvers"
 MODULES_LABEL = f"{LABEL_PREFIX}.modules"
 VERSION_LABEL = "org.opencontainers.image.version"
 
+_REFERENCE = re.compile(
+    r"(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?)/"
+    r"(?P<repository>[a-z0-9]+(?:(?:[./]|__?|-+)[a-z0-9]+)*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
+)
+"""Source: the grammar of the distribution specification; what passes can stand in a URL and in a manifest."""
 _NO_TAG_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -104,9 +110,7 @@ def parse_reference(text: str) -> ImageRef:
     Raises:
         ValueError: when host, repository or reference is missing.
     """
-    match = re.fullmatch(
-        r"(?P<host>[^/]+)/(?P<repository>[^:@]+)(?::(?P<tag>[\w.-]{1,128})|@(?P<digest>sha256:[0-9a-f]{64}))", text
-    )
+    match = _REFERENCE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no image reference: write host/repository:tag or host/repository@sha256:...")
     return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])
