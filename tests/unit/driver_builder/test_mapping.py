@@ -1,0 +1,68 @@
+"""Which rule, template and base image a kernel falls under."""
+
+from typing import Any
+
+import pytest
+
+from driver_builder.driver_container import parse_spec
+from driver_builder.kernels import KernelVersion
+from driver_builder.mapping import ANY_KERNEL, base_image_for, mapping_for, template_for
+from tests.unit.driver_builder.factories import spec, target
+
+
+@pytest.mark.parametrize(
+    ("mappings", "kernel", "expected"),
+    [
+        pytest.param([{"literal": "6.1.0"}], "6.1.0", 0, id="literal"),
+        pytest.param([{"literal": "6.1.0"}], "6.1x0", None, id="a literal's dot is a dot"),
+        pytest.param([{"literal": "6.1.0+"}], "6.1.0+", 0, id="a literal's plus is a plus"),
+        pytest.param([{"regexp": r"6\.1\."}], "6.1.0", None, id="the whole release, not its beginning"),
+        pytest.param([{"regexp": "1.0"}], "6.1.0", None, id="the whole release, not its end"),
+        pytest.param([{"regexp": r"6\.1\..*"}], "6.1.0", 0, id="regexp"),
+        pytest.param([{"regexp": "6.*"}, {"literal": "6.1.0"}], "6.1.0", 0, id="the first match wins"),
+        pytest.param([{"literal": "5.15.0"}, {"regexp": "6.*"}], "6.1.0", 1, id="the second where the first fails"),
+        pytest.param([{"regexp": "a|6.1.0|b"}], "6.1.0", 0, id="alternatives match as a whole"),
+        pytest.param([{"regexp": "6.1|6.1.0"}], "6.1.0", 0, id="a shorter alternative does not hide a longer one"),
+    ],
+)
+def test_the_first_whole_match_wins(mappings: list[dict[str, Any]], kernel: str, expected: int | None) -> None:
+    """Rules are tried in order; one applies when it matches all of the kernel release."""
+    read = parse_spec(spec(kernelMappings=mappings))
+    found = mapping_for(read, KernelVersion(kernel))
+    assert found == (None if expected is None else read.mappings[expected])
+
+
+def test_without_rules_every_kernel_is_wanted() -> None:
+    """A spec that says nothing about kernels means all of them."""
+    assert mapping_for(parse_spec(spec()), KernelVersion("6.1.0")) is ANY_KERNEL
+
+
+@pytest.mark.parametrize(
+    ("rule", "build", "os_id", "expected"),
+    [
+        pytest.param("a", "b", "debian", "a", id="the mapping's"),
+        pytest.param(None, "b", "debian", "b", id="the build's"),
+        pytest.param(None, None, "debian", "debian", id="the distribution's"),
+        pytest.param(None, None, "gentoo", None, id="none known"),
+    ],
+)
+def test_the_nearest_template_is_used(rule: str | None, build: str | None, os_id: str, expected: str | None) -> None:
+    """The mapping's template goes before the build's, and that before the distribution's own."""
+    read = parse_spec(spec(build={"template": build}, kernelMappings=[{"regexp": ".*", "template": rule}]))
+    assert template_for(read, read.mappings[0], target(os_id=os_id)) == expected
+
+
+@pytest.mark.parametrize(
+    ("build", "os_version", "expected"),
+    [
+        pytest.param("mine:1", "12", "mine:1", id="the build's"),
+        pytest.param(None, "12", "debian:bookworm-slim", id="the distribution's"),
+        pytest.param(None, "13", "debian:trixie-slim", id="the next release's"),
+        pytest.param(None, "9", None, id="none known"),
+    ],
+)
+def test_the_base_image_is_the_builds_or_the_distributions(
+    build: str | None, os_version: str, expected: str | None
+) -> None:
+    """A base image is named by the spec or known for the operating system."""
+    assert base_image_for(parse_spec(spec(build={"baseImage": build})), target(os_version=os_version)) == expected
