@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.proving_ground.cache import cached_folder
+from tests.proving_ground.cache import cache_root, cached_folder
 from tests.proving_ground.command import run
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.packages import PrivateApt, unpack
@@ -132,6 +132,8 @@ def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
 
 def find_kernel(release: str, progress: Progress) -> KernelPackage:
     """Return one kernel by its release, downloaded and unpacked."""
+    if cached := _cached_kernel(release):
+        return cached
     with progress.step(f"Provide kernel {release}") as step:
         apt = PrivateApt()
         apt.refresh()
@@ -141,6 +143,17 @@ def find_kernel(release: str, progress: Progress) -> KernelPackage:
         symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
         layout = parse_symvers(symvers.read_text())["module_layout"]
         return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+
+
+def _cached_kernel(release: str) -> KernelPackage | None:
+    folder = cache_root() / "kernels"
+    for tree in sorted(folder.glob(f"linux-image-{release}_*"), reverse=True):
+        version = tree.name.rpartition("_")[2]
+        symvers = folder / f"linux-headers-{release}_{version}" / "Module.symvers"
+        if symvers.exists():
+            layout = parse_symvers(symvers.read_text())["module_layout"]
+            return _package(release, version=version, layout=layout, symvers=symvers, tree=tree)
+    return None
 
 
 def _ensure_symvers(apt: PrivateApt, versions: Mapping[str, str], step: Step) -> dict[str, Path]:
@@ -168,14 +181,19 @@ def _kernel(apt: PrivateApt, release: str, *, version: str, layout: str, symvers
         run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
         run(["depmod", "--basedir", folder, release], timeout=120)
 
+    tree = cached_folder(f"kernels/{package}_{version}", make, step)
+    return _package(release, version=version, layout=layout, symvers=symvers, tree=tree)
+
+
+def _package(release: str, *, version: str, layout: str, symvers: Path, tree: Path) -> KernelPackage:
     return KernelPackage(
         release=release,
         version=version,
-        image_package=package,
+        image_package=f"linux-image-{release}",
         headers_package=f"linux-headers-{release}",
         module_layout_crc=layout,
         symvers=symvers,
-        tree=cached_folder(f"kernels/{package}_{version}", make, step),
+        tree=tree,
     )
 
 

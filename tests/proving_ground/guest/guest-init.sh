@@ -63,8 +63,31 @@ say containerd
 ) &
 say kubelet
 
+seconds_up() {
+    read -r seconds _ </proc/uptime
+    seconds=${seconds%.*}
+}
+
+# Kernel threads have no command line, and process 1 is this one.
+processes_left() {
+    for process in /proc/[0-9]*; do
+        [ "$process" != /proc/1 ] && read -r _ <"$process/cmdline" && return 0
+    done 2>/dev/null
+    return 1
+}
+
+# kill -1 reaches every process but this one; those in containers get their chance to unload a driver.
 power_off() {
-    killall kubelet containerd
+    killall kubelet
+    kill -TERM -1
+    seconds_up
+    deadline=$((seconds + 3))
+    while processes_left && [ "$seconds" -lt "$deadline" ]; do
+        sleep 0.1
+        seconds_up
+    done
+    kill -KILL -1
+    sleep 0.1
     sync
     mount -o remount,ro /var/lib/containerd
     mount -o remount,ro /

@@ -45,13 +45,15 @@ class Guests:
         self._progress = progress
         self._guests: dict[str, Guest] = {}
         self._kernels: dict[str, KernelPackage] = {}
+        self._chosen: dict[int, list[KernelPackage]] = {}
 
     def kernels(self, count: int) -> list[KernelPackage]:
         """Return kernels that refuse each other's modules, oldest first; the guests' disk will hold their modules."""
-        ensure_packages(PACKAGES, self._progress)
-        chosen = kernels.choose_kernels(count, self._progress)
-        self._know(chosen)
-        return chosen
+        if count not in self._chosen:
+            ensure_packages(PACKAGES, self._progress)
+            self._chosen[count] = kernels.choose_kernels(count, self._progress)
+            self._know(self._chosen[count])
+        return list(self._chosen[count])
 
     def kernel(self, release: str) -> KernelPackage:
         """Return one kernel by its release."""
