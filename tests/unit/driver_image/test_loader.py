@@ -130,12 +130,16 @@ class World:
             link.unlink(missing_ok=True)
         (driver / "module").symlink_to(folder)
         for device in devices:
-            place = self.root / "devices" / device
-            place.mkdir(parents=True, exist_ok=True)
-            (place / "driver").unlink(missing_ok=True)
-            (place / "driver").symlink_to(driver)
-            (driver / device).symlink_to(place)
+            self.bind(name, device)
         return folder
+
+    def bind(self, name: str, device: str) -> None:
+        """Let a device be bound to the driver of a module."""
+        driver, place = self.root / "drivers" / name, self.root / "devices" / device
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "driver").unlink(missing_ok=True)
+        (place / "driver").symlink_to(driver)
+        (driver / device).symlink_to(place)
 
     def refuses(self, name: str, *kernel_lines: str) -> None:
         """Let insmod of this module fail, with these lines in the kernel's log."""
@@ -302,7 +306,7 @@ def test_load_waits_for_a_late_device(world: World) -> None:
     deadline = time.monotonic() + 10
     while not (world.sys / "module/edudrv").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    world.is_live("edudrv")
+    world.bind("edudrv", DEVICE)
     process.communicate(timeout=20)
     assert process.returncode == 0
 
