@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import urllib3
+import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
@@ -63,7 +64,8 @@ class Client:
         settings.retries = False
         try:
             _load_credentials(settings, kubeconfig)
-        except (config.ConfigException, OSError, ValueError) as error:
+        except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, LookupError) as error:
+            # The loader does not check shapes: a kubeconfig that is a list ends in a TypeError.
             raise Unreachable(
                 f"no way to the API server found ({error}): pass --kubeconfig FILE, set KUBECONFIG, "
                 "or run in a pod with a service account"
@@ -86,10 +88,13 @@ class Client:
         items: list[Object] = []
         while True:
             page = self._json("GET", path, query=query, accept=accept)
+            metadata = page.get("metadata")
+            if not isinstance(metadata, dict):
+                raise Unreachable(f"GET {path}: the answer is no list of objects: is this an API server?")
             items += page.get("items") or []
-            query["continue"] = page["metadata"].get("continue", "")
+            query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
-                return Listing(items, page["metadata"].get("resourceVersion", ""))
+                return Listing(items, metadata.get("resourceVersion", ""))
 
     def watch(
         self,
@@ -116,11 +121,8 @@ class Client:
         response = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
         try:
             for line in _lines(response):
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise _watch_error(path, event["object"])
-                yield WatchEvent(event["type"], event["object"])
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                yield _event(path, line)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(f"WATCH {path}: {error}") from error
         finally:
             response.close()
@@ -152,8 +154,11 @@ class Client:
 
     def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
         """Read an endpoint that answers with text (``/readyz``, a pod's log)."""
-        with self._send("GET", path, query=query or {}, accept="*/*") as response:
+        response = self._send("GET", path, query=query or {}, accept="*/*")
+        try:
             return response.data.decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(f"GET {path}: the answer broke off: {error}") from error
 
     def _json(
         self,
@@ -167,9 +172,11 @@ class Client:
     ) -> Object:
         response = self._send(method, path, query=query or {}, body=body, content_type=content_type, accept=accept)
         try:
-            answer: Object = json.loads(response.data)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            answer = json.loads(response.data)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, RecursionError) as error:
             raise Unreachable(f"{method} {path}: the answer is not JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise Unreachable(f"{method} {path}: the answer is no object: is this an API server?")
         return answer
 
     def _send(
@@ -187,12 +194,12 @@ class Client:
         headers = {"Accept": accept, "User-Agent": "driverwright"}
         if body is not None:
             headers["Content-Type"] = content_type
-        request = self._api.param_serialize(
-            method, f"{path}?{words}" if words else path, header_params=headers, auth_settings=["BearerToken"]
-        )
-        _, url, all_headers, _, _ = request
         text = None if body is None else json.dumps(body)
         try:
+            # This is where expired credentials are read anew, so it can fail like any other I/O.
+            _, url, all_headers, _, _ = self._api.param_serialize(
+                method, f"{path}?{words}" if words else path, header_params=headers, auth_settings=["BearerToken"]
+            )
             response: urllib3.BaseHTTPResponse = self._api.rest_client.pool_manager.request(
                 method, url, body=text, headers=all_headers, preload_content=False, redirect=False,
                 timeout=_urllib3_timeout(timeout or self._timeout_seconds),
@@ -200,7 +207,7 @@ class Client:
             if response.status < 300:
                 return response
             answer = response.data
-        except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ApiException, config.ConfigException) as error:
             raise Unreachable(f"{method} {path}: no answer from the API server: {error}") from error
         raise from_response(f"{method} {path}", response.status, answer, response.headers.get("Retry-After"))
 
@@ -229,7 +236,23 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         yield from (line for line in lines if line.strip())
 
 
-def _watch_error(path: str, status: Object) -> KubeApiError:
-    code = int(status.get("code") or 500)
+def _event(path: str, line: bytes) -> WatchEvent:
+    """Read one line of a watch.
+
+    Raises:
+        KubeApiError: the error that the server reports in it, or Unreachable for a line that is no event.
+    """
+    try:
+        event = json.loads(line)
+        kind, obj = event["type"], event["object"]
+        code = int(obj.get("code") or 500) if kind == "ERROR" else 0
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unreachable(f"WATCH {path}: {line[:300]!r} is no watch event") from error
+    if kind == "ERROR":
+        raise _watch_error(path, code, obj)
+    return WatchEvent(kind, obj)
+
+
+def _watch_error(path: str, code: int, status: Object) -> KubeApiError:
     error = from_response(f"WATCH {path}", code, json.dumps(status))
     return Gone(str(error), status=410, reason="Expired") if code in (410, 504) else error

@@ -88,7 +88,7 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
     """
     reason, message = _reason_and_message(body)
     kind = _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    seconds = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
     return kind(
         f"{request}: {status} {reason or kind.__name__}: {message}", status=status, reason=reason, retry_after=seconds
     )
@@ -98,7 +98,7 @@ def _reason_and_message(body: str | bytes | None) -> tuple[str, str]:
     text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", text[:300]
     if not isinstance(answer, dict):
         return "", text[:300]

@@ -1,0 +1,173 @@
+"""Whatever answers in the API server's place: the client raises a KubeApiError and nothing else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kubernetes.client import ApiClient, Configuration
+
+from kube_api.client import Client
+from kube_api.errors import (
+    Gone,
+    KubeApiError,
+    ServerUnavailable,
+    TooManyRequests,
+    Unreachable,
+)
+from tests.contract.misbehaving_server import Handler, misbehaving_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Start the server that misbehaves."""
+    with misbehaving_server() as url:
+        yield url
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[Client]:
+    """Make a client that waits for at most a third of a second."""
+    settings = Configuration()
+    settings.host = server
+    settings.retries = False
+    api = ApiClient(settings)
+    yield Client(api, timeout_seconds=0.3)
+    api.rest_client.pool_manager.clear()
+
+
+def watched(client: Client, path: str) -> list[str]:
+    """Follow a watch to its end."""
+    return [event.object["metadata"]["name"] for event in client.watch(path, resource_version="1")]
+
+
+VERBS: dict[str, Callable[[Client, str], object]] = {
+    "get": lambda client, path: client.get(path),
+    "list": lambda client, path: client.list(path),
+    "create": lambda client, path: client.create(path, {}),
+    "replace": lambda client, path: client.replace(path, {}),
+    "apply": lambda client, path: client.apply(path, {}, field_manager="test"),
+    "patch": lambda client, path: client.patch(path, [], content_type="application/json-patch+json"),
+    "delete": lambda client, path: client.delete(path, uid="1"),
+    "get_text": lambda client, path: client.get_text(path),
+    "watch": watched,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("path", [path for path in Handler.faults if path != "/hang"])
+def test_no_foreign_error_escapes(client: Client, verb: str, path: str) -> None:
+    """Every verb on every fault ends with a value or with an error of the one tree."""
+    with suppress(KubeApiError):
+        VERBS[verb](client, path)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "kind"),
+    [
+        pytest.param("get", "/close", Unreachable, id="connection closed"),
+        pytest.param("get", "/hang", Unreachable, id="no answer in time"),
+        pytest.param("get", "/nonsense", Unreachable, id="not HTTP"),
+        pytest.param("get", "/bad-gateway", ServerUnavailable, id="a proxy's 502"),
+        pytest.param("get", "/login-page", Unreachable, id="a login page"),
+        pytest.param("get", "/redirect", KubeApiError, id="redirect"),
+        pytest.param("get", "/cut-json", Unreachable, id="JSON cut off"),
+        pytest.param("get", "/short-body", Unreachable, id="body shorter than announced"),
+        pytest.param("get_text", "/short-body", Unreachable, id="text shorter than announced"),
+        pytest.param("get", "/a-list", Unreachable, id="JSON that is no object"),
+        pytest.param("list", "/no-metadata", Unreachable, id="a list that is none"),
+        pytest.param("get", "/deep-error", ServerUnavailable, id="an error too deep to read"),
+        pytest.param("get", "/too-many", TooManyRequests, id="429"),
+        pytest.param("watch", "/watch-gone", Gone, id="watch: too old"),
+        pytest.param("watch", "/watch-timeout", Gone, id="watch: version of the future"),
+        pytest.param("watch", "/watch-error", ServerUnavailable, id="watch: server error"),
+        pytest.param("watch", "/watch-error-without-code", ServerUnavailable, id="watch: error without code"),
+        pytest.param("watch", "/watch-cut", Unreachable, id="watch: connection lost within a line"),
+        pytest.param("watch", "/watch-nonsense", Unreachable, id="watch: no JSON"),
+        pytest.param("watch", "/watch-no-event", Unreachable, id="watch: no event"),
+        pytest.param("watch", "/watch-list", Unreachable, id="watch: a list"),
+        pytest.param("watch", "/watch-odd-error", Unreachable, id="watch: an error without status"),
+        pytest.param("watch", "/gone", Gone, id="watch: refused as too old"),
+    ],
+)
+def test_a_fault_has_its_class(client: Client, verb: str, path: str, kind: type[KubeApiError]) -> None:
+    """Each fault is told apart as far as a caller must."""
+    with pytest.raises(KubeApiError) as caught:
+        VERBS[verb](client, path)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("path", "seconds"),
+    [
+        pytest.param("/too-many", 7.0, id="seconds"),
+        pytest.param("/odd-retry", None, id="a digit that is no number"),
+        pytest.param("/date-retry", None, id="a date"),
+    ],
+)
+def test_the_server_says_when_to_come_back(client: Client, path: str, seconds: float | None) -> None:
+    """Retry-After is passed on where it is a number of seconds."""
+    with pytest.raises(KubeApiError) as caught:
+        client.get(path)
+    assert caught.value.retry_after == seconds
+
+
+def test_a_watch_gives_whole_lines(client: Client) -> None:
+    """Chunks end anywhere; events are whole."""
+    assert watched(client, "/watch") == ["a"]
+
+
+def test_events_before_a_fault_are_given(client: Client) -> None:
+    """What came whole is given out before the error is raised."""
+    events = client.watch("/watch-cut", resource_version="1")
+    assert next(events).kind == "ADDED"
+    with pytest.raises(Unreachable):
+        next(events)
+
+
+def test_the_client_is_usable_after_a_fault(client: Client) -> None:
+    """No fault leaves a connection behind that spoils the next answer."""
+    for path in ("/close", "/short-body", "/watch-cut", "/hang"):
+        with pytest.raises(KubeApiError):
+            watched(client, path)
+        assert client.get("/good")["metadata"]["name"] == "a"
+
+
+def test_nobody_listens() -> None:
+    """A port without a server is Unreachable."""
+    settings = Configuration()
+    settings.host = "http://127.0.0.1:9"
+    settings.retries = False
+    with pytest.raises(Unreachable, match="no answer from the API server"):
+        Client(ApiClient(settings)).get("/api")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="missing"),
+        pytest.param("", id="empty"),
+        pytest.param("{", id="no YAML"),
+        pytest.param("[]", id="a list"),
+        pytest.param("kind: Config\n", id="no context"),
+    ],
+)
+def test_an_unusable_kubeconfig_says_where_was_looked(tmp_path: Path, text: str | None) -> None:
+    """Whatever is wrong with a kubeconfig, the message says what to pass instead."""
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(Unreachable, match="--kubeconfig FILE"):
+        Client.from_environment(str(path))
+
+
+def test_expired_credentials_that_cannot_be_read_anew(client: Client) -> None:
+    """A token file that is gone when the token must be refreshed is no foreign error."""
+
+    def refresh(_settings: Configuration) -> None:
+        raise FileNotFoundError("token")
+
+    client._api.configuration.api_key = {"authorization": "Bearer old"}
+    client._api.configuration.refresh_api_key_hook = refresh
+    with pytest.raises(Unreachable, match="token"):
+        client.get("/good")

@@ -1,0 +1,93 @@
+"""The one map from HTTP status to class."""
+
+import json
+
+import pytest
+
+from kube_api.errors import (
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeApiError,
+    NotFound,
+    ServerUnavailable,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    from_response,
+)
+
+STATUS = json.dumps({"kind": "Status", "reason": "AlreadyExists", "message": 'pods "a" already exists'})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "temporary"),
+    [
+        pytest.param(400, KubeApiError, False, id="400"),
+        pytest.param(401, Unauthorized, False, id="401"),
+        pytest.param(403, Forbidden, False, id="403"),
+        pytest.param(404, NotFound, False, id="404"),
+        pytest.param(405, KubeApiError, False, id="405"),
+        pytest.param(409, Conflict, True, id="409"),
+        pytest.param(410, Gone, False, id="410"),
+        pytest.param(415, KubeApiError, False, id="415"),
+        pytest.param(422, Invalid, False, id="422"),
+        pytest.param(429, TooManyRequests, True, id="429"),
+        pytest.param(500, ServerUnavailable, True, id="500"),
+        pytest.param(502, ServerUnavailable, True, id="502"),
+        pytest.param(504, ServerUnavailable, True, id="504"),
+    ],
+)
+def test_a_status_has_its_class(status: int, kind: type[KubeApiError], temporary: bool) -> None:
+    """Each status a caller treats differently has a class, and the class says whether trying again helps."""
+    error = from_response("GET /api/v1/nodes", status, STATUS)
+    assert type(error) is kind
+    assert (error.status, error.is_temporary) == (status, temporary)
+
+
+def test_no_answer_is_temporary() -> None:
+    """A server that is away comes back."""
+    assert Unreachable("GET /: refused").is_temporary
+
+
+def test_the_message_says_what_was_attempted_and_why_it_failed() -> None:
+    """Request, status, reason and the server's own words."""
+    error = from_response("POST /api/v1/pods", 409, STATUS)
+    assert str(error) == 'POST /api/v1/pods: 409 AlreadyExists: pods "a" already exists'
+    assert error.reason == "AlreadyExists"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(None, "GET /: 502 ServerUnavailable: ", id="none"),
+        pytest.param(b"", "GET /: 502 ServerUnavailable: ", id="empty"),
+        pytest.param(b"<h1>Bad Gateway</h1>", "<h1>Bad Gateway</h1>", id="HTML"),
+        pytest.param(b"\xff\xfe", "\ufffd", id="not text"),
+        pytest.param("[1]", "[1]", id="JSON that is no object"),
+        pytest.param('{"reason": null, "message": null}', "null", id="a status without words"),
+        pytest.param("x" * 1000, "x" * 300, id="much text"),
+    ],
+)
+def test_any_body_makes_an_error(body: str | bytes | None, words: str) -> None:
+    """What a proxy sends is quoted, not trusted."""
+    error = from_response("GET /", 502, body)
+    assert words in str(error)
+    assert len(str(error)) < 400
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        pytest.param("3", 3.0, id="seconds"),
+        pytest.param(None, None, id="no header"),
+        pytest.param("", None, id="empty"),
+        pytest.param("-1", None, id="negative"),
+        pytest.param("soon", None, id="a word"),
+        pytest.param("\u00b2", None, id="a digit that is no number"),
+    ],
+)
+def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:
+    """Only whole seconds are understood."""
+    assert from_response("GET /", 429, None, header).retry_after == seconds
