@@ -54,7 +54,7 @@ def test_any_input_changes_the_key(changes: dict[str, Any]) -> None:
     [
         pytest.param({}, id="nothing"),
         pytest.param({"args": {"W": "2", "V": "1"}}, id="order of args"),
-        pytest.param({"source": SourceFiles(files=dict(reversed(SOURCE.files.items())))}, id="order of files"),
+        pytest.param({"source": SourceFiles(files=dict(reversed(list(SOURCE.files.items()))))}, id="order of files"),
     ],
 )
 def test_nothing_else_changes_the_key(changes: dict[str, Any]) -> None:
