@@ -48,7 +48,7 @@ class Daemon:
         self._is_stopping = False
 
     def run(self) -> bool:
-        """Work until told to stop, or once in oneshot mode; tells whether what was found is published as wanted.
+        """Work until told to stop, or once; tells whether it went well: in oneshot mode, whether it published.
 
         Raises:
             ConfigurationError: when the health port cannot be had.
@@ -64,7 +64,7 @@ class Daemon:
             self._publisher.stop()
             if endpoint is not None:
                 endpoint.close()
-        return self._settings.no_publish or self._publisher.is_settled
+        return not self._settings.oneshot or self._settings.no_publish or self._publisher.is_settled
 
     @property
     def _serves(self) -> bool:

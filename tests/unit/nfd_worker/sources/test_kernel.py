@@ -1,0 +1,133 @@
+"""Source kernel: versions, configurations and where they are, modules."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_api.names import is_label_value
+from nfd_worker.errors import HostReadError
+from nfd_worker.features import Failed, Features
+from nfd_worker.sources import discover
+from nfd_worker.sources.kernel import (
+    KernelConfig,
+    config_paths,
+    parse_modules,
+    parse_modules_builtin,
+    parse_version,
+    read_config,
+)
+from nfd_worker.sources.settings import SourceSettings
+from tests.unit.nfd_worker.trees import host, recorded
+
+
+@pytest.mark.parametrize(
+    ("osrelease", "expected"),
+    [
+        ("6.1.0-55-cloud-amd64\n", ("6.1.0-55-cloud-amd64", "6", "1", "0")),
+        ("6.8\n", ("6.8", "6", "8", "")),
+        ("6", ("6", "6", "", "")),
+        ("5.14.0-427.13.1.el9_4.x86_64", ("5.14.0-427.13.1.el9_4.x86_64", "5", "14", "0")),
+    ],
+    ids=["Debian", "no revision", "major alone", "RHEL"],
+)
+def test_a_version_has_four_parts(osrelease: str, expected: tuple[str, ...]) -> None:
+    """A part that is missing is the empty string."""
+    assert tuple(parse_version(osrelease).values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("osrelease", "full"), [("custom-kernel", "custom-kernel"), ("6.1.0+rpi~1-", "6.1.0_rpi_1"), ("6.1.0.1", "6.1.0.1")]
+)
+def test_a_version_that_is_none_has_only_its_full_name(osrelease: str, full: str) -> None:
+    """Characters that no label value can hold become underscores."""
+    assert parse_version(osrelease) == {"full": full}
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_every_part_of_any_version_can_be_a_label_value(osrelease: str) -> None:
+    """No kernel name makes an invalid label."""
+    assert all(is_label_value(part) for part in parse_version(osrelease).values())
+
+
+def test_modules_are_the_first_words() -> None:
+    """The rest of a line is sizes and users."""
+    assert parse_modules("a 1 0 - Live 0x0\nb 2 1 a, Live 0x0\n\n") == {"a", "b"}
+    assert parse_modules_builtin("kernel/fs/ext4/ext4.ko\nkernel/x.txt\n") == {"ext4"}
+
+
+def test_a_configuration_reads_like_a_mapping() -> None:
+    """Options that are not set are not in it; quotes are dropped; the last one counts."""
+    config = KernelConfig(b'CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C="text"\nCONFIG_D=\nCONFIG_A=m\nCONFIG_AA=1')
+    assert dict(config) == {"A": "m", "C": "text", "D": "", "AA": "1"}
+    assert len(config) == 4
+    assert "B" not in config
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z0-9_]+", fullmatch=True), st.sampled_from(["y", "m", "42", '"t"', "0x1"])))
+def test_any_configuration_reads_back(options: dict[str, str]) -> None:
+    """Option by option and as a whole."""
+    config = KernelConfig("".join(f"CONFIG_{name}={value}\n" for name, value in options.items()).encode())
+    assert dict(config) == {name: value.strip('"') for name, value in options.items()}
+
+
+PLACES = config_paths("6.1", "")
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_configuration_is_found_wherever_upstream_looks(tmp_path: Path, place: str) -> None:
+    """Whatever place the distribution uses."""
+    content = b"CONFIG_NO_HZ=y\n"
+    it = host(tmp_path, {place: gzip.compress(content) if place.endswith(".gz") else content})
+    config = read_config(it, PLACES)
+    assert config is not None
+    assert config["NO_HZ"] == "y"
+
+
+def test_the_configured_file_comes_first(tmp_path: Path) -> None:
+    """Before the running kernel's own."""
+    it = host(tmp_path, {"etc/kconfig": "CONFIG_HZ=1\n", "proc/config.gz": gzip.compress(b"CONFIG_HZ=2\n")})
+    config = read_config(it, config_paths("6.1", "/etc/kconfig"))
+    assert config is not None
+    assert config["HZ"] == "1"
+
+
+def test_a_broken_gzip_file_is_passed_over(tmp_path: Path) -> None:
+    """The next place may be whole."""
+    it = host(tmp_path, {"proc/config.gz": b"no gzip", "boot/config-6.1": "CONFIG_HZ=2\n"})
+    config = read_config(it, PLACES)
+    assert config is not None
+    assert config["HZ"] == "2"
+
+
+def test_a_node_without_configuration_or_built_in_list_lacks_these_features(tmp_path: Path) -> None:
+    """What is not there is absent, and not failed."""
+    found = discover("kernel", host(tmp_path, {"proc/sys/kernel/osrelease": "6.1.0\n"}), SourceSettings())
+    assert isinstance(found, Features)
+    assert set(found.attributes) == {"kernel.version", "kernel.selinux", "kernel.kvm"}
+    assert found.flags == {"kernel.loadedmodule": frozenset()}
+
+
+def test_a_node_without_a_version_cannot_be_read(tmp_path: Path) -> None:
+    """There is no such kernel."""
+    found = discover("kernel", host(tmp_path, {}), SourceSettings())
+    assert isinstance(found, Failed)
+    assert "osrelease: No such file" in found.reason
+
+
+def test_enabled_modules_are_loaded_and_built_in_ones() -> None:
+    """Rules ask for either."""
+    found = discover("kernel", recorded("intel-gpu-server"), SourceSettings())
+    assert isinstance(found, Features)
+    assert found.flags["kernel.enabledmodule"] == {"nvidia", "nvidia_uvm", "mlx5_core", "ext4", "kvm"}
+    assert found.attributes["kernel.kvm"] == {"enabled": "true"}
+
+
+def test_an_unreadable_list_of_modules_is_a_failure(tmp_path: Path) -> None:
+    """Loaded modules do not vanish because /proc hiccups."""
+    it = host(tmp_path, {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/modules/x": ""})
+    with pytest.raises(HostReadError):
+        it.find("proc/modules")
+    assert isinstance(discover("kernel", it, SourceSettings()), Failed)

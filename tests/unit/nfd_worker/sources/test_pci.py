@@ -1,0 +1,74 @@
+"""Source pci: which devices are there, and what their labels say."""
+
+from pathlib import Path
+
+import pytest
+
+from nfd_worker.features import Failed, Features
+from nfd_worker.sources import discover
+from nfd_worker.sources.pci import labels, parse_device, usable_label_fields
+from nfd_worker.sources.settings import PciSettings, SourceSettings
+from tests.unit.nfd_worker.trees import host, recorded
+
+
+def found_on(name: str) -> Features:
+    """Discover a recorded host."""
+    found = discover("pci", recorded(name), SourceSettings())
+    assert isinstance(found, Features)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(PciSettings(("00",), ("class", "vendor")), {"00ff_1234.present"}, id="unclassified devices"),
+        pytest.param(PciSettings(("00FF",), ("device",)), {"11e8.present"}, id="one field, class in upper case"),
+        pytest.param(
+            PciSettings(("00ff",), ("device", "vendor", "class")), {"00ff_1234_11e8.present"}, id="fixed order"
+        ),
+        pytest.param(PciSettings(("00ff",), ("colour",)), {"00ff_1234.present"}, id="no known field: the default"),
+        pytest.param(PciSettings((), ("class",)), set(), id="nothing wanted"),
+    ],
+)
+def test_labels_say_what_the_settings_ask_for(settings: PciSettings, expected: set[str]) -> None:
+    """QEMU's edu device is of class 00ff."""
+    assert set(labels(found_on("debian-qemu-guest"), SourceSettings(pci=settings))) == expected
+
+
+def test_two_devices_of_a_kind_are_one_label() -> None:
+    """A label says that there is one, and whether it can make virtual functions."""
+    assert labels(found_on("intel-gpu-server"), SourceSettings()) == {
+        "0300_102b.present": "true",
+        "0302_10de.present": "true",
+        "0302_10de.sriov.capable": "true",
+    }
+
+
+def test_devices_are_listed_by_address() -> None:
+    """The order of instances is the same in every cycle."""
+    vendors = [device["vendor"] for device in found_on("intel-gpu-server").instances["pci.device"]]
+    assert vendors == ["8086", "10de", "10de", "15b3", "102b"]
+
+
+def test_a_device_that_does_not_tell_everything_is_left_out() -> None:
+    """It is on its way out."""
+    assert parse_device({"class": "0x030000\n", "vendor": "0x10de\n"}) is None
+
+
+def test_a_machine_without_a_pci_bus_has_no_devices(tmp_path: Path) -> None:
+    """That is no failure: some have none."""
+    found = discover("pci", host(tmp_path, {"sys/bus/cpu/x": ""}), SourceSettings())
+    assert isinstance(found, Features)
+    assert found.instances == {"pci.device": ()}
+
+
+def test_a_missing_sysfs_is_a_failure(tmp_path: Path) -> None:
+    """Then a mount is missing, and not the hardware."""
+    found = discover("pci", host(tmp_path, {}), SourceSettings())
+    assert isinstance(found, Failed)
+    assert "is the host's /sys mounted there?" in found.reason
+
+
+def test_fields_keep_their_order_whatever_the_settings_say() -> None:
+    """Workloads select by the label's name."""
+    assert usable_label_fields(["subsystem_vendor", "device", "x"]) == ("device", "subsystem_vendor")

@@ -1,0 +1,56 @@
+"""Source system: os-release, DMI, the node's name."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nfd_worker.features import Failed, Features
+from nfd_worker.sources import discover
+from nfd_worker.sources.settings import SourceSettings, SystemSettings
+from nfd_worker.sources.system import parse_os_release, split_version_id
+from tests.unit.nfd_worker.trees import host, recorded
+
+
+@pytest.mark.parametrize(
+    ("version_id", "parts"),
+    [
+        ("12", {"VERSION_ID.major": "12"}),
+        ("rolling", {}),
+        ("", {}),
+        ("9.4", {"VERSION_ID.major": "9", "VERSION_ID.minor": "4"}),
+    ],
+)
+def test_a_version_is_split_where_it_has_numbers(version_id: str, parts: dict[str, str]) -> None:
+    """Rolling distributions have none."""
+    assert split_version_id(version_id) == parts
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    """A broken os-release gives fewer names, and no error."""
+    assert all(name and value is not None for name, value in parse_os_release(text).items())
+
+
+def test_usr_lib_stands_in_for_etc(tmp_path: Path) -> None:
+    """As os-release(5) says."""
+    found = discover("system", host(tmp_path, {"usr/lib/os-release": "ID=alpine\n"}), SourceSettings())
+    assert isinstance(found, Features)
+    assert found.attributes == {"system.osrelease": {"ID": "alpine"}}
+
+
+def test_a_node_without_os_release_cannot_be_read(tmp_path: Path) -> None:
+    """Then a mount is missing."""
+    found = discover("system", host(tmp_path, {}), SourceSettings())
+    assert isinstance(found, Failed)
+    assert "etc/os-release or usr/lib/os-release" in found.reason
+
+
+def test_the_nodes_name_and_dmi_are_features() -> None:
+    """Neither is a label."""
+    settings = SourceSettings(system=SystemSettings("node-1"))
+    found = discover("system", recorded("intel-gpu-server"), settings)
+    assert isinstance(found, Features)
+    assert found.attributes["system.name"] == {"nodename": "node-1"}
+    assert found.attributes["system.dmiid"]["product_name"] == "PowerEdge XE9680"

@@ -1,0 +1,177 @@
+"""Known answers of Node Feature Discovery, run as data (tests/data/nfd_cases.yaml)."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nfd_worker.config import build_settings, load_settings, parse_file
+from nfd_worker.features import Features
+from nfd_worker.labels import label_key, make_labels, refusal
+from nfd_worker.sources import cpu, kernel, pci, system
+from nfd_worker.sources.cpu_model import x86_attributes
+from nfd_worker.sources.cpuid_flags import x86_64_level_flags
+from nfd_worker.sources.settings import CPUID_BLACKLIST, CpuSettings, KernelSettings, SourceSettings
+from tests.unit.nfd_worker.trees import DATA, host
+
+_DOCUMENT = yaml.safe_load((DATA / "nfd_cases.yaml").read_text())
+CASES = {case["id"]: case for case in _DOCUMENT["cases"]}
+ALL = re.compile("")
+
+
+def of(kind: str) -> pytest.MarkDecorator:
+    """Parametrise a test with all cases of a kind."""
+    cases = [pytest.param(case, id=case["id"]) for case in CASES.values() if case["kind"] == kind]
+    assert cases, f"no case of kind {kind}"
+    return pytest.mark.parametrize("case", cases)
+
+
+def test_every_case_has_a_test() -> None:
+    """A case that nothing runs proves nothing."""
+    source = Path(__file__).read_text()
+    assert all(f'@of("{case["kind"]}")' in source for case in CASES.values())
+
+
+@of("cpu_default_blacklist")
+def test_cpu_default_blacklist(case: dict[str, Any]) -> None:
+    """The flags that are no labels unless somebody asks for them."""
+    assert list(CPUID_BLACKLIST) == case["expect"]["blacklist"]
+
+
+@of("cpu_model")
+def test_cpu_model(case: dict[str, Any]) -> None:
+    """Names and numbers of an x86 CPU."""
+    given = case["input"]
+    assert not given["hypervisor_flag"]
+    made = x86_attributes(
+        vendor_signature=given["vendor_signature"], family=str(given["family"]), model=str(given["model"]),
+        hypervisor="none",
+    )  # fmt: skip
+    assert made == case["expect"]["attributes"]
+
+
+@of("cpuid_filter")
+def test_cpuid_filter(case: dict[str, Any]) -> None:
+    """Which flags become labels."""
+    settings = CpuSettings(cpuid_whitelist=tuple(case["input"]["attributeWhitelist"]))
+    assert sorted(cpu.filter_cpuid(frozenset(case["input"]["flags"]), settings)) == case["expect"]["label_flags"]
+
+
+@of("x86_64_level_flags")
+def test_x86_64_level_flags(case: dict[str, Any]) -> None:
+    """Levels are cumulative."""
+    assert sorted(x86_64_level_flags(case["input"]["level"])) == case["expect"]["flags"]
+
+
+@of("kernel_version")
+def test_kernel_version(case: dict[str, Any]) -> None:
+    """The parts of a version."""
+    assert kernel.parse_version(case["input"]["osrelease"]) == case["expect"]
+
+
+@of("kernel_config_labels")
+def test_kernel_config_labels(case: dict[str, Any]) -> None:
+    """Options that are set become labels."""
+    options = case["input"]["config"].items()
+    text = "".join(f"CONFIG_{k}={v}\n" if v is not None else f"# CONFIG_{k} is not set\n" for k, v in options)
+    features = Features(attributes={
+        "kernel.version": {}, "kernel.selinux": {"enabled": "false"},
+        "kernel.config": kernel.KernelConfig(text.encode()),
+    })  # fmt: skip
+    settings = SourceSettings(kernel=KernelSettings(config_opts=tuple(case["input"]["configOpts"])))
+    assert make_labels({"kernel": kernel.labels(features, settings)}, ALL).labels == case["expect"]["labels"]
+
+
+def pci_tree(root: Path, devices: dict[str, dict[str, str]]) -> Features:
+    """Write devices as sysfs shows them, and discover them."""
+    files = {
+        f"sys/bus/pci/devices/{address}/{name}": f"{value}\n"
+        for address, attributes in devices.items()
+        for name, value in attributes.items()
+    }
+    return pci.discover(host(root, files), SourceSettings())
+
+
+@of("pci_features")
+def test_pci_features(case: dict[str, Any], tmp_path: Path) -> None:
+    """Attributes of each device; one that lacks a mandatory one is left out."""
+    assert (
+        list(pci_tree(tmp_path, case["input"]["sysfs_devices"]).instances["pci.device"]) == case["expect"]["instances"]
+    )
+
+
+@of("pci_labels")
+def test_pci_labels(case: dict[str, Any], tmp_path: Path) -> None:
+    """Which devices become labels by default."""
+    features = pci_tree(tmp_path, _DOCUMENT["fixtures"][case["input"]["fixture"]])
+    assert case["input"]["config"] == {}
+    assert make_labels({"pci": pci.labels(features, SourceSettings())}, ALL).labels == case["expect"]["labels"]
+
+
+@of("os_release")
+def test_os_release(case: dict[str, Any]) -> None:
+    """Attributes and labels of an os-release."""
+    attributes = system.parse_os_release(case["input"]["text"])
+    assert attributes == case["expect"]["attributes"]
+    found = system.labels(Features(attributes={"system.osrelease": attributes}), SourceSettings())
+    assert make_labels({"system": found}, ALL).labels == case["expect"]["labels"]
+
+
+@of("version_id_split")
+def test_version_id_split(case: dict[str, Any]) -> None:
+    """Major and minor of VERSION_ID."""
+    assert system.split_version_id(case["input"]["version_id"]) == case["expect"]["elements"]
+
+
+@of("dmi_attribute")
+def test_dmi_attribute(case: dict[str, Any], tmp_path: Path) -> None:
+    """White space is trimmed."""
+    name = case["input"]["file"]
+    it = host(tmp_path, {f"sys/devices/virtual/dmi/id/{name}": case["input"]["content"]})
+    assert system.read_dmi(it) == {name: case["expect"]["value"]}
+
+
+@of("dmi_attribute_names")
+def test_dmi_attribute_names(case: dict[str, Any]) -> None:
+    """No serial numbers."""
+    assert list(system.DMI_NAMES) == case["expect"]["names"]
+
+
+@of("validate_label")
+def test_validate_label(case: dict[str, Any]) -> None:
+    """What upstream's master accepts once a key has its namespace."""
+    reasons = {"ok": None, "invalid-key": "not a qualified name", "unprefixed": "no namespace"}
+    expected = reasons[case["expect"]["result"]]
+    told = refusal(case["input"]["key"], case["input"]["value"])
+    assert told is None if expected is None else told is not None and expected in told
+
+
+@of("worker_labels")
+def test_worker_labels(case: dict[str, Any]) -> None:
+    """The whitelist sees the name after the namespace."""
+    given = case["input"]
+    made = make_labels({given["source"]: given["labels"]}, re.compile(given["labelWhiteList"]))
+    assert made.labels == case["expect"]["labels"]
+    assert make_labels({given["source"]: given["labels"]}, ALL).labels == {
+        label_key(given["source"], name): value for name, value in given["labels"].items()
+    }
+
+
+@of("worker_config")
+def test_worker_config(case: dict[str, Any], tmp_path: Path) -> None:
+    """File, inline options and flags; our environment variables stand where upstream has inline options."""
+    file = tmp_path / "nfd-worker.conf"
+    file.write_text(yaml.safe_dump(case["input"]["file"]))
+    flags = {"config": str(file), "feature-sources": case["input"]["flags"]["feature-sources"]}
+    environment = {"NFD_WORKER_LABEL_SOURCES": "fake", "NFD_WORKER_NO_PUBLISH": "true"}
+    settings = load_settings(flags, environment)
+    expected = case["expect"]
+    assert settings.no_publish is expected["noPublish"]
+    assert list(settings.feature_sources) == expected["featureSources"]
+    assert settings.label_whitelist.pattern == expected["labelWhiteList"]
+    assert list(settings.sources.kernel.config_opts) == expected["kernelConfigOpts"]
+    assert any("source fake is not built yet" in note for note in settings.notes)
+    lists = build_settings(parse_file(yaml.safe_dump({"sources": {"pci": {"deviceClassWhitelist": ["03"]}}}), "f"))
+    assert list(lists.sources.pci.device_class_whitelist) == expected["pciDeviceClassWhitelist"]

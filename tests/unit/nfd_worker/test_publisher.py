@@ -1,0 +1,185 @@
+"""Publisher: when a child is started, and what becomes of it. The children are real processes."""
+
+import os
+import select
+import sys
+import time
+
+import pytest
+
+from nfd_worker.publisher import (
+    CHILD_DEADLINE_SECONDS,
+    LAST_RETRY_SECONDS,
+    Child,
+    Publisher,
+    jitter,
+    retry_seconds,
+    spawn,
+)
+from nfd_worker.wire import PublishAnswer
+
+
+def script(code: str) -> tuple[str, ...]:
+    """Make a command that runs some Python."""
+    return (sys.executable, "-I", "-c", code)
+
+
+OK = script("import sys; sys.stdin.buffer.read(); print('{}')")
+HANGS = script("import time; time.sleep(600)")
+ECHOES_SIZE = script('import sys; n = len(sys.stdin.buffer.read()); print(\'{"error": "%d"}\' % n)')
+
+
+class World:
+    """A publisher whose children run a script, and what it told about them."""
+
+    def __init__(self, *commands: tuple[str, ...]) -> None:
+        self.commands = list(commands)
+        self.started: list[Child] = []
+        self.answers: list[PublishAnswer] = []
+        self.publisher = Publisher(
+            "node", None, on_answer=lambda answer, _: self.answers.append(answer), start=self.start
+        )
+
+    def start(self, request: bytes) -> Child:
+        """Start the next command; the last one again and again."""
+        command = self.commands.pop(0) if len(self.commands) > 1 else self.commands[0]
+        child = spawn(request, command)
+        self.started.append(child)
+        return child
+
+    def want(self, **labels: str) -> None:
+        """Want some labels."""
+        self.publisher.want(labels, {}, ())
+
+    def wait(self, now: float = 0.0) -> None:
+        """Serve the running child until it ends."""
+        while readers := self.publisher.readers():
+            (descriptor,) = readers
+            ready, _, _ = select.select([descriptor], [], [], 20)
+            assert ready, "the child did not end"
+            readers[descriptor](now)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a child was reaped."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_nothing_is_started_while_nothing_is_wanted_or_nothing_changed() -> None:
+    """An unchanged cycle costs no child and no byte."""
+    world = World(OK)
+    assert world.publisher.step(0.0) == float("inf")
+    world.want(a="1")
+    assert world.publisher.step(0.0) == CHILD_DEADLINE_SECONDS
+    world.wait()
+    assert world.publisher.is_settled
+    world.want(a="1")
+    assert world.publisher.step(1.0) == float("inf")
+    assert len(world.started) == 1
+
+
+def test_a_change_and_a_repeat_start_a_child() -> None:
+    """A repeat repairs what others changed by hand."""
+    world = World(OK)
+    for label in ("1", "2"):
+        world.want(a=label)
+        world.publisher.step(0.0)
+        world.wait()
+    world.publisher.repeat()
+    world.publisher.step(0.0)
+    world.wait()
+    assert len(world.started) == 3
+    assert all(answer.is_published for answer in world.answers)
+
+
+def test_what_changes_while_a_child_runs_is_published_by_the_next_one() -> None:
+    """The newest request wins, and one child runs at a time."""
+    world = World(OK)
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.want(a="2")
+    world.publisher.step(0.1)
+    assert len(world.started) == 1
+    world.wait()
+    assert not world.publisher.is_settled
+    world.publisher.step(0.2)
+    assert len(world.started) == 2
+    world.wait()
+    assert world.publisher.is_settled
+
+
+def test_a_request_of_any_size_reaches_the_child() -> None:
+    """It is more than a pipe holds."""
+    world = World(ECHOES_SIZE)
+    world.want(**{f"key{n}": "x" * 60 for n in range(3000)})
+    world.publisher.step(0.0)
+    world.wait()
+    assert int(world.answers[0].error) > 200_000
+
+
+def test_a_child_is_killed_at_its_deadline_and_reaped() -> None:
+    """A hanging API server does not hang the worker."""
+    world = World(HANGS, OK)
+    world.want(a="1")
+    deadline = world.publisher.step(0.0)
+    (child,) = world.started
+    assert world.publisher.step(deadline - 1) == deadline
+    assert not is_gone(child.pid)
+    again = world.publisher.step(deadline)
+    assert is_gone(child.pid)
+    assert world.answers == [PublishAnswer("the publish child ended with status -9", "Crashed")]
+    assert deadline < again <= deadline + 1
+    world.publisher.step(again)
+    world.wait(again)
+    assert world.publisher.is_settled
+
+
+def test_stopping_ends_a_running_child_at_once() -> None:
+    """SIGTERM is not held up by a publish."""
+    world = World(HANGS)
+    world.want(a="1")
+    world.publisher.step(0.0)
+    start = time.monotonic()
+    world.publisher.stop()
+    assert time.monotonic() - start < 5
+    assert is_gone(world.started[0].pid)
+    world.publisher.stop()
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        pytest.param(script('print(\'{"error": "no", "kind": "Forbidden"}\')'), "Forbidden", id="refused"),
+        pytest.param(script("raise SystemExit(3)"), "Crashed", id="crashed"),
+        pytest.param(script("print('nonsense')"), "Crashed", id="nonsense"),
+        pytest.param(("/nonexistent/python",), "NotStarted", id="not started"),
+    ],
+)
+def test_any_failure_is_tried_again_later(command: tuple[str, ...], kind: str) -> None:
+    """The worker never gives up."""
+    world = World(command)
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.wait(0.0)
+    assert [answer.kind for answer in world.answers] == [kind]
+    again = world.publisher.step(0.0)
+    assert 0 < again <= 1
+    assert world.publisher.failures == 1
+    world.publisher.step(again)
+    world.wait(again)
+    assert world.publisher.failures == 2
+
+
+def test_the_retries_come_later_and_later_and_differ_between_nodes() -> None:
+    """A fleet does not come back all at once."""
+    waits = [retry_seconds("a", failures, None) for failures in range(1, 20)]
+    assert waits == [retry_seconds("a", failures, None) for failures in range(1, 20)]
+    assert 0.5 <= waits[0] <= 1
+    assert LAST_RETRY_SECONDS / 2 <= waits[-1] <= LAST_RETRY_SECONDS
+    assert retry_seconds("a", 5, None) != retry_seconds("b", 5, None)
+    assert retry_seconds("a", 1, 77.0) == 77.0
+    assert all(0 <= jitter("node", n) <= 1 for n in range(100))
