@@ -1,0 +1,468 @@
+"""A cluster that fits into a test: objects in memory, and what controllers, kubelets and builders make of them.
+
+``MemoryClient`` keeps objects as the API server does, as far as the controller can tell. ``World`` moves on in rounds:
+DaemonSets make and remove pods, nodes load what their pods carry, builds end. The controller's own code runs on it
+unchanged, from ``observe`` to ``report``.
+"""
+
+import json
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from driver_builder import driver_container, manifests
+from driver_builder.actions import Action, StartBuild
+from driver_builder.build import BuildRequest
+from driver_builder.builds import BuildQueue
+from driver_builder.driver_container import RegistrySettings
+from driver_builder.execute import Executor
+from driver_builder.image_state import Absent, ImageState, Present
+from driver_builder.images import MODULES_LABEL, ImageRef
+from driver_builder.observe import Observer
+from driver_builder.plan import Plan, PlanSettings, plan
+from driver_builder.registries import Registries
+from driver_builder.report import Reporter
+from driver_builder.snapshot import FailedBuild
+from kube_api import names
+from kube_api.client import Client, JsonPatch, Listing, Object
+from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.unit.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
+
+_Value = TypeVar("_Value")
+
+
+class MemoryClient(Client):
+    """An API server's objects by path. ``faults`` are raised by the next requests; ``writes`` are what was changed."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        self.writes: list[str] = []
+        self.faults: list[KubeApiError] = []
+        self._count = 0
+        self._lock = threading.RLock()
+
+    def get(self, path: str) -> Object:
+        """Read an object."""
+        self._maybe_fail()
+        with self._lock:
+            if path not in self.objects:
+                raise NotFound(f"GET {path}: 404", status=404)
+            return _copied(self.objects[path])
+
+    def list(
+        self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
+    ) -> Listing:
+        """Read a collection; a selector is the name of a label that must be there."""
+        self._maybe_fail()
+        assert not field_selector
+        with self._lock:
+            found = [
+                _copied(obj)
+                for where, obj in sorted(self.objects.items())
+                if where.rpartition("/")[0] == path
+                and (not label_selector or label_selector in (obj["metadata"].get("labels") or {}))
+            ]
+            if metadata_only:
+                found = [{"metadata": obj["metadata"]} for obj in found]
+            return Listing(found, str(self._count))
+
+    def create(self, path: str, body: Object) -> Object:
+        """Create an object."""
+        self._maybe_fail()
+        return self._store(f"{path}/{body['metadata']['name']}", body, fresh=True)
+
+    def replace(self, path: str, body: Object) -> Object:
+        """Replace an object when its version is the newest."""
+        self._maybe_fail()
+        with self._lock:
+            known = self.get(path)["metadata"]["resourceVersion"]
+            if body["metadata"].get("resourceVersion", known) != known:
+                raise Conflict(f"PUT {path}: 409", status=409)
+            return self._store(path, body)
+
+    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Make an object be as in the body."""
+        self._maybe_fail()
+        assert field_manager
+        assert force
+        return self._store(path, body)
+
+    def patch(
+        self, path: str, body: Object | JsonPatch, *, content_type: str = "application/merge-patch+json"
+    ) -> Object:
+        """Merge a patch; a subresource is a part of the object."""
+        self._maybe_fail()
+        assert isinstance(body, dict)
+        assert content_type == "application/merge-patch+json"
+        with self._lock:
+            path = path.removesuffix("/status")
+            known = self.get(path)
+            version = (body.get("metadata") or {}).get("resourceVersion")
+            if version not in (None, known["metadata"]["resourceVersion"]):
+                raise Conflict(f"PATCH {path}: 409", status=409)
+            made = self._store(path, _merge(known, body))
+            if "deletionTimestamp" in made["metadata"] and not made["metadata"].get("finalizers"):
+                del self.objects[path]
+            return made
+
+    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> None:
+        """Delete an object: at once, or as soon as its finalizers or its grace period allow."""
+        self._maybe_fail()
+        assert propagation
+        with self._lock:
+            known = self.get(path)["metadata"]
+            if uid not in (None, known["uid"]):
+                raise Conflict(f"DELETE {path}: 409", status=409)
+            self.writes.append(f"DELETE {path}")
+            if known.get("finalizers") or "/pods/" in path:
+                self.objects[path]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
+            else:
+                del self.objects[path]
+
+    def _store(self, path: str, body: Object, *, fresh: bool = False) -> Object:
+        with self._lock:
+            known = self.objects.get(path)
+            if known is not None and fresh:
+                raise Conflict(f"POST {path}: 409", status=409)
+            made = _copied(body)
+            before = known["metadata"] if known else {}
+            self._count += 1
+            if "/namespaces/" in path:
+                made["metadata"]["namespace"] = path.partition("/namespaces/")[2].partition("/")[0]
+            made["metadata"]["uid"] = before.get("uid") or made["metadata"].get("uid") or f"uid-{self._count}"
+            made["metadata"]["resourceVersion"] = before.get("resourceVersion", "0")
+            if known is not None and "status" in known:
+                made.setdefault("status", known["status"])
+            if made != known:
+                made["metadata"]["resourceVersion"] = str(self._count)
+                self.writes.append(path)
+            self.objects[path] = made
+            return _copied(made)
+
+    def _maybe_fail(self) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+
+
+def _copied(value: _Value) -> _Value:
+    """Copy plain data, many times faster than ``copy.deepcopy``."""
+    made: _Value = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own data of a moment ago
+    return made
+
+
+def _merge(known: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(known) if isinstance(known, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value)
+    return merged
+
+
+class ModelBuilds(BuildQueue):
+    """A build queue without threads: builds end when the world says so."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, StartBuild] = {}
+        self.failed: dict[str, FailedBuild] = {}
+
+    def states(self) -> tuple[frozenset[str], Mapping[str, FailedBuild]]:
+        """Give running keys and failures not yet reported."""
+        return frozenset(self.running), dict(self.failed)
+
+    def submit(self, action: StartBuild) -> None:
+        """Start a build unless it runs."""
+        self.failed.pop(action.request.key, None)
+        self.running.setdefault(action.request.key, action)
+
+    def forget(self, reported: Mapping[str, FailedBuild]) -> None:
+        """Drop reported failures."""
+        for key in reported:
+            self.failed.pop(key, None)
+
+
+class ModelRegistries(Registries):
+    """Registries as a mapping from image to the labels of its config."""
+
+    def __init__(self) -> None:
+        self.images: dict[ImageRef, dict[str, str]] = {}
+        self.answers: dict[ImageRef, ImageState] = {}
+
+    def inspect(self, namespace: str, settings: RegistrySettings, image: ImageRef) -> ImageState:
+        """Say whether an image was pushed, unless the test wants another answer."""
+        assert namespace
+        assert settings
+        if image in self.answers:
+            return self.answers[image]
+        if image not in self.images:
+            return Absent()
+        return Present(digest=digest_of(image), labels=self.images[image])
+
+
+def digest_of(image: ImageRef) -> str:
+    """Give an image's digest: one that tells images apart."""
+    return "sha256:" + image.reference.rpartition("-")[2].ljust(64, "0")[:64]
+
+
+def identity_of(request: BuildRequest) -> str:
+    """Give the srcversion of what a request builds: its key says everything that went in."""
+    return request.key.upper()
+
+
+class World:
+    """A cluster with its registry, and a controller that may be killed at any moment."""
+
+    def __init__(self, settings: PlanSettings = SETTINGS) -> None:
+        self.client = MemoryClient()
+        self.registries = ModelRegistries()
+        self.settings = settings
+        self.now = NOW
+        self.kernels: dict[str, str] = {}
+        self.pushed: list[str] = []
+        self.built_present: list[str] = []
+        self.fail_builds = 0
+        self.builds = ModelBuilds()
+
+    # ------------------------------------------------------------ what people do
+
+    def add_node(self, name: str, kernel: str, *, pool: str = "edu") -> None:
+        """Let a node join."""
+        self.kernels[name] = kernel
+        labels = {**node_labels(kernel), "pool": pool}
+        annotations = {names.BOOT_ID_ANNOTATION: f"boot-{kernel}"}
+        body = {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
+        self.client.create(NODES.path(), body)
+
+    def reboot(self, name: str, kernel: str) -> None:
+        """Boot a node into another kernel; its pods report anew, then its labels follow."""
+        self.kernels[name] = kernel
+        for path, pod in self.client.objects.items():
+            if "/pods/" in path and pod["spec"].get("nodeName") == name:
+                pod["status"] = {}
+        annotations = {names.BOOT_ID_ANNOTATION: f"boot-{kernel}"}
+        body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
+        self.client.patch(NODES.path(name=name), body)
+
+    def remove_node(self, name: str) -> None:
+        """Take a node away for good."""
+        self.client.delete(NODES.path(name=name))
+        del self.kernels[name]
+
+    def add_driver(self, name: str = "edu", **changes: Any) -> None:
+        """Ask for a driver, with its source."""
+        body = driver_object(name, spec_changes=changes, finalizer=False)
+        self.client.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), body)
+        source = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
+        if source not in self.client.objects:
+            self.client.create(
+                CONFIG_MAPS.path(namespace=NAMESPACE),
+                {"metadata": {"name": "edu-source"}, "data": {"edudrv.c": "int x;"}},
+            )
+
+    def change_source(self, text: str) -> None:
+        """Let somebody edit the driver's source."""
+        path = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
+        self.client.patch(path, {"data": {"edudrv.c": text}})
+
+    def annotate_driver(self, name: str, value: str) -> None:
+        """Ask for a rebuild."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
+        self.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
+
+    def delete_driver(self, name: str) -> None:
+        """Let somebody delete the driver."""
+        self.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name))
+
+    # ------------------------------------------------------------ what the controller does
+
+    def decide(self) -> Plan:
+        """Observe and plan, and do nothing."""
+        observer = Observer(
+            self.client,
+            self.registries,
+            namespaces=(NAMESPACE,),
+            recipes=self.settings.recipes,
+            builds=self.builds,
+            clock=lambda: self.now,
+        )
+        return plan(observer.observe(), self.settings)
+
+    def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
+        """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
+        decided = self.decide()
+        failed = dict(self.builds.failed)
+        executor = Executor(self.client, self.builds)
+        for action in decided.actions:
+            if isinstance(action, StartBuild) and action.image in self.registries.images:
+                self.built_present.append(action.request.key)
+            assert executor.perform((action,)) == ()
+            if after_each(action):
+                self.kill()
+                return decided
+        assert Reporter(self.client).report(decided, now=self.now) == ()
+        self.builds.forget(failed)
+        return decided
+
+    def kill(self) -> None:
+        """Kill the controller: builds that ran are lost with everything else in its memory."""
+        self.builds = ModelBuilds()
+
+    # ------------------------------------------------------------ what the rest of the cluster does
+
+    def finish_builds(self) -> None:
+        """Let every running build end, the next ``fail_builds`` of them badly."""
+        for key, action in list(self.builds.running.items()):
+            del self.builds.running[key]
+            if self.fail_builds:
+                self.fail_builds -= 1
+                self.builds.failed[key] = FailedBuild(reason="CompileError", message="error: x", at=self.now)
+                continue
+            facts = [
+                {"name": module.name, "identity": identity_of(action.request)} for module in action.request.modules
+            ]
+            self.registries.images[action.image] = {MODULES_LABEL: json.dumps(facts)}
+            self.pushed.append(key)
+
+    def turn(self) -> None:
+        """Let one round pass: owners are collected, DaemonSets make and remove pods, nodes load them."""
+        for step in self.steps():
+            step()
+
+    def steps(self) -> tuple[Callable[[], None], ...]:
+        """Give the parts of a round, between any two of which a pass may happen."""
+        return (self._collect_orphans, self._evict, self._schedule, self._load)
+
+    def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
+        yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+
+    def _collect_orphans(self) -> None:
+        uids = {obj["metadata"]["uid"] for obj in self.client.objects.values()}
+        for path, obj in list(self.client.objects.items()):
+            owners = obj["metadata"].get("ownerReferences") or []
+            if owners and not any(owner["uid"] in uids for owner in owners):
+                del self.client.objects[path]
+
+    def _evict(self) -> None:
+        for path, pod in self._objects("pods"):
+            node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+            if "deletionTimestamp" in pod["metadata"] or node is None:
+                del self.client.objects[path]
+            elif not _matches(pod["spec"]["nodeSelector"], node):
+                self.client.delete(path)
+
+    def _schedule(self) -> None:
+        taken = {
+            (pod["metadata"]["ownerReferences"][0]["uid"], pod["spec"]["nodeName"]) for _, pod in self._objects("pods")
+        }
+        for _, owner in self._objects("daemonsets"):
+            template = _copied(owner["spec"]["template"])
+            uid = owner["metadata"]["uid"]
+            for _, node in self._objects("nodes"):
+                name = node["metadata"]["name"]
+                if (uid, name) in taken or not _matches(template["spec"]["nodeSelector"], node):
+                    continue
+                self.client.create(
+                    PODS.path(namespace=NAMESPACE),
+                    {
+                        "metadata": {
+                            **_copied(template["metadata"]),
+                            "name": f"{owner['metadata']['name']}-{name}",
+                            "ownerReferences": [{"uid": uid}],
+                        },
+                        "spec": {**template["spec"], "nodeName": name},
+                    },
+                )
+
+    def _load(self) -> None:
+        """Play the loader of each new pod: it judges by its node's real kernel and by what is in its image."""
+        for _, pod in self._objects("pods"):
+            if pod.get("status"):
+                continue
+            kernel = self.kernels[pod["spec"]["nodeName"]]
+            annotations = pod["metadata"]["annotations"]
+            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": f"boot-{kernel}"}
+            fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
+            if fits:
+                modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
+                verdict |= {
+                    "result": "Loaded",
+                    "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
+                }
+            pod["status"] = pod_status(verdict, ready=fits)
+
+    # ------------------------------------------------------------ what can be said about it
+
+    def settle(self, rounds: int = 60) -> int:
+        """Let passes and rounds follow each other until a pass finds nothing to do and nothing moves; count them."""
+        for number in range(rounds):
+            before = _copied(self.client.objects)
+            decided = self.reconcile()
+            self.finish_builds()
+            self.turn()
+            if not decided.actions and before == self.client.objects:
+                return number
+            self.now = max(self.now + 1.0, decided.requeue_at or 0.0)
+        raise AssertionError(f"still moving after {rounds} rounds: {[str(action) for action in self.decide().actions]}")
+
+    def nodes(self) -> dict[str, dict[str, str]]:
+        """Give the ready labels of each node."""
+        return {
+            obj["metadata"]["name"]: {
+                key: value for key, value in obj["metadata"]["labels"].items() if key.startswith(names.GROUP)
+            }
+            for _, obj in self._objects("nodes")
+        }
+
+    def selected(self) -> set[str]:
+        """Name the nodes of the pool that drivers select."""
+        return {
+            obj["metadata"]["name"] for _, obj in self._objects("nodes") if obj["metadata"]["labels"]["pool"] == "edu"
+        }
+
+    def status(self, name: str = "edu") -> Object:
+        """Give a driver's status."""
+        status: Object = self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name))["status"]
+        return status
+
+    def working(self) -> set[str]:
+        """Name the nodes on which a pod is ready and staying."""
+        return {
+            pod["spec"]["nodeName"]
+            for _, pod in self._objects("pods")
+            if "deletionTimestamp" not in pod["metadata"]
+            and any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
+        }
+
+    def daemon_sets(self) -> list[str]:
+        """Name the kernels that have a DaemonSet."""
+        return sorted(
+            obj["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] for _, obj in self._objects("daemonsets")
+        )
+
+    def read_driver(self, name: str = "edu") -> driver_container.DriverContainer:
+        """Give a driver as the controller reads it."""
+        return driver_container.parse(self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)))
+
+
+def pod_status(verdict: Object, *, ready: bool) -> Object:
+    """Make the status that a kubelet writes when the loader has ended."""
+    ended = {"exitCode": 0, "message": json.dumps(verdict)}
+    return {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "initContainerStatuses": [{"name": manifests.LOAD_CONTAINER, "state": {"terminated": ended}}],
+        "containerStatuses": [{"name": manifests.HOLD_CONTAINER, "state": {"running": {}}}],
+    }
+
+
+def _matches(selector: Mapping[str, str], node: Object) -> bool:
+    return all(node["metadata"]["labels"].get(key) == value for key, value in selector.items())
+
+
+__all__ = ["DAEMON_SETS", "MemoryClient", "ModelBuilds", "ModelRegistries", "World", "digest_of", "pod_status"]
