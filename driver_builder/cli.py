@@ -238,7 +238,7 @@ def _status_rows(obj: dict[str, Any]) -> list[tuple[object, ...]]:
 def _build_work(settings: Settings, registries: Registries) -> Work:
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
         api = docker.APIClient(base_url=settings.docker_host, version="auto", timeout=120)
-        builder = DockerBuilder(api)
+        builder = DockerBuilder(api, templates=settings.templates)
         return build_and_push(action, builder=builder, registries=registries, log=log, cancelled=cancelled)
 
     return work

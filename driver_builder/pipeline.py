@@ -32,7 +32,7 @@ def build_and_push(
     with TemporaryDirectory(prefix="driver-builder-") as name:
         directory = Path(name)
         built = builder.build(action.request, directory=directory, log=log, cancelled=cancelled)
-        archive = read_image_archive(built.archive, directory / "image")
+        archive = read_image_archive(built.archive, directory / "layers")
         modules = verify(archive, request=action.request, module_symvers=built.module_symvers)
         log(f"verified {', '.join(module.name for module in modules)} against {action.request.target.kernel_version}")
         labelled = archive.with_labels(provenance(action.request, built, modules))

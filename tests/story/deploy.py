@@ -31,6 +31,7 @@ class Overlay:
     probe_ports: Mapping[str, int] = field(default_factory=dict)
     engine_socket: str | None = None
     builder_node_selector: Mapping[str, str] | None = None
+    worker_config: str | None = None
 
 
 def manifests(overlay: Overlay) -> Iterator[Json]:
@@ -57,6 +58,8 @@ def apply(client: Client, objects: Iterator[Json]) -> list[str]:
 
 
 def _overlaid(obj: Json, overlay: Overlay) -> Json:
+    if obj["kind"] == "ConfigMap" and overlay.worker_config is not None:
+        obj["data"] = {"nfd-worker.conf": overlay.worker_config}
     if obj["kind"] not in ("DaemonSet", "Deployment"):
         return obj
     name = obj["metadata"]["name"]

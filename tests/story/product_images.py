@@ -50,11 +50,15 @@ def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say
     ):
         reference = f"{registry}/driverwright/{image}:latest"
         context = [("Dockerfile", dockerfile.read_bytes()), *files]
-        _build(api, reference, context, base_image, lambda line, image=image: say(f"{image}: {line}"))
+        _build(api, reference, context, base_image, _prefixed(image, say))
         say(f"{image}: pushing")
         _push(api, reference)
         images[image] = reference
     return images
+
+
+def _prefixed(name: str, say: Say) -> Say:
+    return lambda line: say(f"{name}: {line}")
 
 
 def collect_wheels(folder: Path) -> None:

@@ -19,7 +19,7 @@ from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS
 from tests.proving_ground import KernelPackage, ProvingGround
-from tests.proving_ground.guest import Guest
+from tests.proving_ground.guest.guest import Guest
 from tests.proving_ground.ports import free_ports
 from tests.proving_ground.progress import Progress, Step
 from tests.story import deploy, product_images
@@ -112,6 +112,7 @@ class Story:
             probe_ports=ports,
             engine_socket=self.ground.engine.socket.removeprefix("unix://"),
             builder_node_selector={"kubernetes.io/hostname": self.ground.host_node_name},
+            worker_config=yaml.safe_dump({"sources": {"pci": {"deviceClassWhitelist": ["00ff", "03", "0b40", "12"]}}}),
         )
 
     def wait_for_labels(self) -> None:
