@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _measure_resident(kubeconfig: Path) -> dict[str, float]:
-    """Run the worker for some cycles; gives ``Rss:`` and ``Pss:`` in MiB, and the bytes sent after its first publish."""
+    """Run the worker for some cycles; gives Rss and Pss in MiB, and the bytes sent after the first publish."""
     flags = ["--kubeconfig", str(kubeconfig), "--node-name", "bench", "--port", "0", "--sleep-interval", "1s"]
     command = [sys.executable, "-m", "nfd_worker", "run", *flags]
     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
