@@ -39,6 +39,21 @@ _CONNECT_SECONDS = 10.0
 _HUB_KEY = "https://index.docker.io/v1/"
 
 
+@contextmanager
+def docker_engine(address: str, *, timeout: int = 120) -> Iterator[docker.APIClient]:
+    """A client of the engine at ``address`` (``unix:///var/run/docker.sock``), closed at the end of the block.
+
+    Raises:
+        TemporaryError: when the engine does not answer.
+    """
+    with _engine_errors(f"connecting to {address}"):
+        api = docker.APIClient(base_url=address, version="auto", timeout=timeout)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
 class DockerBuilder:
     """Builds with the engine behind ``api``, whose own timeout bounds every request but the builds themselves.
 

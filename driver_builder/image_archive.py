@@ -120,6 +120,7 @@ def read_image_archive(path: Path, directory: Path) -> ImageArchive:
     Raises:
         VerificationFailed: IMAGE_INVALID, when it is damaged, holds several images or has layers compressed with zstd.
     """
+    directory.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(path) as tar:
             config_name, layer_names = _contents(tar)

@@ -19,12 +19,20 @@ from types import MappingProxyType
 from typing import Any
 
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
 SIGNATURE_MARKER = b"~Module signature appended~\n"
 MODULE_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 MODVERSION_INFO_SIZE = 64
 """``struct modversion_info``: an unsigned long, then the name, padded with zeros to 64 bytes in all."""
+
+
+_UNREADABLE = (
+    *(ELFError, ConstructError, struct.error, AssertionError, OverflowError, MemoryError),
+    *(UnicodeDecodeError, AttributeError, LookupError, TypeError),
+)
+"""pyelftools meets damaged files with whatever its parsing happens to trip over."""
 
 
 class InvalidModule(ValueError):
@@ -119,8 +127,7 @@ def parse_kernel_module(content: bytes, path: str) -> KernelModule:
     plain = _decompressed(content, path)
     try:
         return _read_elf(ELFFile(BytesIO(plain)), path, is_signed=plain.endswith(SIGNATURE_MARKER))
-    except (ELFError, struct.error, UnicodeDecodeError, AssertionError, KeyError, IndexError, AttributeError) as error:
-        # pyelftools meets damaged files with whatever its parsing happens to trip over.
+    except _UNREADABLE as error:
         raise InvalidModule(f"{path} is no readable ELF file: {error}") from error
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from driver_builder.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles, SourceImage
 from driver_builder.credentials import Credentials
-from driver_builder.docker_builder import DockerBuilder
+from driver_builder.docker_builder import DockerBuilder, docker_engine
 from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError, VerificationFailed, VerificationFailure
 from driver_builder.image_archive import read_image_archive
 from driver_builder.image_state import Present
@@ -49,9 +49,8 @@ GOOD_SCRIPT = "echo 0x1 > /facts/Module.symvers; echo 'gcc 12' > /facts/compiler
 @pytest.fixture
 def api(engine_ground: ProvingGround) -> Iterator[docker.APIClient]:
     """The engine, closed again."""
-    client = engine_ground.engine.client()
-    yield client
-    client.close()
+    with docker_engine(engine_ground.engine.socket) as client:
+        yield client
 
 
 @pytest.fixture
@@ -338,6 +337,8 @@ def test_an_engine_that_dies_is_a_matter_of_time(
         killer.join()
         with pytest.raises(TemporaryError, match="build engine"):
             build(quick())
+        with pytest.raises(TemporaryError, match="connecting to unix://"), docker_engine(engine_ground.engine.socket):
+            pass
     finally:
         killer.join()
         engine_ground.engine.start()
