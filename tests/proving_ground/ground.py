@@ -86,6 +86,7 @@ class ProvingGround:
         )
         ensure_packages(_packages_of(state), progress)
         binaries = ensure_kube_binaries(progress) if state.control_plane else None
+        state.binaries = str(binaries.folder) if binaries else ""
         ground = cls(Processes.start(folder, outlive_harness=outlive_harness), state, progress)
         try:
             state.save(folder)
@@ -105,8 +106,9 @@ class ProvingGround:
     def attach(cls, name: str | None = None, *, progress: Progress | None = None) -> ProvingGround:
         """Return a running ground: the one called `name`, or the only one that `up` started."""
         folder = places.find_ground(name)
-        ground = cls(Processes(folder), GroundState.load(folder), progress or PlainLines())
-        ground._assemble(ensure_kube_binaries(ground._progress) if ground._state.control_plane else None)
+        state = GroundState.load(folder)
+        ground = cls(Processes(folder), state, progress or PlainLines())
+        ground._assemble(KubeBinaries(Path(state.binaries)) if state.binaries else None)
         return ground
 
     def down(self, *, keep_logs: bool = False) -> None:

@@ -1,4 +1,8 @@
-"""Where the Kubernetes binaries come from: the user's own, or built once from Debian's source package and cached."""
+"""Where the Kubernetes binaries come from: the user's own, or built once from Debian's source package and cached.
+
+A user's own are taken from KUBEBUILDER_ASSETS, or from a folder of PATH, when they are complete and of a release whose
+kubelet still speaks to Docker: the ground starts all parts with that release's options.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 BUILT = (*CONTROL_PLANE, "kubelet", "kubectl")
 _BUILD_PACKAGES = ("golang-go", "rsync", "jq", "dpkg-dev", "make")
 _BUILD_TIMEOUT = 3600.0
+# Later ones have no --insecure-port=0 and --port=0, and from 1.24 on no dockershim.
+_USABLE_MINORS = range(20, 23)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,19 @@ def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
 
 
 def _folder_of_own_binaries() -> Path | None:
-    """Return the folder that holds all of a user's own binaries: KUBEBUILDER_ASSETS, or one folder of PATH."""
     needed = (*CONTROL_PLANE, "kubelet")
     folders = [os.environ.get("KUBEBUILDER_ASSETS", ""), *os.environ.get("PATH", "").split(":")]
-    found = (Path(folder) for folder in folders if folder)
-    return next((folder for folder in found if all((folder / name).is_file() for name in needed)), None)
+    for folder in (Path(name) for name in folders if name):
+        complete = all((folder / name).is_file() for name in needed)
+        if complete and is_usable_release(run([folder / "kubelet", "--version"], check=False)):
+            return folder
+    return None
+
+
+def is_usable_release(version: str) -> bool:
+    """Tell from what `kubelet --version` prints whether the ground can start this release."""
+    match = re.search(r"v1\.(\d+)\.", version)
+    return bool(match and int(match[1]) in _USABLE_MINORS)
 
 
 def source_version(showsrc: str) -> str:

@@ -148,9 +148,12 @@ class Processes:
 
     def _wait_for_watcher(self) -> None:
         if self._watcher is not None:
-            if self._watcher.stdin is not None:
-                self._watcher.stdin.close()
-            self._watcher.wait(timeout=60)
+            try:
+                self._watcher.wait(timeout=60)
+            finally:
+                # Only now: a closed lifeline would be taken for a crash of the harness, whose logs are kept.
+                if self._watcher.stdin is not None:
+                    self._watcher.stdin.close()
             return
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

@@ -38,6 +38,8 @@ class GroundState:
     engine: bool
     ports: dict[str, int]
     admin_token: str
+    binaries: str = ""
+    """The folder of the Kubernetes programs."""
     host_node_name: str = ""
     registry_user: str = ""
     registry_password: str = ""

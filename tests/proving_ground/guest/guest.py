@@ -47,7 +47,6 @@ class Guest:
         self._progress = progress
         self._lock = threading.Lock()
         self._process = f"guest-{state.name}"
-        self._stem = processes.folder / f"guest-{state.name}"
 
     @property
     def name(self) -> str:
@@ -67,12 +66,12 @@ class Guest:
     @property
     def root_disk(self) -> Path:
         """The guest's own copy of the root disk."""
-        return self._stem.with_suffix(".root.img")
+        return self._file(".root.img")
 
     @property
     def images_disk(self) -> Path:
         """The guest's own copy of the disk with container images."""
-        return self._stem.with_suffix(".images.img")
+        return self._file(".images.img")
 
     @property
     def console_log(self) -> Path:
@@ -88,7 +87,7 @@ class Guest:
         if kernel.release not in self._state.kernels:
             hint = f"its disk holds {', '.join(self._state.kernels)}; ask the ground for all kernels before adding it"
             raise ProvingGroundError(f"the disk of {self.name} has no modules of {kernel.release}", hint=hint)
-        archive = self._stem.with_suffix(".initramfs")
+        archive = self._file(".initramfs")
         archive.write_bytes(initramfs(kernel) + self._make_files(self._state))
         archive.chmod(0o600)
         for socket in (self._shell_socket, self._qmp_socket):
@@ -210,10 +209,13 @@ class Guest:
         except NotReadyError:
             return said
 
+    def _file(self, ending: str) -> Path:
+        return self._processes.folder / f"{self._process}{ending}"
+
     @property
     def _shell_socket(self) -> Path:
-        return self._stem.with_suffix(".shell")
+        return self._file(".shell")
 
     @property
     def _qmp_socket(self) -> Path:
-        return self._stem.with_suffix(".qmp")
+        return self._file(".qmp")
