@@ -1,0 +1,71 @@
+"""What the integration tests put into a cluster, and who they speak to it as."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import ApiClient, Configuration
+
+from kube_api import resources
+from kube_api.client import Client
+from kube_api.errors import Conflict
+from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
+from tests.proving_ground.ground import ProvingGround
+
+Json = dict[str, Any]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FIELD_MANAGER = "integration-test"
+
+
+def documents(*paths: str) -> Iterator[Json]:
+    """Read manifests of ``deploy/`` one by one."""
+    for path in paths:
+        yield from (item for item in yaml.safe_load_all((DEPLOY / path).read_text()) if item)
+
+
+def path_of(obj: Json) -> str:
+    """Say where an object lives."""
+    resource, metadata = resources.of(obj), obj["metadata"]
+    return resource.path(namespace=metadata.get("namespace"), name=metadata["name"])
+
+
+def admin(ground: ProvingGround, *, timeout_seconds: float = 30.0) -> Client:
+    """Connect as the administrator, as a user would with a kubeconfig."""
+    return Client.from_environment(str(ground.kubeconfig), timeout_seconds=timeout_seconds)
+
+
+def install(client: Client) -> None:
+    """Apply namespace, CRDs, and the accounts of both programs; workloads stay out, nothing could run them."""
+    for obj in documents(
+        "namespace.yaml", "crds/drivercontainers.yaml", "driver-builder/rbac.yaml", "nfd-worker/rbac.yaml"
+    ):
+        client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+
+
+def make_namespace(client: Client, name: str) -> None:
+    """Make a namespace unless it is there."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    client.apply(NAMESPACES.path(name=name), body, field_manager=FIELD_MANAGER)
+
+
+def as_service_account(ground: ProvingGround, namespace: str, name: str) -> Client:
+    """Connect with a token that the API server issues for a service account."""
+    path = SERVICE_ACCOUNTS.path(namespace=namespace, name=name, subresource="token")
+    request: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    token = admin(ground).create(path, request)["status"]["token"]
+    settings = Configuration()
+    settings.host = ground.api_server
+    settings.ssl_ca_cert = str(ground.ca_file)
+    settings.api_key = {"authorization": f"Bearer {token}"}
+    settings.retries = False
+    return Client(ApiClient(settings))
+
+
+def create_quietly(client: Client, path: str, body: Json) -> None:
+    """Create an object unless it is there."""
+    try:
+        client.create(path, body)
+    except Conflict:
+        return

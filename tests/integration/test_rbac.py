@@ -1,0 +1,240 @@
+"""What the two programs' accounts may do, asked of a real API server: all they need, and nothing besides."""
+
+from collections.abc import Callable
+
+import pytest
+
+from driver_builder.actions import ApplyDaemonSet, DeleteDaemonSet, LabelNode, ReplacePod, SetFinalizer
+from driver_builder.builds import BuildQueue
+from driver_builder.driver_container import FINALIZER
+from driver_builder.execute import Executor
+from driver_builder.lease import Lease
+from kube_api.client import Client
+from kube_api.errors import Forbidden
+from kube_api.resources import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DRIVER_CONTAINERS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from tests.integration.cluster_setup import (
+    Json,
+    admin,
+    as_service_account,
+    create_quietly,
+    install,
+    make_namespace,
+)
+from tests.proving_ground.ground import ProvingGround
+from tests.unit.driver_builder import factories
+
+pytestmark = pytest.mark.integration
+
+NAMESPACE = "driverwright"
+ELSEWHERE = "elsewhere"
+
+
+@pytest.fixture(scope="module")
+def root(control_plane_ground: ProvingGround) -> Client:
+    """Install the accounts and something to reach for; give the administrator."""
+    client = admin(control_plane_ground)
+    install(client)
+    make_namespace(client, ELSEWHERE)
+    create_quietly(client, NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
+    for namespace in (NAMESPACE, ELSEWHERE):
+        for resource, extra in ((SECRETS, {"data": {}}), (CONFIG_MAPS, {"data": {"edudrv.c": "int x;"}})):
+            body = {"metadata": {"name": "thing"}, **extra}
+            create_quietly(client, resource.path(namespace=namespace), body)
+    driver = factories.driver_object("rbac", finalizer=False)
+    del driver["metadata"]["uid"]
+    create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
+    return client
+
+
+@pytest.fixture(scope="module")
+def builder(control_plane_ground: ProvingGround, root: Client) -> Client:
+    """Connect as driver-builder."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
+
+
+@pytest.fixture(scope="module")
+def worker(control_plane_ground: ProvingGround, root: Client) -> Client:
+    """Connect as nfd-worker."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, "nfd-worker")
+
+
+POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+RULES: Json = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+
+Request = Callable[[Client], object]
+
+BUILDER_MUST_NOT: dict[str, Request] = {
+    "read one node whole": lambda c: c.get(NODES.path(name="node-a")),
+    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
+    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
+    "change a node's status": lambda c: c.patch(NODES.path(name="node-a", subresource="status"), {"status": {}}),
+    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "list secrets everywhere": lambda c: c.list(SECRETS.path()),
+    "read secrets elsewhere": lambda c: c.get(SECRETS.path(namespace=ELSEWHERE, name="thing")),
+    "write secrets": lambda c: c.patch(SECRETS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
+    "read config maps elsewhere": lambda c: c.get(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
+    "change config maps": lambda c: c.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
+    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
+    "exec into pods": lambda c: c.create(
+        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
+    ),
+    "list pods elsewhere": lambda c: c.list(PODS.path(namespace=ELSEWHERE)),
+    "delete pods elsewhere": lambda c: c.delete(PODS.path(namespace=ELSEWHERE, name="p")),
+    "create DaemonSets elsewhere": lambda c: c.create(DAEMON_SETS.path(namespace=ELSEWHERE), {"metadata": {}}),
+    "create Deployments": lambda c: c.create(DEPLOYMENTS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
+    "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
+    "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
+    "bind Roles": lambda c: c.create(ROLE_BINDINGS.path(namespace=NAMESPACE), {"metadata": {"name": "r"}}),
+    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
+    "change CRDs": lambda c: c.patch(
+        CUSTOM_RESOURCE_DEFINITIONS.path(name="drivercontainers.driverwright.io"), {"metadata": {}}
+    ),
+    "create DriverContainers": lambda c: c.create(
+        DRIVER_CONTAINERS.path(namespace=NAMESPACE), factories.driver_object("new", finalizer=False)
+    ),
+    "delete DriverContainers": lambda c: c.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")),
+    "read DriverContainers elsewhere": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=ELSEWHERE)),
+    "issue tokens": lambda c: c.create(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token"), {"spec": {}}
+    ),
+    "list namespaces": lambda c: c.list(NAMESPACES.path()),
+    "take Leases elsewhere": lambda c: c.create(LEASES.path(namespace=ELSEWHERE), {"metadata": {"name": "l"}}),
+    "write Events elsewhere": lambda c: c.create(EVENTS.path(namespace=ELSEWHERE), {"metadata": {"name": "e"}}),
+}
+
+WORKER_MUST_NOT: dict[str, Request] = {
+    "list nodes": lambda c: c.list(NODES.path()),
+    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
+    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
+    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
+    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "read secrets": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
+    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "read config maps": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
+    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
+    "change DriverContainers": lambda c: c.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"), {}),
+    "create DaemonSets": lambda c: c.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
+    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
+    "take Leases": lambda c: c.create(LEASES.path(namespace=NAMESPACE), {"metadata": {"name": "l"}}),
+    "issue tokens": lambda c: c.create(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="driver-builder", subresource="token"), {"spec": {}}
+    ),
+}
+
+
+@pytest.mark.parametrize("request_name", BUILDER_MUST_NOT)
+def test_driver_builder_must_not(builder: Client, request_name: str) -> None:
+    """What driver-builder does not need it cannot do, though somebody might take over its pod."""
+    with pytest.raises(Forbidden):
+        BUILDER_MUST_NOT[request_name](builder)
+
+
+@pytest.mark.parametrize("request_name", WORKER_MUST_NOT)
+def test_nfd_worker_must_not(worker: Client, request_name: str) -> None:
+    """What nfd-worker does not need it cannot do, though it runs on every node."""
+    with pytest.raises(Forbidden):
+        WORKER_MUST_NOT[request_name](worker)
+
+
+def test_driver_builder_may_read_what_it_observes(builder: Client) -> None:
+    """Every collection that is observed or watched, the sources, and the registry's secret by name."""
+    for resource, namespace in (
+        (NODES, None),
+        (DRIVER_CONTAINERS, NAMESPACE),
+        (DAEMON_SETS, NAMESPACE),
+        (PODS, NAMESPACE),
+        (CONFIG_MAPS, NAMESPACE),
+    ):
+        path = resource.path(namespace=namespace)
+        version = builder.list(path).resource_version
+        builder.list(path, metadata_only=True)
+        list(builder.watch(path, resource_version=version, seconds=1))
+    assert builder.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"))["data"]
+    assert builder.get(SECRETS.path(namespace=NAMESPACE, name="thing"))
+
+
+def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client) -> None:
+    """The executor's own code, with the account's own token: no action is refused."""
+    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"))["metadata"]["uid"]
+    manifest = factories.daemon_set_manifest(factories.snapshot())
+    manifest["metadata"]["ownerReferences"][0] |= {"name": "rbac", "uid": uid}
+    name = manifest["metadata"]["name"]
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    executor = Executor(builder, queue)
+    label = "driverwright.io/driverwright.rbac.ready"
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")
+    pod = {**POD, "metadata": {"name": "victim"}, "spec": {**POD["spec"], "automountServiceAccountToken": False}}
+    victim = root.create(PODS.path(namespace=NAMESPACE), pod)["metadata"]["uid"]
+
+    assert executor.perform((SetFinalizer(namespace=NAMESPACE, name="rbac", present=True),)) == ()
+    assert FINALIZER in root.get(path)["metadata"]["finalizers"]
+    made = ApplyDaemonSet(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="t", manifest=manifest)
+    assert executor.perform((made, made)) == ()
+    daemon_set = root.get(DAEMON_SETS.path(namespace=NAMESPACE, name=name))
+    set_label = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="1", why="")
+    assert executor.perform((set_label,)) == ()
+    assert root.get(NODES.path(name="node-a"))["metadata"]["labels"][label] == "1"
+    clear = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version=None, why="")
+    delete = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=daemon_set["metadata"]["uid"])
+    replace = ReplacePod(namespace=NAMESPACE, name="victim", uid=victim, node="")
+    release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
+    assert executor.perform((clear, delete, replace, release)) == ()
+    assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
+    queue.stop()
+
+
+def test_driver_builder_may_report(builder: Client) -> None:
+    """Status and Events: created, and counted up when they repeat."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac", subresource="status")
+    assert builder.patch(path, {"status": {"readyNodes": 0}})["status"] == {"readyNodes": 0}
+    event = {
+        "metadata": {"name": "rbac.1"},
+        "involvedObject": {"namespace": NAMESPACE, "name": "rbac"},
+        "count": 1,
+    }
+    create_quietly(builder, EVENTS.path(namespace=NAMESPACE), event)
+    path = EVENTS.path(namespace=NAMESPACE, name="rbac.1")
+    assert builder.get(path)["count"] == 1
+    assert builder.patch(path, {"count": 2})["count"] == 2
+
+
+def test_driver_builder_may_hold_its_lease(builder: Client) -> None:
+    """Take, renew, give back, and take again."""
+    lease = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="one")
+    assert lease.try_once()
+    assert lease.try_once()
+    other = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="two")
+    assert not other.try_once()
+    lease.release()
+    assert other.try_once()
+
+
+def test_nfd_worker_may_label_its_node(worker: Client, root: Client) -> None:
+    """Labels and annotations by server-side apply, extended resources through the status."""
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-a", "labels": {"feature.node.kubernetes.io/x": "true"}},
+    }
+    worker.apply(NODES.path(name="node-a"), body, field_manager="nfd-worker")
+    assert root.get(NODES.path(name="node-a"))["metadata"]["labels"]["feature.node.kubernetes.io/x"] == "true"
