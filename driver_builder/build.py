@@ -43,7 +43,8 @@ class ModuleSpec:
 class BuildRequest:
     """Everything that goes into one driver image; equal requests have equal ``key``.
 
-    ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words.
+    ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words. A ``rebuild`` token,
+    where somebody asked for a rebuild, makes the engine fetch headers and compile anew instead of using its cache.
     """
 
     key: str
@@ -55,6 +56,7 @@ class BuildRequest:
     source: SourceFiles | SourceImage
     modules: tuple[ModuleSpec, ...]
     args: Mapping[str, str] = field(default_factory=dict)
+    rebuild: str = ""
     deadline_seconds: float = 1800.0
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import docker
-
 from driver_builder import config, output, telemetry, templates
 from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
@@ -19,10 +17,10 @@ from driver_builder.builds import BuildQueue, Work
 from driver_builder.config import Settings
 from driver_builder.controller import Controller, watchers
 from driver_builder.desired import Recipes
-from driver_builder.docker_builder import DockerBuilder
+from driver_builder.docker_builder import DockerBuilder, docker_engine
 from driver_builder.errors import ConfigurationError, DriverBuilderError
 from driver_builder.execute import Executor
-from driver_builder.lease import Lease
+from driver_builder.lease import REQUEST_SECONDS, Lease
 from driver_builder.observe import Observer
 from driver_builder.pipeline import build_and_push
 from driver_builder.plan import Plan, PlanSettings, plan
@@ -112,7 +110,9 @@ def _run(_flags: argparse.Namespace, settings: Settings) -> int:
     client = Client.from_environment(settings.kubeconfig)
     if settings.port:
         telemetry.serve(settings.port, healthy=lambda: not stop.is_set())
-    lease = Lease(client, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
+    # A client of its own: a request that hangs must not outlive the Lease.
+    impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
+    lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
     if not lease.acquire(stop):
         return EXIT_OK
     logger.info("acting as %s in namespaces %s", settings.identity, ", ".join(settings.namespaces))
@@ -237,8 +237,8 @@ def _status_rows(obj: dict[str, Any]) -> list[tuple[object, ...]]:
 
 def _build_work(settings: Settings, registries: Registries) -> Work:
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
-        api = docker.APIClient(base_url=settings.docker_host, version="auto", timeout=120)
-        builder = DockerBuilder(api, templates=settings.templates)
-        return build_and_push(action, builder=builder, registries=registries, log=log, cancelled=cancelled)
+        with docker_engine(settings.docker_host) as api:
+            builder = DockerBuilder(api, templates=settings.templates)
+            return build_and_push(action, builder=builder, registries=registries, log=log, cancelled=cancelled)
 
     return work

@@ -1,6 +1,7 @@
 """Settings of driver-builder: flags over environment over defaults, as one frozen value."""
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from driver_builder.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
+DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -20,8 +22,8 @@ class Settings:
     """Path of a kubeconfig; None: the pod's service account, else kubectl's default."""
     namespaces: tuple[str, ...]
     """Where DriverContainers are acted on; the service account needs a Role in each."""
-    docker_host: str | None
-    """Engine that builds, as in DOCKER_HOST; None: the engine's default socket."""
+    docker_host: str
+    """Engine that builds, as in DOCKER_HOST."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: the ones that came with the package."""
     registry_ca_file: str | None
@@ -75,7 +77,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
     parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
     parser.add_argument(
-        "--port", type=int, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
+        "--port", type=_port, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
     )
 
 
@@ -90,7 +92,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
     return Settings(
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
-        docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST"),
+        docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         templates=_path(pick.text("templates")),
         registry_ca_file=pick.text("registry_ca_file"),
         resync_seconds=pick.number("resync_seconds", 60.0, _positive),
@@ -100,7 +102,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
         lease_name=pick.text("lease_name") or "driver-builder",
-        port=int(pick.number("port", 8080, int)),
+        port=int(pick.number("port", 8080, _port)),
     )
 
 
@@ -132,15 +134,22 @@ class _Picker:
 
 def _positive(text: str) -> float:
     value = float(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(float(text))
+    value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port")
     return value
 
 

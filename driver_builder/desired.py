@@ -122,6 +122,7 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
         source=source,
         modules=spec.modules,
         args=args,
+        rebuild=context.rebuilds.token(target),
         deadline_seconds=context.recipes.deadline_seconds,
     )
     tag = images.image_tag(version=spec.version, target=target, key=key)

@@ -16,6 +16,13 @@ class Node:
     annotations: Mapping[str, str]
 
     @property
+    def kernel_version(self) -> str:
+        """All of ``uname -r``: the annotation where it agrees with the label, which cannot hold every character."""
+        label = self.labels.get(names.KERNEL_VERSION_LABEL, "")
+        release = self.annotations.get(names.KERNEL_VERSION_ANNOTATION, "")
+        return release if names.label_value(release) == label else label
+
+    @property
     def boot_id(self) -> str | None:
         """The boot that the labels describe, where nfd_worker says it."""
         return self.annotations.get(names.BOOT_ID_ANNOTATION)
@@ -57,7 +64,7 @@ def target_of(node: Node) -> KernelTarget | str:
         return f"node {node.name} has no label {', '.join(missing)}: is nfd-worker running there?"
     try:
         return KernelTarget(
-            kernel_version=KernelVersion(node.labels[names.KERNEL_VERSION_LABEL]),
+            kernel_version=KernelVersion(node.kernel_version),
             os_id=node.labels[names.OS_ID_LABEL],
             os_version=node.labels.get(names.OS_VERSION_LABEL, ""),
             architecture=node.labels[names.ARCHITECTURE_LABEL],

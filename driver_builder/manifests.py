@@ -20,14 +20,22 @@ MODULES_ANNOTATION = f"{names.GROUP}/modules"
 FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
 KERNEL_ANNOTATION = f"{names.GROUP}/kernel"
 
+MAX_NAME_LENGTH = 46
 LOADER = "/driver/loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
 
 
 def daemon_set_name(driver: DriverContainer, target: KernelTarget) -> str:
-    """Name a target's DaemonSet: the driver's name and eight digits that stand for the target."""
-    return f"{driver.name[:46].rstrip('-.')}-{target.short_hash}"
+    """Name a target's DaemonSet: the driver's name and eight digits that stand for the target.
+
+    A long name is cut to leave room for what Kubernetes appends to pods; eight digits more keep two such names apart.
+    """
+    name = driver.name
+    if len(name) > MAX_NAME_LENGTH:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[: MAX_NAME_LENGTH - 9].rstrip('-.')}-{digest}"
+    return f"{name}-{target.short_hash}"
 
 
 def daemon_set(
@@ -92,11 +100,11 @@ def _pod_spec(spec: DriverSpec, target: KernelTarget, image: str) -> Json:
         "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}},
         "volumeMounts": [{"name": "modules", "mountPath": "/host/lib/modules", "readOnly": True}],
     }
-    probe = {"exec": {"command": [LOADER, "probe"]}, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 2}
+    probe = {"exec": {"command": [LOADER, "probe"]}, "periodSeconds": 10, "timeoutSeconds": 30}
     pod: Json = {
         "nodeSelector": {
             **spec.node_selector,
-            names.KERNEL_VERSION_LABEL: target.kernel_version,
+            names.KERNEL_VERSION_LABEL: names.label_value(target.kernel_version),
             names.OS_ID_LABEL: target.os_id,
             names.ARCHITECTURE_LABEL: target.architecture,
             **({names.OS_VERSION_LABEL: target.os_version} if target.os_version else {}),

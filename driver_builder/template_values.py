@@ -41,6 +41,7 @@ _FILE = _Rule(
 _ARG = _Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "letters, digits and _, not beginning with a digit")
 _ARG_VALUE = _Rule(re.compile(r"[A-Za-z0-9_./:=,@%+^-]*"), "letters, digits and . / : = , @ % + ^ _ -")
 _MODULE = _Rule(re.compile(r"[A-Za-z0-9_-]+"), "letters, digits, _ and -")
+_TOKEN = _Rule(re.compile(r"[0-9a-f.]+"), "hexadecimal digits and .")
 _PARAMETER = _Rule(
     re.compile(r"[A-Za-z0-9_-]+(?:=[^\x00-\x20\x7f-\U0010ffff\"$'\\`]*)?"),
     "name=value in ASCII without blanks, quotes, $, ` and backslash",
@@ -56,6 +57,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
     source = request.source if isinstance(request.source, SourceImage) else None
     return {
         "kernel_version": request.target.kernel_version,
+        "rebuild": _checked("rebuild", request.rebuild, _TOKEN) if request.rebuild else "",
         "os_id": request.target.os_id,
         "os_version": request.target.os_version,
         "architecture": request.target.architecture,

@@ -19,6 +19,9 @@ ARCHITECTURE_LABEL = "kubernetes.io/arch"
 BOOT_ID_ANNOTATION = f"{GROUP}/boot-id"
 """On a Node, by nfd_worker: /proc/sys/kernel/random/boot_id of the boot that its labels describe."""
 
+KERNEL_VERSION_ANNOTATION = f"{GROUP}/kernel-version"
+"""On a Node, by nfd_worker: all of ``uname -r``. The label's value cannot hold the ``+`` of ``6.12.9+deb12-amd64``."""
+
 REBUILD_ANNOTATION = f"{GROUP}/rebuild"
 """On a DriverContainer or a Node, by an admin: any new value forces a rebuild."""
 

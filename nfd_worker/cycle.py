@@ -7,13 +7,15 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kube_api.names import BOOT_ID_ANNOTATION
+from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
 from nfd_worker.config import Settings
 from nfd_worker.errors import HostReadError
 from nfd_worker.features import Failed, Features, merge
-from nfd_worker.host import BOOT_ID, Host
+from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
 from nfd_worker.labels import LabelWarning, make_labels
 from nfd_worker.sources import SOURCES, discover
+
+_ANNOTATED = {BOOT_ID_ANNOTATION: BOOT_ID, KERNEL_VERSION_ANNOTATION: OS_RELEASE}
 
 
 class CycleReport(NamedTuple):
@@ -70,9 +72,13 @@ def run_cycle(host: Host, settings: Settings, last_good: Mapping[str, Features])
 
 
 def _annotations(host: Host) -> dict[str, str]:
-    """Say which boot the labels describe; without a boot id nothing is said, which proves nothing."""
+    """Say which boot and which kernel release, to the letter, the labels describe; what cannot be read is not said."""
+    found = {key: _find(host, path) for key, path in _ANNOTATED.items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _find(host: Host, path: str) -> str:
     try:
-        boot_id = host.find(BOOT_ID)
+        return (host.find(path) or "").strip()
     except HostReadError:
-        return {}
-    return {BOOT_ID_ANNOTATION: boot_id.strip()} if boot_id else {}
+        return ""

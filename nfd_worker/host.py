@@ -7,12 +7,16 @@ container's own ``/proc``, since all that is read there (``sys/kernel/osrelease`
 """
 
 import errno
+import logging
 import os
 from functools import cached_property
 
 from nfd_worker.errors import HostReadError
 
+log = logging.getLogger(__name__)
+
 BOOT_ID = "proc/sys/kernel/random/boot_id"
+OS_RELEASE = "proc/sys/kernel/osrelease"
 
 _CHUNK = 1 << 16
 
@@ -22,7 +26,8 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 _NO_VALUE = _NOT_THERE | {errno.EINVAL, errno.EOPNOTSUPP}
 """What sysfs also answers where an attribute exists but has no value in the device's present state."""
 
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP})
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""What file modes and security modules say. That does not pass by itself: to this process the file is not there."""
 
 
 class Host:
@@ -30,6 +35,7 @@ class Host:
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
+        self._denied: set[str] = set()
 
     def read_bytes(self, path: str) -> bytes:
         """Read a whole file.
@@ -51,23 +57,19 @@ class Host:
         return self.read_bytes(path).decode(errors="replace")
 
     def find(self, path: str) -> str | None:
-        """Read a file as text, or give None when this node does not have it.
+        """Read a file as text, or give None when this node does not have it or does not let us read it.
 
         Raises:
-            HostReadError: when it is there and cannot be read.
+            HostReadError: when reading it fails for a reason that can pass (an I/O error).
         """
-        try:
-            return _read(self._below_root(path)).decode(errors="replace")
-        except OSError as error:
-            if error.errno in _NO_VALUE:
-                return None
-            raise self._unreadable(path, error) from error
+        found = self.find_first((path,))
+        return None if found is None else found[1].decode(errors="replace")
 
     def find_int(self, path: str) -> int | None:
-        """Read a file that holds a decimal or ``0x`` number, or give None when this node does not have it.
+        """Read a file that holds a decimal or ``0x`` number, or give None as :meth:`find` does.
 
         Raises:
-            HostReadError: when it is there and cannot be read, or holds something else.
+            HostReadError: as :meth:`find`, and when it holds something else.
         """
         text = self.find(path)
         if text is None:
@@ -78,16 +80,18 @@ class Host:
             raise HostReadError(f"{self._below_root(path)} holds {text[:40]!r}, which is not a number") from error
 
     def find_first(self, paths: tuple[str, ...]) -> tuple[str, bytes] | None:
-        """Read the first of several files that this process may read: its path and content; None without any.
+        """Read the first of several files that is there and may be read: its path and content; None without any.
 
         Raises:
-            HostReadError: when one is there and reading it fails for a reason that can pass (an I/O error).
+            HostReadError: when reading one fails for a reason that can pass (an I/O error).
         """
         for path in paths:
             try:
                 return path, _read(self._below_root(path))
             except OSError as error:
-                if error.errno not in _NO_VALUE | _DENIED:
+                if error.errno in _DENIED:
+                    self._warn_denied(path)
+                elif error.errno not in _NO_VALUE:
                     raise self._unreadable(path, error) from error
         return None
 
@@ -131,6 +135,12 @@ class Host:
 
     def _below_root(self, path: str) -> str:
         return f"{self.root.rstrip('/')}/{path.lstrip('/')}"
+
+    def _warn_denied(self, path: str) -> None:
+        """Say once that a file may not be read; it is asked for again in every cycle."""
+        if path not in self._denied:
+            self._denied.add(path)
+            log.warning("host: not allowed to read %s; going on as if it were not there", self._below_root(path))
 
     def _unreadable(self, path: str, error: OSError) -> HostReadError:
         return HostReadError(f"cannot read {self._below_root(path)}: {error.strerror}")

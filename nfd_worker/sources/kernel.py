@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 
 from nfd_worker.features import Attributes, Features, Flags
-from nfd_worker.host import Host
+from nfd_worker.host import OS_RELEASE, Host
 from nfd_worker.sources.settings import SourceSettings
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-.*)?")
 
 def discover(host: Host, settings: SourceSettings) -> Features:
     """Read all that is known of the running kernel; the version is never missing."""
-    version = parse_version(host.read("proc/sys/kernel/osrelease"))
+    version = parse_version(host.read(OS_RELEASE))
     loaded = parse_modules(host.find("proc/modules") or "")
     attributes: dict[str, Attributes] = {
         "kernel.version": version,

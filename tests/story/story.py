@@ -126,7 +126,10 @@ class Story:
 
         def check() -> bool | None:
             labels = self.cluster.labels(guest.name)
-            right = labels.get(names.KERNEL_VERSION_LABEL) == guest.kernel.release and EDU_LABEL in labels
+            right = (
+                labels.get(names.KERNEL_VERSION_LABEL) == names.label_value(guest.kernel.release)
+                and EDU_LABEL in labels
+            )
             return right or None
 
         def seen() -> str:
@@ -235,7 +238,7 @@ class Story:
                 seen=lambda: self._describe_pods(f"job-name={name}"),
                 detail=step.detail,
             )
-            said = str(ended.get("message", "")).strip()
+            said = self.cluster.log_tail(f"job-name={name}", 5) or str(ended.get("message", "")).strip()
             step.detail(said)
             if ended["exitCode"] != 0:
                 raise StoryError(f"Job {name} ended with {ended['exitCode']}: {said}")
@@ -247,8 +250,14 @@ class Story:
         with self.progress.step(f"guest-a reboots from {guest.kernel.release} into {kernel.release}"):
             guest.reboot(kernel)
             guest.wait_ready(timeout=NODE_SECONDS)
-        with self.progress.step("nfd-worker says the new kernel: mismatch") as step:
+        with self.progress.step("nfd-worker says the new kernel: mismatch, no longer ready") as step:
             self.wait_for_kernel_label(guest, step)
+            self.cluster.wait(
+                "guest-a has lost its ready label",
+                lambda: READY_LABEL not in self.cluster.labels(guest.name) or None,
+                timeout=60,
+                detail=step.detail,
+            )
         with self.progress.step(f"Build, verify and push the driver for {kernel.release}") as step:
             self.wait_for_image(kernel.release, step)
         self.wait_for_ready()

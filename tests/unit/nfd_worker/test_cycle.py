@@ -29,7 +29,10 @@ def break_source(root: Path, source: str) -> None:
 def test_the_boot_is_named() -> None:
     """The controller compares it with what driver pods prove."""
     report = run_cycle(recorded("arm64-cloud"), Settings(), {})
-    assert report.annotations == {"driverwright.io/boot-id": "9d2b7fe8-0d7b-4b60-9c2a-7e1f4a0f6a52"}
+    assert report.annotations == {
+        "driverwright.io/boot-id": "9d2b7fe8-0d7b-4b60-9c2a-7e1f4a0f6a52",
+        "driverwright.io/kernel-version": "6.1.109-118.189.amzn2023.aarch64",
+    }
     assert not report.failed
     assert report.seconds > 0
 
