@@ -16,7 +16,10 @@ from kube_api.resources import LEASES
 
 DURATION_SECONDS = 15
 RETRY_SECONDS = 2.0
-RENEW_DEADLINE_SECONDS = 10.0
+REQUEST_SECONDS = 2.0
+"""Timeout of the client that a Lease is given: two requests and a pause must fit between deadline and duration."""
+RENEW_DEADLINE_SECONDS = 8.0
+"""After this long without renewal ours is given up: before ``DURATION_SECONDS``, when another controller takes it."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +57,13 @@ class Lease:
         """Renew until ``stop`` is set or the Lease is lost; returns in both cases."""
         renewed = self._clock()
         while not stop.wait(RETRY_SECONDS):
+            # Counted from before the request: the server may have stored it long before it answered.
+            began = self._clock()
             try:
                 if not self.try_once():
                     logger.error("lease %s was taken by another controller", self._name)
                     return
-                renewed = self._clock()
+                renewed = began
             except KubeApiError as error:
                 logger.warning("lease: not renewed for %.0f s: %s", self._clock() - renewed, error)
                 if self._clock() - renewed > RENEW_DEADLINE_SECONDS:
