@@ -15,9 +15,17 @@ from dataclasses import dataclass, field
 from driver_builder import telemetry
 from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
-from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, VerificationFailed
+from driver_builder.errors import (
+    BuildFailed,
+    BuildFailure,
+    DriverBuilderError,
+    RegistryRefused,
+    RegistryUnavailable,
+    VerificationFailed,
+)
 from driver_builder.snapshot import FailedBuild
 from driver_builder.status import Reason
+from kube_api.errors import KubeApiError
 
 LOG_TAIL = 200
 
@@ -84,7 +92,8 @@ class BuildQueue:
         logger.info("build %s: starting %s for %s as %s", request.key, request.driver, request.target, action.image)
         try:
             digest = self._work(action, log, running.cancelled)
-        except DriverBuilderError as error:
+        except (DriverBuilderError, KubeApiError) as error:
+            # KubeApiError: the registry's Secret could not be read.
             self._end(action, running, FailedBuild(reason=_reason(error), message=str(error), at=time.time()))
             logger.warning("build %s: failed: %s", request.key, error)
         except Exception as error:
@@ -106,15 +115,13 @@ class BuildQueue:
         self._wake()
 
 
-def _reason(error: DriverBuilderError) -> str:
+def _reason(error: DriverBuilderError | KubeApiError) -> str:
     match error:
         case BuildFailed(reason=reason) | VerificationFailed(reason=reason):
             return reason.value
+        case RegistryRefused():
+            return Reason.REGISTRY_UNAUTHORIZED.value
+        case RegistryUnavailable():
+            return Reason.REGISTRY_UNREACHABLE.value
         case _:
-            return _BY_CLASS.get(type(error).__name__, BuildFailure.BUILDER_UNAVAILABLE.value)
-
-
-_BY_CLASS = {
-    "RegistryRefused": Reason.REGISTRY_UNAUTHORIZED.value,
-    "RegistryUnavailable": Reason.REGISTRY_UNREACHABLE.value,
-}
+            return BuildFailure.BUILDER_UNAVAILABLE.value
