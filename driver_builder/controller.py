@@ -90,19 +90,20 @@ class Watcher(threading.Thread):
         self._selector = label_selector
         self._metadata_only = metadata_only
         self._faces: dict[str, object] = {}
+        self._backoff = Backoff(first=0.5, most=15.0)
 
     def run(self) -> None:
         """List and watch until stopped, with back-off while the API server is away."""
-        backoff = Backoff(first=0.5, most=15.0)
         while not self._stopping.is_set():
             try:
                 self._follow()
-                backoff.reset()
-            except Gone:
-                continue
+            except Gone as error:
+                # List again, but not in a loop where every list is too old for the watch after it.
+                logger.debug("watch: %s", error)
+                self._stopping.wait(self._backoff.next())
             except KubeApiError as error:
                 logger.info("watch: %s", error)
-                self._stopping.wait(error.retry_after or backoff.next())
+                self._stopping.wait(error.retry_after or self._backoff.next())
 
     def _follow(self) -> None:
         listing = self._client.list(self._path, label_selector=self._selector, metadata_only=self._metadata_only)
@@ -117,6 +118,7 @@ class Watcher(threading.Thread):
                 metadata_only=self._metadata_only,
             ):
                 version = event.object["metadata"]["resourceVersion"]
+                self._backoff.reset()
                 if event.kind != "BOOKMARK" and self._is_news(event.kind, event.object):
                     self._changed()
                 if self._stopping.is_set():
