@@ -89,7 +89,7 @@ def previous_targets(status: Json) -> dict[str, TargetStatus]:
     for entry in status.get("targets") or ():
         try:
             target = _parse_target(entry)
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, TypeError):
             continue
         known[target.target] = target
     return known
