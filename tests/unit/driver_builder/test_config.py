@@ -1,0 +1,135 @@
+"""Settings: flags over environment over defaults."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver_builder import config
+from driver_builder.config import Settings, settings
+from driver_builder.errors import ConfigurationError
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    """Parse flags as the ``run`` command does."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    config.add_connection_flags(parser)
+    config.add_run_flags(parser)
+    return parser.parse_args(words)
+
+
+def test_without_flags_and_environment_there_are_defaults() -> None:
+    """Every setting has a default."""
+    assert settings(parsed(), {}) == Settings(
+        kubeconfig=None,
+        namespaces=("driverwright",),
+        docker_host=settings(parsed(), {}).docker_host,
+        templates=None,
+        registry_ca_file=None,
+        resync_seconds=60.0,
+        max_builds=1,
+        build_deadline_seconds=1800.0,
+        retry_min_seconds=30.0,
+        retry_max_seconds=3600.0,
+        identity=os.uname().nodename,
+        lease_name="driver-builder",
+        port=8080,
+    )
+
+
+CASES = [
+    ("kubeconfig", "/flag", "/variable", "/flag", "/variable"),
+    ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
+    ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
+    ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
+    ("resync_seconds", "5", "7.5", 5.0, 7.5),
+    ("max_builds", "3", "4", 3, 4),
+    ("build_deadline_seconds", "60", "90", 60.0, 90.0),
+    ("retry_min_seconds", "1", "2", 1.0, 2.0),
+    ("retry_max_seconds", "10", "20", 10.0, 20.0),
+    ("identity", "me", "you", "me", "you"),
+    ("lease_name", "one", "two", "one", "two"),
+    ("port", "0", "9000", 0, 9000),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "variable", "by_flag", "by_variable"), [pytest.param(*case, id=case[0]) for case in CASES]
+)
+def test_a_flag_goes_before_its_variable(name: str, flag: str, variable: str, by_flag: Any, by_variable: Any) -> None:
+    """Each flag is also a variable; given both, the flag counts."""
+    environment = {config.ENVIRONMENT_PREFIX + name.upper(): variable}
+    assert getattr(settings(parsed(), environment), name) == by_variable
+    assert getattr(settings(parsed("--" + name.replace("_", "-"), flag), environment), name) == by_flag
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "expected"),
+    [
+        pytest.param(("-n", "a", "-n", "b"), {}, ("a", "b"), id="several flags"),
+        pytest.param(("-n", "a"), {"DRIVER_BUILDER_NAMESPACE": "b"}, ("a",), id="flag before variable"),
+        pytest.param((), {"DRIVER_BUILDER_NAMESPACE": "a, b,"}, ("a", "b"), id="list in a variable"),
+        pytest.param((), {"POD_NAMESPACE": "pod"}, ("pod",), id="the pod's"),
+    ],
+)
+def test_namespaces_come_from_several_places(
+    words: tuple[str, ...], environment: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    """Flags, a variable, the pod's own namespace, in this order."""
+    assert settings(parsed(*words), environment).namespaces == expected
+
+
+def test_the_service_accounts_namespace_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pod without POD_NAMESPACE the mounted file says where we are."""
+    file = tmp_path / "namespace"
+    file.write_text("mounted\n")
+    monkeypatch.setattr(config, "_NAMESPACE_FILE", file)
+    assert settings(parsed(), {}).namespaces == ("mounted",)
+
+
+def test_common_variables_are_understood() -> None:
+    """DOCKER_HOST and POD_NAME are what others set; ours go before them."""
+    common = {"DOCKER_HOST": "tcp://x", "POD_NAME": "pod-1"}
+    assert (settings(parsed(), common).docker_host, settings(parsed(), common).identity) == ("tcp://x", "pod-1")
+    ours = {**common, "DRIVER_BUILDER_DOCKER_HOST": "tcp://y", "DRIVER_BUILDER_IDENTITY": "me"}
+    assert (settings(parsed(), ours).docker_host, settings(parsed(), ours).identity) == ("tcp://y", "me")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("RESYNC_SECONDS", "soon", id="a word"),
+        pytest.param("RESYNC_SECONDS", "0", id="zero seconds"),
+        pytest.param("RESYNC_SECONDS", "nan", id="not a number"),
+        pytest.param("RETRY_MAX_SECONDS", "inf", id="forever"),
+        pytest.param("BUILD_DEADLINE_SECONDS", "-1", id="negative"),
+        pytest.param("MAX_BUILDS", "0", id="no builds"),
+        pytest.param("MAX_BUILDS", "1.5", id="one and a half builds"),
+        pytest.param("MAX_BUILDS", "1e999", id="more than can be counted"),
+        pytest.param("PORT", "http", id="port by name"),
+        pytest.param("PORT", "70000", id="port too large"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
+    """The message names the variable and its value."""
+    with pytest.raises(ConfigurationError) as caught:
+        settings(parsed(), {f"DRIVER_BUILDER_{name}": value})
+    assert f"DRIVER_BUILDER_{name}: {value!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("--resync-seconds", "nan"), id="not a number"),
+        pytest.param(("--resync-seconds", "0"), id="zero seconds"),
+        pytest.param(("--max-builds", "0"), id="no builds"),
+        pytest.param(("--max-builds", "1e999"), id="more than can be counted"),
+        pytest.param(("--port", "-1"), id="negative port"),
+    ],
+)
+def test_a_wrong_flag_is_refused(words: tuple[str, ...]) -> None:
+    """The parser itself says what is wrong."""
+    with pytest.raises(argparse.ArgumentError):
+        parsed(*words)
