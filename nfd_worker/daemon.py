@@ -9,6 +9,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 
 from nfd_worker.config import Settings
@@ -53,17 +54,17 @@ class Daemon:
         Raises:
             ConfigurationError: when the health port cannot be had.
         """
-        signals = Signals()
-        config = watch_config(self._settings.config_file)
-        devices = watch_devices()
-        endpoint = Endpoint(self._settings.port, self._metrics) if self._serves else None
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._publisher.stop)
+            endpoint = Endpoint(self._settings.port, self._metrics) if self._serves else None
+            config = watch_config(self._settings.config_file)
+            signals = Signals()
+            for opened in (endpoint, config, signals):
+                if opened is not None:
+                    stack.callback(opened.close)
+            readers = partial(self._readers, signals, config, watch_devices(), endpoint)
             while not self._is_stopping:
-                self._turn(partial(self._readers, signals, config, devices, endpoint))
-        finally:
-            self._publisher.stop()
-            if endpoint is not None:
-                endpoint.close()
+                self._turn(readers)
         return not self._settings.oneshot or self._settings.no_publish or self._publisher.is_settled
 
     @property

@@ -22,9 +22,9 @@ class Signals:
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # The interpreter writes the number into the pipe; the handler itself has nothing to do.
-            signal.signal(number, lambda _number, _frame: None)
+        # The interpreter writes the number into the pipe; the handler itself has nothing to do.
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        self._before = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
 
     def fileno(self) -> int:
         """Give the descriptor to wait for."""
@@ -33,6 +33,14 @@ class Signals:
     def drain(self) -> frozenset[int]:
         """Name the signals that arrived."""
         return frozenset(os.read(self._reader, _BUFFER))
+
+    def close(self) -> None:
+        """Handle signals as before."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._reader)
+        os.close(self._writer)
 
 
 _IN_CLOSE_WRITE = 0x8
@@ -62,6 +70,10 @@ class ConfigWatch:
     def drain(self) -> bool:
         """Forget what happened; whether the file really changed is seen by reading it."""
         return bool(os.read(self._descriptor, _BUFFER))
+
+    def close(self) -> None:
+        """Stop watching."""
+        os.close(self._descriptor)
 
 
 def _checked(result: int) -> int:

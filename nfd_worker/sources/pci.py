@@ -63,7 +63,7 @@ def _read_device(host: Host, address: str) -> Attributes | None:
     texts = {name: host.find(f"{_DEVICES}/{address}/{name}") for name in (*FIELDS, *_OPTIONAL)}
     device = parse_device({name: text for name, text in texts.items() if text is not None})
     if device is None:
-        log.info("pci: %s does not tell all of %s; left out", address, ", ".join(FIELDS))
+        log.debug("pci: %s does not tell all of %s; left out", address, ", ".join(FIELDS))
     return device
 
 

@@ -1,5 +1,6 @@
 """Host: reads below one root, and the difference between not there and not readable."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -38,10 +39,29 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error(tmp_path: Path) -> 
         it.entries("loop")
 
 
-def test_find_first_goes_on_after_what_it_may_not_read(tmp_path: Path) -> None:
-    """The first readable place wins."""
+def test_a_file_that_may_not_be_read_is_told_once_and_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A policy does not pass like an I/O error: one denied file must not cost a source all its labels."""
+    it = host(tmp_path, {"sys/fs/selinux/enforce": "1", "boot/config": "x"})
+
+    def refuse(path: str) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("nfd_worker.host._read", refuse)
+    assert it.find("sys/fs/selinux/enforce") is None
+    assert it.find_first(("sys/fs/selinux/enforce", "boot/config")) is None
+    assert caplog.text.count("not allowed to read") == 2
+    with pytest.raises(HostReadError, match="Permission denied"):
+        it.read("boot/config")
+
+
+def test_find_first_goes_on_after_what_is_not_there(tmp_path: Path) -> None:
+    """The first readable place wins; one that fails ends the search."""
     it = host(tmp_path, {"a/is-a-directory": "", "b": "here"})
-    assert it.find_first(("missing", "a", "b")) == ("b", b"here")
+    assert it.find_first(("missing", "b", "a")) == ("b", b"here")
+    with pytest.raises(HostReadError, match="Is a directory"):
+        it.find_first(("a", "b"))
 
 
 def test_a_number_may_be_hexadecimal_and_nothing_else(tmp_path: Path) -> None:

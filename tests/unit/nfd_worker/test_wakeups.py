@@ -35,7 +35,7 @@ def test_the_swap_of_a_config_map_wakes(tmp_path: Path) -> None:
     assert is_ready(watch)
     assert watch.drain()
     assert not is_ready(watch, 0)
-    os.close(watch.fileno())
+    watch.close()
 
 
 def test_writing_the_file_wakes(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_writing_the_file_wakes(tmp_path: Path) -> None:
     watch = ConfigWatch(str(tmp_path / "nfd-worker.conf"))
     (tmp_path / "nfd-worker.conf").write_text("core: {}")
     assert is_ready(watch)
-    os.close(watch.fileno())
+    watch.close()
 
 
 def test_a_directory_that_is_not_there_is_told_and_not_watched(
