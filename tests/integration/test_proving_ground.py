@@ -368,6 +368,8 @@ def test_nothing_is_left_after_the_harness_was_killed(killed_harness: Callable[[
     """SIGKILL gives no chance to clean up; processes, mounts, control groups and files go all the same."""
     names = killed_harness()
     wait_until(lambda: not _traces(names["name"], names["folder"]), 60, "every trace is gone")
+    assert list(Path(names["folder"], "logs").iterdir()), "the logs of a crash are kept"
+    subprocess.run(["rm", "-rf", names["folder"]], check=True)
 
 
 @pytest.mark.e2e

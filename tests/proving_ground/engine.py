@@ -12,7 +12,7 @@ from tests.proving_ground import runtime_wrapper
 from tests.proving_ground.process import Processes
 from tests.proving_ground.progress import Progress
 
-PACKAGES = ("docker.io", "containerd", "runc", "iproute2")
+PACKAGES = ("docker.io", "containerd", "runc")
 _NAME = "dockerd"
 _READY_TIMEOUT = 60.0
 

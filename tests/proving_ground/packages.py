@@ -18,6 +18,7 @@ _OS_RELEASE = Path("/etc/os-release")
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _LISTS_STAY_FRESH = 12 * 3600.0
 _APT_TIMEOUT = 600.0
+_LOCK_WAIT = 120.0
 
 
 def why_unsupported() -> str | None:
@@ -61,10 +62,25 @@ def ensure_packages(names: Iterable[str], progress: Progress) -> None:
         raise UnsupportedMachineError(f"these Debian packages are missing: {', '.join(missing)}", hint=by_hand)
     with progress.step(f"Install {len(missing)} Debian packages") as step, locked("apt-install", step):
         step.detail(" ".join(missing))
-        run(["apt-get", "update"], timeout=_APT_TIMEOUT, hint=by_hand)
+        _update()
         with _services_stay_down():
-            install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing_packages(names)]
+            wait = ["-o", f"DPkg::Lock::Timeout={_LOCK_WAIT:.0f}"]
+            install = ["apt-get", *wait, "install", "--yes", "--no-install-recommends", *missing_packages(names)]
             run(install, timeout=_APT_TIMEOUT, hint=by_hand)
+
+
+def _update() -> None:
+    """Update the machine's own lists; another apt that is at work is waited for, which apt itself does not do here."""
+    deadline = time.monotonic() + _LOCK_WAIT
+    while True:
+        try:
+            run(["apt-get", "update"], timeout=_APT_TIMEOUT)
+        except CommandError as error:
+            if "Could not get lock" not in error.output or time.monotonic() > deadline:
+                raise
+            time.sleep(2)
+        else:
+            return
 
 
 @contextmanager
@@ -90,7 +106,7 @@ def machine_archives() -> list[apt_sources.Archive]:
             return archives
         # The lists that say whose archive it is are deleted in many container images.
         if attempt == "as it is" and os.geteuid() == 0:
-            run(["apt-get", "update"], timeout=_APT_TIMEOUT)
+            _update()
     hint = f"see that /etc/apt names an archive with suite {codename}, and run: apt-get update"
     raise UnsupportedMachineError(f"apt knows no archive of Debian {codename}", hint=hint)
 

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
 from rich.console import Console
+from rich.markup import escape
 
 
 class Step(Protocol):
@@ -130,7 +131,8 @@ class RichSteps:
     def refresh(self) -> None:
         """Show the innermost open step."""
         if self._open:
-            self._status.update(self._open[-1].text())
+            # One line only: a status that wraps leaves its upper lines behind.
+            self._status.update(self._open[-1].text(self._console.width - 4))
 
 
 class _RichStep:
@@ -141,11 +143,11 @@ class _RichStep:
         self._detail = ""
         self._percent = ""
 
-    def text(self) -> str:
-        seconds = time.monotonic() - self.began
-        # Log lines may hold square brackets, which rich would read as markup.
-        safe = self._detail.replace("[", "(").replace("]", ")")
-        return f"{self._name} [dim]{seconds:.0f} s{self._percent} {safe}[/dim]"
+    def text(self, width: int) -> str:
+        state = f"{time.monotonic() - self.began:.0f} s{self._percent} {self._detail}"[
+            : max(10, width - len(self._name))
+        ]
+        return f"{escape(self._name)} [dim]{escape(state)}[/dim]"
 
     def detail(self, text: str) -> None:
         self._detail = text

@@ -45,6 +45,7 @@ class Guests:
         self._progress = progress
         self._guests: dict[str, Guest] = {}
         self._kernels: dict[str, KernelPackage] = {}
+        self._root_disks: dict[tuple[str, ...], Path] = {}
         self._chosen: dict[int, list[KernelPackage]] = {}
 
     def kernels(self, count: int) -> list[KernelPackage]:
@@ -83,7 +84,7 @@ class Guests:
         ensure_packages(PACKAGES, self._progress)
         self._know([kernel])
         known = [self.kernel(release) for release in self._state.kernels]
-        root_disk = disk.ensure_root_disk(self._binaries.path("kubelet"), known, self._progress)
+        root_disk = self._root_disk(known)
         images_disk = self._images_disk()
         edu_device = ["-device", f"edu,id={machine.EDU_DEVICE_ID}"] if edu else []
         state = GuestState(
@@ -147,6 +148,13 @@ class Guests:
             pause_image=self._pause_image,
             authority=self._control_plane.authority,
         )
+
+    def _root_disk(self, known: Sequence[KernelPackage]) -> Path:
+        releases = tuple(kernel.release for kernel in known)
+        if releases not in self._root_disks:
+            kubelet = self._binaries.path("kubelet")
+            self._root_disks[releases] = disk.ensure_root_disk(kubelet, known, self._progress)
+        return self._root_disks[releases]
 
     def _images_disk(self) -> Path:
         wanted = [self._pause_image, *self._state.preloaded]
