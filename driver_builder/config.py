@@ -153,13 +153,6 @@ def _port(text: str) -> int:
     return value
 
 
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
-    return value
-
-
 def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
 
