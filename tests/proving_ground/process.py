@@ -29,7 +29,11 @@ class Processes:
         self._watcher = watcher
         self._lock = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(folder / keeper.SOCKET_NAME))
+        try:
+            self._socket.connect(str(folder / keeper.SOCKET_NAME))
+        except OSError:
+            self._socket.close()
+            raise
         self._file = self._socket.makefile("rb")
 
     @classmethod
