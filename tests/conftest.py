@@ -1,4 +1,4 @@
-"""What all tests share: how thoroughly Hypothesis looks.
+"""What all tests share: the proving grounds, one of each kind per session, and how thoroughly Hypothesis looks.
 
 ``HYPOTHESIS_PROFILE=thorough pytest`` looks harder; the default keeps the unit tests within seconds.
 """
@@ -6,6 +6,10 @@
 import os
 
 from hypothesis import HealthCheck, settings
+
+from tests.proving_ground.fixtures import control_plane_ground, engine_ground, ground
+
+__all__ = ["control_plane_ground", "engine_ground", "ground"]
 
 settings.register_profile("ci", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -89,13 +89,17 @@ class Story:
         """Apply ``deploy/`` and wait for the controller's pod."""
         with self.progress.step("Deploy nfd-worker and driver-builder") as step:
             deploy.apply(self.cluster.client, deploy.manifests(self.overlay()))
-            self.cluster.wait(
-                "the driver-builder pod is running",
-                lambda: self._running(CONTROLLER) or None,
-                timeout=120,
-                seen=lambda: self._describe_pods(CONTROLLER),
-                detail=step.detail,
-            )
+            self.wait_for_controller(step)
+
+    def wait_for_controller(self, step: Step | None = None) -> None:
+        """Wait until a pod of the controller runs."""
+        self.cluster.wait(
+            "the driver-builder pod is running",
+            lambda: self._running(CONTROLLER) or None,
+            timeout=120,
+            seen=lambda: self._describe_pods(CONTROLLER),
+            detail=step.detail if step else None,
+        )
 
     def overlay(self) -> deploy.Overlay:
         """What this cluster needs changed in ``deploy/``: it has no pod network, and its ports are its own."""
@@ -283,20 +287,24 @@ class Story:
     def remove_driver(self) -> None:
         """Delete the DriverContainer and wait until labels and modules are gone."""
         with self.progress.step("Delete the DriverContainer: labels and modules go") as step:
-            path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
-            self.cluster.client.delete(path)
-            self.cluster.wait(
-                "the DriverContainer is gone",
-                lambda: self._is_gone(path) or None,
-                timeout=LOAD_SECONDS,
-                seen=lambda: f"{len(self.cluster.driver_pods(DRIVER))} driver pods",
-                detail=step.detail,
-            )
+            self.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+            self.wait_until_driver_is_gone(step)
             for guest in self.guests.values():
                 if READY_LABEL in self.cluster.labels(guest.name):
                     raise StoryError(f"{guest.name} still has the ready label")
                 if "edudrv" in guest.run("cat /proc/modules")[1]:
                     raise StoryError(f"edudrv is still loaded on {guest.name}")
+
+    def wait_until_driver_is_gone(self, step: Step | None = None) -> None:
+        """Wait until neither the DriverContainer nor a pod of it is left."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+        self.cluster.wait(
+            "the DriverContainer and its pods are gone",
+            lambda: (self._is_gone(path) and not self.cluster.driver_pods(DRIVER)) or None,
+            timeout=LOAD_SECONDS,
+            seen=lambda: f"{len(self.cluster.driver_pods(DRIVER))} driver pods",
+            detail=step.detail if step else None,
+        )
 
     def table(self) -> list[NodeRow]:
         """Read the final table from the cluster and out of the guests."""

@@ -1,0 +1,200 @@
+"""What end-to-end tests do to the cluster beyond the story: restarts, stopped processes, loose pods, broken sources."""
+
+import base64
+import contextlib
+import io
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import docker
+
+from driver_builder.image_state import ImageState
+from driver_builder.registry import RegistryClient
+from kube_api.resources import DRIVER_CONTAINERS, PODS
+from tests.proving_ground.guest.guest import Guest
+from tests.story.cluster import NAMESPACE, Json
+from tests.story.story import DRIVER, READY_LABEL, REPOSITORY, Story
+
+SETTLE_SECONDS = 180.0
+
+_BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
+
+
+def inspect(story: Story, reference: str, repository: str = REPOSITORY) -> ImageState:
+    """Ask the registry about one image, with the test's own eyes."""
+    return RegistryClient(story.ground.registry.host, plain_http=True).inspect(repository, reference)
+
+
+def started_builds(story: Story, repository: str) -> list[tuple[str, str]]:
+    """(key, tag) of every build into a repository that any controller has started, in order."""
+    found = _BUILD_STARTED.findall(controller_log(story))
+    return [(key, tag) for key, where, tag in found if where == repository]
+
+
+def docker_config(host: str, username: str, password: str) -> str:
+    """What a kubernetes.io/dockerconfigjson Secret holds, in base64."""
+    auths = {"auths": {host: {"username": username, "password": password}}}
+    return base64.b64encode(json.dumps(auths).encode()).decode()
+
+
+def spooled(chunks: Iterable[bytes]) -> io.BytesIO:
+    """A stream of an engine as a file."""
+    return io.BytesIO(b"".join(chunks))
+
+
+class _Silent:
+    def detail(self, text: str) -> None:
+        pass
+
+    def percent(self, value: float) -> None:
+        pass
+
+
+SILENT = _Silent()
+
+
+def wait_for_reason(story: Story, kernel: str, reason: str) -> Json:
+    """Wait until a target of the driver has this reason; gives the target."""
+
+    def check() -> Json | None:
+        target = story.cluster.targets(DRIVER).get(kernel, {})
+        return target if target.get("reason") == reason else None
+
+    return story.cluster.wait(
+        f"target {kernel} has reason {reason}",
+        check,
+        timeout=SETTLE_SECONDS,
+        seen=lambda: story.cluster.describe_targets(DRIVER),
+    )
+
+
+def wait_for_label_gone(story: Story, guest: Guest) -> None:
+    """Wait until a guest is no longer ready."""
+    story.cluster.wait(
+        f"{guest.name} has lost its ready label",
+        lambda: READY_LABEL not in story.cluster.labels(guest.name) or None,
+        timeout=SETTLE_SECONDS,
+        seen=lambda: story.cluster.describe_targets(DRIVER),
+    )
+
+
+def event_reasons(story: Story) -> set[str]:
+    """The reasons of all Events on the driver."""
+    return {event["reason"] for event in story.cluster.events(DRIVER)}
+
+
+def delete_driver(story: Story) -> None:
+    """Take the driver away, if it is there, and wait until it is gone."""
+    with contextlib.suppress(Exception):
+        story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    story.wait_until_driver_is_gone()
+
+
+def controller_containers(story: Story) -> list[str]:
+    """Ids of the running containers of the controller."""
+    api = story.ground.engine.client()
+    labels = ["io.kubernetes.container.name=driver-builder"]
+    return [container["Id"] for container in api.containers(filters={"label": labels})]
+
+
+def kill_controller(story: Story) -> None:
+    """SIGKILL, as the out-of-memory killer would; the kubelet starts the next one."""
+    api = story.ground.engine.client()
+    for container in controller_containers(story):
+        api.kill(container, signal="SIGKILL")
+
+
+@contextlib.contextmanager
+def stopped(story: Story, *processes: str) -> Iterator[None]:
+    """Freeze processes of the ground: they answer nobody, and lose nothing."""
+    for name in processes:
+        story.ground.processes.signal(name, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for name in processes:
+            story.ground.processes.signal(name, signal.SIGCONT)
+
+
+def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.1) -> None:
+    """Wait for something outside of Kubernetes."""
+    end = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < end, f"{what}: not within {timeout:.0f} s"
+        time.sleep(every)
+
+
+def controller_log(story: Story) -> str:
+    """All that controllers have said, the killed ones too, straight from the engine."""
+    api = story.ground.engine.client()
+    labels = ["io.kubernetes.container.name=driver-builder"]
+    texts = []
+    for container in api.containers(all=True, filters={"label": labels}):
+        with contextlib.suppress(docker.errors.APIError):
+            texts.append(api.logs(container["Id"]).decode(errors="replace"))
+    return "\n".join(texts)
+
+
+def run_pod(story: Story, name: str, guest: Guest, image: str, command: list[str]) -> Json:
+    """Run a privileged pod on one guest, past the scheduler; gives its container's terminated state."""
+    pod: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": guest.name,
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": image,
+                    "command": command,
+                    "securityContext": {"privileged": True},
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                }
+            ],
+        },
+    }
+    path = PODS.path(namespace=NAMESPACE, name=name)
+    story.cluster.client.create(PODS.path(namespace=NAMESPACE), pod)
+
+    def ended() -> Json | None:
+        status = story.cluster.client.get(path).get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            state: Json | None = container["state"].get("terminated")
+            if state is not None:
+                return state
+        return None
+
+    try:
+        return story.cluster.wait(f"pod {name} has ended", ended, timeout=SETTLE_SECONDS)
+    finally:
+        story.cluster.client.delete(path)
+
+
+def image_of(story: Story, kernel: str) -> str:
+    """The driver image for a kernel, by digest, as nodes pull it."""
+    target = story.cluster.targets(DRIVER)[kernel]
+    return f"{story.ground.registry.host}/{REPOSITORY}@{target['imageDigest']}"
+
+
+def verdict(state: Json) -> dict[str, Any]:
+    """Read the loader's verdict out of a terminated state."""
+    read: dict[str, Any] = json.loads(state["message"])
+    return read
+
+
+def image_size(story: Story, kernel: str) -> int:
+    """Unpacked size of the driver image for a kernel, in bytes."""
+    api = story.ground.engine.client()
+    image = image_of(story, kernel)
+    api.pull(image)
+    size: int = api.inspect_image(image)["Size"]
+    return size

@@ -1,0 +1,190 @@
+"""The demo's story, step by step, asserted against the API server, the registry and inside the guests.
+
+The tests build on each other, in the order they are written in: a step that fails makes the later ones fail as well.
+"""
+
+import json
+import time
+
+import pytest
+
+from driver_builder import images
+from driver_builder.image_state import Present
+from driver_builder.registry import RegistryClient
+from kube_api import names
+from kube_api.resources import DRIVER_CONTAINERS, PODS
+from tests.e2e import acts
+from tests.story.cluster import NAMESPACE
+from tests.story.story import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY, Story
+
+pytestmark = pytest.mark.e2e
+
+MIB = 1 << 20
+
+
+def image_labels(story: Story, kernel: str) -> dict[str, str]:
+    """Read the labels of the image that the driver's status names for a kernel."""
+    target = story.cluster.targets(DRIVER)[kernel]
+    registry = RegistryClient(story.ground.registry.host, plain_http=True)
+    state = registry.inspect(REPOSITORY, target["imageDigest"])
+    assert isinstance(state, Present), state
+    return dict(state.labels)
+
+
+def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(story: Story) -> None:
+    """Labels are those that Node Feature Discovery would set, and annotations say which boot they are of."""
+    for guest in story.guests.values():
+        node = story.cluster.node(guest.name)
+        labels, annotations = node["metadata"]["labels"], node["metadata"]["annotations"]
+        running = guest.run("uname -r")[1].strip()
+        assert running == guest.kernel.release == node["status"]["nodeInfo"]["kernelVersion"]
+        assert labels[names.KERNEL_VERSION_LABEL] == names.label_value(running)
+        assert labels[f"{names.FEATURE_LABEL_PREFIX}/kernel-version.major"] == running.split(".")[0]
+        assert labels[names.OS_ID_LABEL] == "debian"
+        assert labels[EDU_LABEL] == "true"
+        assert labels[f"{names.FEATURE_LABEL_PREFIX}/cpu-cpuid.ADX"] == "true"
+        boot_id = guest.run("cat /proc/sys/kernel/random/boot_id")[1].strip()
+        assert annotations[names.BOOT_ID_ANNOTATION] == boot_id == node["status"]["nodeInfo"]["bootID"]
+        assert annotations[names.KERNEL_VERSION_ANNOTATION] == running
+
+
+def test_an_image_is_built_and_pushed_for_each_kernel(story: Story) -> None:
+    """Each image names its kernel, its build key and the identity of its module, and is small."""
+    story.apply_driver()
+    story.wait_for_builds()
+    targets = story.cluster.targets(DRIVER)
+    assert set(targets) == {guest.kernel.release for guest in story.guests.values()}
+    assert len({target["imageDigest"] for target in targets.values()}) == len(targets)
+    for kernel, target in targets.items():
+        labels = image_labels(story, kernel)
+        assert labels[images.KERNEL_LABEL] == kernel
+        assert target["image"].endswith(labels[images.KEY_LABEL])
+        assert [module["name"] for module in json.loads(labels[images.MODULES_LABEL])] == ["edudrv"]
+        assert acts.image_size(story, kernel) < 4 * MIB
+
+
+def test_ready_means_loaded_bound_and_of_this_image(story: Story) -> None:
+    """Where the ready label is, the module is live with the image's srcversion and bound to the device."""
+    story.wait_for_ready()
+    for guest in story.guests.values():
+        assert_proven(story, guest.name)
+    assert story.cluster.condition(DRIVER, "Ready")["reason"] == "AllNodesReady"
+    assert story.cluster.condition(DRIVER, "Degraded")["status"] == "False"
+    assert READY_LABEL not in story.cluster.labels(story.ground.host_node_name)
+
+
+def assert_proven(story: Story, name: str) -> None:
+    """Look into a guest for what its ready label claims."""
+    guest = story.guests[name]
+    assert story.cluster.labels(name)[READY_LABEL] == "1.0.0"
+    loaded = [line.split() for line in guest.run("cat /proc/modules")[1].splitlines()]
+    assert [words[4] for words in loaded if words and words[0] == "edudrv"] == ["Live"]
+    modules = json.loads(image_labels(story, guest.kernel.release)[images.MODULES_LABEL])
+    assert guest.run("cat /sys/module/edudrv/srcversion")[1].strip() == modules[0]["identity"]
+    assert len(story.bound_devices(guest)) == 1
+
+
+def test_each_target_has_a_daemon_set_of_its_own_by_digest(story: Story) -> None:
+    """Nodes are given the digest that was verified, never a tag."""
+    digests = {target["imageDigest"] for target in story.cluster.targets(DRIVER).values()}
+    found = {
+        item["spec"]["template"]["spec"]["containers"][0]["image"].partition("@")[2]
+        for item in story.cluster.daemon_sets(DRIVER)
+    }
+    assert found == digests
+    for item in story.cluster.daemon_sets(DRIVER):
+        assert item["metadata"]["ownerReferences"][0]["kind"] == "DriverContainer"
+
+
+def test_a_workload_that_selects_the_label_computes_on_the_device(story: Story) -> None:
+    """The Job runs on a ready node and reads the right factorial from /dev/edu0."""
+    assert story.run_workload() == "10! = 3628800"
+
+
+def test_a_node_with_a_new_kernel_gets_its_driver_by_itself(story: Story) -> None:
+    """After a reboot into a third kernel the driver is built, loaded and proven; the old DaemonSet is gone."""
+    old = story.guests["guest-a"].kernel.release
+    before = {item["metadata"]["name"] for item in story.cluster.daemon_sets(DRIVER)}
+    story.reboot_into_third_kernel()
+    new = story.guests["guest-a"].kernel.release
+    assert_proven(story, "guest-a")
+    assert_proven(story, "guest-b")
+    assert new in story.cluster.targets(DRIVER)
+    assert old not in story.cluster.targets(DRIVER)
+    after = {item["metadata"]["name"] for item in story.cluster.daemon_sets(DRIVER)}
+    assert len(after) == 2
+    assert len(after & before) == 1
+    assert story.run_workload("edu-factorial-again") == "10! = 3628800"
+
+
+def test_an_annotation_forces_a_rebuild_of_every_target(story: Story) -> None:
+    """New images under new keys, rolled out and proven, and the request is acknowledged in the status."""
+    for before, after in story.force_rebuild().values():
+        assert before != after
+    for guest in story.guests:
+        assert_proven(story, guest)
+    driver = story.cluster.driver(DRIVER)
+    asked = driver["metadata"]["annotations"][names.REBUILD_ANNOTATION]
+    assert driver["status"]["rebuild"]["requests"] == {"DriverContainer": asked}
+
+
+def test_an_old_rebuild_request_never_rebuilds_twice(story: Story) -> None:
+    """Neither a restart of the controller nor taking the annotation away changes any image."""
+    before = {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    story.cluster.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
+    restart_controller(story)
+    assert "starting" not in story.cluster.log_tail(CONTROLLER, 200)
+    assert before == {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
+    assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
+
+
+def test_a_restart_of_the_controller_takes_no_label_away(story: Story) -> None:
+    """Nodes stay ready while no controller runs and while a new one starts."""
+    delete_pods(story, CONTROLLER)
+    for _ in range(10):
+        for guest in story.guests:
+            assert READY_LABEL in story.cluster.labels(guest)
+        time.sleep(0.5)
+    story.wait_for_controller()
+
+
+def delete_pods(story: Story, selector: str, node: str | None = None) -> None:
+    """Delete pods, all or those of one node; their owners make new ones."""
+    for pod in story.cluster.pods(selector):
+        if node in (None, pod["spec"]["nodeName"]):
+            story.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+
+
+def restart_controller(story: Story) -> None:
+    """End the controller in an orderly way and give the next one time for its first passes."""
+    delete_pods(story, CONTROLLER)
+    time.sleep(3)
+    story.wait_for_controller()
+    time.sleep(5)
+
+
+def test_events_tell_the_story(story: Story) -> None:
+    """Each step that matters is an Event on the DriverContainer."""
+    reasons = {event["reason"] for event in story.cluster.events(DRIVER)}
+    assert {"BuildStarted", "RollingOut", "TargetReady"} <= reasons
+
+
+def test_a_module_removed_by_hand_costs_the_label(story: Story) -> None:
+    """Ready is a fact: a module that is gone from the kernel is noticed, and loading it again makes the node ready."""
+    guest = story.guests["guest-b"]
+    assert guest.run("rmmod edudrv")[0] == 0
+    acts.wait_for_label_gone(story, guest)
+    delete_pods(story, f"{names.GROUP}/driver-container={DRIVER}", node=guest.name)
+    story.wait_for_ready()
+    assert_proven(story, guest.name)
+
+
+def test_deleting_the_driver_leaves_nothing_behind(story: Story) -> None:
+    """Labels, DaemonSets, pods and modules are gone with the DriverContainer."""
+    story.remove_driver()
+    assert story.cluster.daemon_sets(DRIVER) == []
+    assert story.cluster.driver_pods(DRIVER) == []
+    for guest in story.guests.values():
+        assert READY_LABEL not in story.cluster.labels(guest.name)
+        assert guest.run("ls /dev/edu0")[0] != 0

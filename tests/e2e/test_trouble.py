@@ -1,0 +1,137 @@
+"""What goes wrong has its own reason in status and an Event, builds nothing wrongly, and recovers when mended."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from driver_builder.image_state import Absent
+from kube_api import names
+from kube_api.resources import NODES, SECRETS
+from tests.e2e import acts
+from tests.story import deploy
+from tests.story.cluster import NAMESPACE, Json
+from tests.story.story import DRIVER, EDU_LABEL, EXAMPLE, Story
+
+pytestmark = pytest.mark.e2e
+
+PASSWORD = "the right one"
+SECRET = "registry-password"
+
+
+@pytest.fixture(autouse=True)
+def _no_driver(story: Story) -> None:
+    acts.delete_driver(story)
+
+
+def into(story: Story, repository: str) -> Json:
+    """A repository where nothing is yet."""
+    return {"image": f"{story.ground.registry.host}/{repository}"}
+
+
+def test_a_registry_that_is_off(story: Story) -> None:
+    """Unreachable is not absent: nothing is built until the registry answers again."""
+    kernel = story.guests["guest-b"].kernel.release
+    repository = "drivers/edu-off"
+    story.ground.registry.stop()
+    try:
+        story.apply_driver(driver_spec=into(story, repository))
+        target = acts.wait_for_reason(story, kernel, "RegistryUnreachable")
+        assert target["state"] == "Blocked"
+        assert acts.started_builds(story, repository) == []
+    finally:
+        story.ground.registry.start()
+    story.wait_for_builds()
+    story.wait_for_ready()
+    assert {"RegistryUnreachable", "TargetReady"} <= acts.event_reasons(story)
+
+
+@pytest.fixture
+def _password(story: Story) -> Iterator[None]:
+    story.ground.registry.set_auth("builder", PASSWORD)
+    yield
+    story.ground.registry.set_auth(None)
+
+
+@pytest.mark.usefixtures("_password")
+def test_a_wrong_registry_password(story: Story) -> None:
+    """Unauthorised is said as what it is, nothing is built, and the right password mends it."""
+    kernel = story.guests["guest-b"].kernel.release
+    repository = "drivers/edu-password"
+    write_secret(story, "the wrong one")
+    settings = {
+        **into(story, repository),
+        "registry": {"plainHttp": True, "secretRef": {"name": SECRET}},
+        "imagePullSecrets": [{"name": SECRET}],
+    }
+    story.apply_driver(driver_spec=settings)
+    target = acts.wait_for_reason(story, kernel, "RegistryUnauthorized")
+    assert "the wrong one" not in target["message"]
+    assert acts.started_builds(story, repository) == []
+    assert "RegistryUnauthorized" in acts.event_reasons(story)
+    write_secret(story, PASSWORD)
+    story.wait_for_builds()
+    story.wait_for_ready()
+    assert PASSWORD not in acts.controller_log(story)
+
+
+def write_secret(story: Story, password: str) -> None:
+    """Write the pull secret that the DriverContainer names."""
+    config = acts.docker_config(story.ground.registry.host, "builder", password)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": config},
+    }
+    path = SECRETS.path(namespace=NAMESPACE, name=SECRET)
+    story.cluster.client.apply(path, secret, field_manager=deploy.FIELD_MANAGER)
+
+
+def test_headers_that_do_not_exist(story: Story) -> None:
+    """A kernel without headers fails alone and says which package is missing; the other nodes become ready."""
+    gone = "6.1.0-9999-cloud-amd64"
+    name = "node-on-a-lost-kernel"
+    right = story.guests["guest-b"].kernel.release
+    labels = {key: value for key, value in story.cluster.labels("guest-b").items() if "cpu" not in key}
+    labels |= {names.KERNEL_VERSION_LABEL: gone, "kubernetes.io/hostname": name}
+    node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    path = NODES.path(name=name)
+    story.cluster.client.apply(path, node, field_manager="test")
+    try:
+        story.apply_driver(driver_spec=into(story, "drivers/edu-headers"))
+        target = acts.wait_for_reason(story, gone, "HeadersMissing")
+        assert f"linux-headers-{gone}" in target["message"]
+        assert target["state"] == "Failed"
+        assert isinstance(acts.inspect(story, target["image"].rpartition(":")[2], "drivers/edu-headers"), Absent)
+        assert "HeadersMissing" in acts.event_reasons(story)
+        for guest in story.guests.values():
+            story.wait_for_image(guest.kernel.release, acts.SILENT)
+            story.wait_for_ready_label(guest, acts.SILENT)
+        node["metadata"]["labels"] = {**labels, names.KERNEL_VERSION_LABEL: right}
+        story.cluster.client.apply(path, node, field_manager="test")
+        acts.wait_for("the lost kernel is gone", lambda: gone not in story.cluster.targets(DRIVER))
+        assert EDU_LABEL in story.cluster.labels(name)
+    finally:
+        story.cluster.client.delete(path)
+    story.wait_for_ready()
+
+
+def test_a_driver_that_does_not_compile(story: Story) -> None:
+    """The first error is named with file and line, nodes keep what works, and a mended source is taken up at once."""
+    kernel = story.guests["guest-b"].kernel.release
+    story.apply_driver(driver_spec=into(story, "drivers/edu-broken"))
+    story.wait_for_builds()
+    story.wait_for_ready()
+    good = story.cluster.targets(DRIVER)[kernel]["imageDigest"]
+    code = (EXAMPLE / "src/edudrv.c").read_text()
+    story.apply_source(replace={"edudrv.c": f"{code}\nint broken(void) {{ return no_such_thing; }}\n"})
+    target = acts.wait_for_reason(story, kernel, "CompileError")
+    assert f"edudrv.c:{len(code.splitlines()) + 2}" in target["message"]
+    assert "no_such_thing" in target["message"]
+    assert isinstance(acts.inspect(story, target["image"].rpartition(":")[2], "drivers/edu-broken"), Absent)
+    assert "CompileError" in acts.event_reasons(story)
+    assert "edudrv" in story.guests["guest-b"].run("cat /proc/modules")[1]
+    story.apply_source()
+    story.wait_for_ready()
+    assert story.cluster.targets(DRIVER)[kernel]["imageDigest"] == good
