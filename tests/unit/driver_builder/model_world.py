@@ -126,7 +126,8 @@ class MemoryClient(Client):
             known = self.objects.get(path)
             if known is not None and fresh:
                 raise Conflict(f"POST {path}: 409", status=409)
-            made = _copied(body)
+            # As over the wire: what is no JSON would be refused, enums become text.
+            made = json.loads(json.dumps(body))
             before = known["metadata"] if known else {}
             self._count += 1
             if "/namespaces/" in path:

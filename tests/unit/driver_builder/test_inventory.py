@@ -84,3 +84,19 @@ def test_no_label_makes_grouping_fail(labels: dict[str, str]) -> None:
     """Every selected node is in exactly one target or has a reason, whatever its labels say."""
     stock = inventory.take([Node(name="n", labels=labels, annotations={})], {})
     assert sum(len(group) for group in stock.targets.values()) + len(stock.unknown) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "annotation", "expected"),
+    [
+        pytest.param("6.12.9_deb12-amd64", "6.12.9+deb12-amd64", "6.12.9+deb12-amd64", id="annotation agrees"),
+        pytest.param("6.1.0-55", None, "6.1.0-55", id="no annotation"),
+        pytest.param("6.1.0-55", "6.12.9+deb12-amd64", "6.1.0-55", id="annotation of another boot"),
+    ],
+)
+def test_the_exact_release_is_the_annotations(label: str, annotation: str | None, expected: str) -> None:
+    """A label cannot hold every character of a release; the annotation counts as long as it means the same kernel."""
+    plain = node(kernel=label)
+    annotations = {} if annotation is None else {names.KERNEL_VERSION_ANNOTATION: annotation}
+    found = target_of(Node(name="n", labels=plain.labels, annotations=annotations))
+    assert found == target(expected)

@@ -1,0 +1,152 @@
+"""The registries of the drivers: credentials out of Secrets, and how long an answer is believed."""
+
+import base64
+import json
+
+import pytest
+
+from driver_builder import registries as registries_module
+from driver_builder.credentials import Credentials
+from driver_builder.driver_container import RegistrySettings
+from driver_builder.errors import RegistryRefused
+from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.images import ImageRef
+from driver_builder.registries import Registries
+from kube_api.errors import ServerUnavailable
+from kube_api.resources import SECRETS
+from tests.unit.driver_builder.factories import DIGEST, NAMESPACE
+from tests.unit.driver_builder.model_world import MemoryClient
+
+IMAGE = ImageRef("r.io", "edu", "1")
+PRESENT = Present(digest=DIGEST)
+PLAIN = RegistrySettings()
+WITH_SECRET = RegistrySettings(secret="push")
+
+
+class Scripted:
+    """A registry client that answers what the test says, in the place of the real one."""
+
+    answers: list[ImageState]
+    made: list[dict[str, object]]
+
+    def __init__(self, host: str, **words: object) -> None:
+        self.made.append({"host": host, **words})
+
+    def inspect(self, repository: str, reference: str) -> ImageState:
+        """Give the next answer."""
+        assert (repository, reference) == ("edu", "1")
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    """Put the scripted registry in place."""
+
+    class Fresh(Scripted):
+        answers: list[ImageState] = []  # noqa: RUF012 - a class of its own for each test
+        made: list[dict[str, object]] = []  # noqa: RUF012
+
+    monkeypatch.setattr(registries_module, "RegistryClient", Fresh)
+    return Fresh
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Give the time."""
+        return self.now
+
+
+def secret(config: object) -> dict[str, object]:
+    """Make a dockerconfigjson Secret."""
+    data = {".dockerconfigjson": base64.b64encode(json.dumps(config).encode()).decode()}
+    return {"metadata": {"name": "push"}, "data": data}
+
+
+def test_a_presence_is_believed_for_a_while(scripted: type[Scripted]) -> None:
+    """Within the time of trust a registry is not asked again; after it, it is."""
+    scripted.answers[:] = [PRESENT, Absent()]
+    clock = Clock()
+    registries = Registries(MemoryClient(), trust_seconds=60.0, clock=clock)
+    for now, expected in ((0.0, PRESENT), (59.0, PRESENT), (60.0, Absent())):
+        clock.now = now
+        assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == expected
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(Absent(), id="absent"),
+        pytest.param(Unreachable(message="x"), id="unreachable"),
+        pytest.param(Unauthorised(message="x"), id="unauthorised"),
+        pytest.param(Invalid(message="x"), id="invalid"),
+    ],
+)
+def test_anything_else_is_asked_again_at_once(scripted: type[Scripted], state: ImageState) -> None:
+    """What decides about a build, or waits for a person, is never old."""
+    scripted.answers[:] = [state, PRESENT]
+    registries = Registries(MemoryClient())
+    assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == state
+    assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == PRESENT
+
+
+def test_the_secret_gives_the_credentials(scripted: type[Scripted]) -> None:
+    """The Secret of the driver's namespace is read, and only for drivers that name one."""
+    scripted.answers[:] = [PRESENT, PRESENT]
+    client = MemoryClient()
+    auth = {"auths": {"r.io": {"username": "anna", "password": "s3cret"}}}
+    client.create(SECRETS.path(namespace=NAMESPACE), secret(auth))
+    registries = Registries(client, ca_file="/ca.pem", trust_seconds=0.0)
+    registries.inspect(NAMESPACE, RegistrySettings(secret="push", plain_http=True), IMAGE)
+    registries.inspect(NAMESPACE, PLAIN, IMAGE)
+    assert scripted.made == [
+        {
+            "host": "r.io",
+            "credentials": Credentials(username="anna", password="s3cret"),
+            "plain_http": True,
+            "ca_file": "/ca.pem",
+        },
+        {"host": "r.io", "credentials": None, "plain_http": False, "ca_file": "/ca.pem"},
+    ]
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize(
+    ("stored", "kind", "words"),
+    [
+        pytest.param(None, Unauthorised, "create secret docker-registry push --docker-server=r.io", id="no Secret"),
+        pytest.param(secret({"auths": {"other.io": {}}}), Unauthorised, "has no credentials for r.io", id="other host"),
+        pytest.param(secret([]), Invalid, "no JSON object", id="another shape"),
+        pytest.param({"metadata": {"name": "push"}, "data": {}}, Invalid, "", id="empty Secret"),
+        pytest.param({"metadata": {"name": "push"}}, Invalid, "", id="Secret without data"),
+    ],
+)
+def test_a_wrong_secret_is_an_answer_not_an_error(
+    stored: dict[str, object] | None, kind: type[Unauthorised | Invalid], words: str
+) -> None:
+    """One driver's wrong Secret does not end the pass for all."""
+    client = MemoryClient()
+    if stored is not None:
+        client.create(SECRETS.path(namespace=NAMESPACE), stored)
+    state = Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+    assert isinstance(state, kind)
+    assert words in state.message
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_builder_is_told_by_an_exception() -> None:
+    """Where there is no state to give, a missing Secret is raised."""
+    with pytest.raises(RegistryRefused, match="does not exist"):
+        Registries(MemoryClient()).connect(NAMESPACE, WITH_SECRET, "r.io")
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_api_server_that_is_away_is_an_error() -> None:
+    """A Secret that cannot be read now is no answer about the image."""
+    client = MemoryClient()
+    client.faults = [ServerUnavailable("500", status=500)]
+    with pytest.raises(ServerUnavailable):
+        Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
