@@ -47,6 +47,12 @@ MENDS = (
         new="const rootDirRetryPeriod time.Duration = time.Millisecond",
         why="a kubelet on containerd would sleep 5 s at every start, waiting for a docker that never answers",
     ),
+    Mend(
+        path="pkg/kubelet/kubelet.go",
+        old="ContainerGCPeriod = time.Minute",
+        new="ContainerGCPeriod = 5 * time.Second",
+        why="a deleted pod stays until its dead containers are collected: a minute that tests would wait each time",
+    ),
 )
 
 
