@@ -5,6 +5,15 @@ import sys
 import time
 from pathlib import Path
 
+_SHELL = (
+    "driver_builder/driver_image/loader.sh",
+    "examples/edu-driver/workload/factorial",
+    "tests/set_up.sh",
+    "tests/proving_ground/guest/guest-init.sh",
+    "tests/proving_ground/guest/initramfs-init.sh",
+    ".ci/run",
+)
+
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[1]
 
@@ -43,8 +52,10 @@ def _dockerfiles() -> dict[str, list[str]]:
 
 
 def _shell() -> dict[str, list[str]]:
-    files = [ROOT / "driver_builder/driver_image/loader.sh", ROOT / "tests/set_up.sh", ROOT / ".ci/run"]
-    return {"shell": ["shellcheck", *(str(path.relative_to(ROOT)) for path in files if path.exists())]}
+    files = [ROOT / part for part in _SHELL]
+    return {
+        "shell": ["shellcheck", "--severity=warning", *(str(path.relative_to(ROOT)) for path in files if path.exists())]
+    }
 
 
 if __name__ == "__main__":
