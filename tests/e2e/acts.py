@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import docker
@@ -129,11 +130,11 @@ def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_
 
 
 def controller_log(story: Story) -> str:
-    """All that controllers have said, the killed ones too, straight from the engine."""
+    """All that controllers have said, the killed ones too and in their order, straight from the engine."""
     api = story.ground.engine.client()
     labels = ["io.kubernetes.container.name=driver-builder"]
     texts = []
-    for container in api.containers(all=True, filters={"label": labels}):
+    for container in sorted(api.containers(all=True, filters={"label": labels}), key=itemgetter("Created")):
         with contextlib.suppress(docker.errors.APIError):
             texts.append(api.logs(container["Id"]).decode(errors="replace"))
     return "\n".join(texts)
