@@ -12,7 +12,7 @@ from driver_builder import images
 from driver_builder.image_state import Present
 from driver_builder.registry import RegistryClient
 from kube_api import names
-from kube_api.resources import DRIVER_CONTAINERS, PODS
+from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.e2e import acts
 from tests.story.cluster import NAMESPACE
 from tests.story.story import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY, Story
@@ -137,6 +137,19 @@ def test_an_old_rebuild_request_never_rebuilds_twice(story: Story) -> None:
     assert "starting" not in story.cluster.log_tail(CONTROLLER, 200)
     assert before == {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
     assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
+
+
+def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(story: Story) -> None:
+    """The other kernel keeps its image, and the status says who asked."""
+    here, there = story.guests["guest-b"].kernel.release, story.guests["guest-a"].kernel.release
+    before = {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
+    wish = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "once"}}}
+    story.cluster.client.patch(NODES.path(name="guest-b"), wish)
+    story.wait_for_image(here, acts.SILENT, not_digest=before[here])
+    story.wait_for_ready()
+    assert_proven(story, "guest-b")
+    assert story.cluster.targets(DRIVER)[there]["imageDigest"] == before[there]
+    assert story.cluster.driver(DRIVER)["status"]["rebuild"]["requests"]["Node/guest-b"] == "once"
 
 
 def test_a_restart_of_the_controller_takes_no_label_away(story: Story) -> None:
