@@ -1,6 +1,6 @@
 """Applies ``deploy/`` to a cluster, changed where this cluster needs it: images, engine socket, nodes without a CNI."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ class Overlay:
     """What differs from the plain manifests.
 
     ``images`` maps the image's last name to a reference. ``environment`` and ``arguments`` are added to the first
-    container of a workload, by its name. ``host_network`` is for clusters without a pod network.
+    container of a workload, by its name; ``node_selectors`` replace its own. ``host_network`` is for clusters without a
+    pod network. ``pull_secret`` names a Secret in the namespace with which nodes pull the images.
     """
 
     images: Mapping[str, str]
@@ -30,8 +31,9 @@ class Overlay:
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     probe_ports: Mapping[str, int] = field(default_factory=dict)
     engine_socket: str | None = None
-    builder_node_selector: Mapping[str, str] | None = None
+    node_selectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     worker_config: str | None = None
+    pull_secret: str | None = None
 
 
 def manifests(overlay: Overlay) -> Iterator[Json]:
@@ -45,16 +47,20 @@ def manifests(overlay: Overlay) -> Iterator[Json]:
                     yield _overlaid(obj, overlay)
 
 
-def apply(client: Client, objects: Iterator[Json]) -> list[str]:
+def apply(client: Client, objects: Iterable[Json]) -> list[str]:
     """Apply objects; gives ``Kind/name`` of each."""
     done = []
     for obj in objects:
-        resource = resources.of(obj)
-        namespace = obj["metadata"].get("namespace") if resource.namespaced else None
-        path = resource.path(namespace=namespace, name=obj["metadata"]["name"])
-        client.apply(path, obj, field_manager=FIELD_MANAGER)
+        client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
         done.append(f"{obj['kind']}/{obj['metadata']['name']}")
     return done
+
+
+def path_of(obj: Json) -> str:
+    """Build the URL path of an object."""
+    resource = resources.of(obj)
+    namespace = obj["metadata"].get("namespace") if resource.namespaced else None
+    return resource.path(namespace=namespace, name=obj["metadata"]["name"])
 
 
 def _overlaid(obj: Json, overlay: Overlay) -> Json:
@@ -77,9 +83,17 @@ def _overlaid(obj: Json, overlay: Overlay) -> Json:
         pod["hostNetwork"] = True
     if name in overlay.probe_ports:
         _move_port(first, overlay.probe_ports[name])
-    if name == "driver-builder":
-        _to_builder_node(pod, overlay)
+    if name in overlay.node_selectors:
+        pod["nodeSelector"] = dict(overlay.node_selectors[name])
+    if overlay.pull_secret is not None:
+        pod["imagePullSecrets"] = [{"name": overlay.pull_secret}]
+    if name == "driver-builder" and overlay.engine_socket is not None:
+        _engine_volume(pod)["hostPath"]["path"] = overlay.engine_socket
     return obj
+
+
+def _engine_volume(pod: Json) -> Json:
+    return next(item for item in pod["volumes"] if item["name"] == "engine")
 
 
 def _move_port(container: Json, port: int) -> None:
@@ -88,11 +102,3 @@ def _move_port(container: Json, port: int) -> None:
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe in container:
             container[probe]["httpGet"]["port"] = port
-
-
-def _to_builder_node(pod: Json, overlay: Overlay) -> None:
-    if overlay.builder_node_selector is not None:
-        pod["nodeSelector"] = dict(overlay.builder_node_selector)
-    if overlay.engine_socket is not None:
-        volume = next(item for item in pod["volumes"] if item["name"] == "engine")
-        volume["hostPath"]["path"] = overlay.engine_socket
