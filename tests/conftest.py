@@ -17,14 +17,20 @@ settings.register_profile("thorough", max_examples=1000, deadline=None, suppress
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-GROUPS = {"story": "cluster", "ground": "cluster", "engine_ground": "engine", "control_plane_ground": "control-plane"}
-"""Fixture to xdist group: tests that share a cluster run one after another, in one process."""
+GROUPS = {"engine_ground": "engine", "control_plane_ground": "control-plane"}
+"""Fixture to xdist group: tests that share a ground run one after another, in one process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one cluster together, and begin with the longest, so that two processes end together."""
+    """Keep the tests of one ground together, and begin with the longest.
+
+    All tests on real kernels are one group: two cores emulate two machines, and no more, at the speed that tests expect.
+    """
     for item in items:
-        group = next((GROUPS[name] for name in GROUPS if name in getattr(item, "fixturenames", ())), None)
+        fixtures: tuple[str, ...] = getattr(item, "fixturenames", ())
+        group = next((GROUPS[name] for name in GROUPS if name in fixtures), None)
+        if item.get_closest_marker("e2e") or "ground" in fixtures:
+            group = "cluster"
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
