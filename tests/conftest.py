@@ -21,10 +21,11 @@ GROUPS = {"engine_ground": "engine", "control_plane_ground": "control-plane"}
 """Fixture to xdist group: tests that share a ground run one after another, in one process."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of one ground together, and begin with the longest.
 
-    All tests on real kernels are one group: two cores emulate two machines, and no more, at the speed that tests expect.
+    All tests on real kernels are one group: two cores emulate two machines, and no more, fast enough to wait for.
     """
     for item in items:
         fixtures: tuple[str, ...] = getattr(item, "fixturenames", ())
