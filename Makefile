@@ -17,7 +17,7 @@ demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 le
 	@$(BIN)/python -m tests.story
 
 test: $(READY) ## Run every test: unit, integration, e2e
-	@$(PYTEST) -n 2 --dist loadgroup --durations=15
+	@$(BIN)/python tests/run.py
 
 unit: $(READY) ## Run the tests that need nothing but Python (seconds)
 	@$(PYTEST) tests/unit tests/contract -q
