@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -30,4 +31,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Ended from outside, the demo cleans up as it does after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -8,10 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import docker
-from docker.errors import DockerException
-from docker.utils import kwargs_from_env
-
 from driver_builder import proof
 from driver_builder.image_state import Absent, Present, Unauthorised
 from driver_builder.registry import RegistryClient
@@ -21,7 +17,7 @@ from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import DRIVER_CONTAINERS, EVENTS, NODES, SECRETS
 from kube_api.resources import of as resource_of
 from tests.proving_ground.progress import Progress
-from tests.story import deploy, removal
+from tests.story import deploy, product_images, removal
 from tests.story.cluster import NAMESPACE, Cluster, Json, StoryError
 from tests.story.own_nodes import ARCHITECTURE, OwnNode, Surroundings
 from tests.story.own_settings import OwnSettings
@@ -54,7 +50,7 @@ class OwnClusterStory(Steps[OwnNode]):
         client = Client.from_environment(str(settings.kubeconfig))
         stage = Stage(
             cluster=Cluster(client),
-            engine=_local_engine(),
+            engine=product_images.local_engine(),
             registry=settings.registry,
             plain_http=settings.plain_http,
             pull_secret=PULL_SECRET if settings.pull_secret else None,
@@ -291,13 +287,6 @@ def _or_error(read: Callable[[], str]) -> str:
         return read()
     except KubeApiError as error:
         return str(error)
-
-
-def _local_engine() -> docker.APIClient:
-    try:
-        return docker.APIClient(**kwargs_from_env(), version="auto", timeout=600)
-    except DockerException as error:
-        raise StoryError(f"no container engine answers here: {error}; start one, or set DOCKER_HOST") from error
 
 
 def _verdict(pod: Json) -> proof.Proof | None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import docker
+from docker.errors import DockerException
+from docker.utils import kwargs_from_env
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGE_PYTHON = "3.11"
@@ -30,6 +32,19 @@ Say = Callable[[str], None]
 
 class ImageError(Exception):
     """An image could not be built or pushed; the message carries the tool's own words."""
+
+
+def local_engine(address: str | None = None) -> docker.APIClient:
+    """Reach the engine at ``address``, else where DOCKER_HOST says, else at the default socket.
+
+    Raises:
+        ImageError: when none answers.
+    """
+    settings = {"base_url": address} if address else kwargs_from_env()
+    try:
+        return docker.APIClient(**settings, version="auto", timeout=600)
+    except DockerException as error:
+        raise ImageError(f"no container engine answers: {error}; start one, or set DOCKER_HOST") from error
 
 
 def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say) -> dict[str, str]:
@@ -135,8 +150,13 @@ def main() -> int:
     parser.add_argument("--base-image", default="debian:bookworm-slim", help="base of all images")
     parser.add_argument("--docker-host", help="container engine (default: DOCKER_HOST)")
     flags = parser.parse_args()
-    api = docker.APIClient(base_url=flags.docker_host, version="auto", timeout=600)
-    for name, reference in build_all(api, flags.registry, base_image=flags.base_image, say=print).items():
+    try:
+        api = local_engine(flags.docker_host)
+        images = build_all(api, flags.registry, base_image=flags.base_image, say=print)
+    except (ImageError, DockerException) as error:
+        print(f"images: {error}", file=sys.stderr)
+        return 1
+    for name, reference in images.items():
         print(f"{name}: {reference}")
     return 0
 
