@@ -7,7 +7,9 @@ its value and the remedy; the object itself stays readable so that its status ca
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import re2
 
 from driver_builder.build import ModuleSpec
 from driver_builder.errors import InvalidDriver
@@ -21,6 +23,11 @@ _MODULE_NAME = re.compile(r"[A-Za-z0-9_-]{1,55}")
 _PARAMETER = re.compile(r"[A-Za-z0-9_.]+(=[^\s\"'\\$`;|&<>]*)?")
 _REPOSITORY = re.compile(r"(?P<host>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:[._/-][a-z0-9]+)*)")
 _DIGEST_REFERENCE = re.compile(r"[a-zA-Z0-9.-]+(?::[0-9]+)?/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
+
+_RE2 = re2.Options()
+_RE2.log_errors = False
+# Nobody asks what a group matched, and room for the groups of a hostile pattern is gigabytes.
+_RE2.never_capture = True
 
 MAX_NAMES_LENGTH = 56
 """``<namespace>.<name>.ready`` is the name part of a label key, which has at most 63 characters."""
@@ -60,11 +67,22 @@ class ImageSource:
     path: str
 
 
+class Pattern(Protocol):
+    """A compiled regular expression of RE2: no pattern, however it is nested, takes more than linear time."""
+
+    @property
+    def pattern(self) -> str:
+        """The text it was made of."""
+
+    def fullmatch(self, text: str) -> object | None:
+        """Match all of ``text``, or give None."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMapping:
     """One rule of ``spec.kernelMappings``: ``pattern`` matches whole kernel releases; the first match wins."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
     skip: bool = False
     image: str | None = None
     template: str | None = None
@@ -220,18 +238,35 @@ def _mapping(index: int, item: Json) -> KernelMapping:
     field = f"spec.kernelMappings[{index}]"
     if ("literal" in item) == ("regexp" in item):
         raise InvalidDriver(f"{field}: exactly one of literal, regexp is needed")
-    try:
-        pattern = re.compile(re.escape(item["literal"]) if "literal" in item else item["regexp"])
-    except (re.error, OverflowError, RecursionError) as error:
-        # The last two: a repetition or a nesting that Python's engine has no room for.
-        raise InvalidDriver(f"{field}.regexp: {item['regexp']!r} is no regular expression: {error}") from error
     return KernelMapping(
-        pattern=pattern,
+        pattern=_pattern(f"{field}.regexp", item["regexp"]) if "regexp" in item else literal(item["literal"]),
         skip=bool(item.get("skip", False)),
         image=item.get("image"),
         template=item.get("template"),
         args=dict(item.get("args") or {}),
     )
+
+
+def _pattern(field: str, regexp: str) -> Pattern:
+    try:
+        return compiled(regexp)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")
+        raise InvalidDriver(
+            f"{field}: {regexp!r} is no regular expression: {why}: write it in the syntax of RE2, which has no "
+            "look-around and no back-references"
+        ) from error
+
+
+def compiled(regexp: str) -> Pattern:
+    """Compile a regular expression."""
+    made: Pattern = re2.compile(regexp, _RE2)
+    return made
+
+
+def literal(text: str) -> Pattern:
+    """Make a pattern that matches this text and nothing else."""
+    return compiled(re2.escape(text))
 
 
 def _modules(module: Json) -> tuple[ModuleSpec, ...]:

@@ -66,3 +66,16 @@ def test_the_base_image_is_the_builds_or_the_distributions(
 ) -> None:
     """A base image is named by the spec or known for the operating system."""
     assert base_image_for(parse_spec(spec(build={"baseImage": build})), target(os_version=os_version)) == expected
+
+
+@pytest.mark.parametrize(
+    "regexp",
+    [
+        pytest.param("([0-9a-z.+-]+)+!", id="exponential for a backtracking engine"),
+        pytest.param("(" * 20000 + ")" * 20000, id="more groups than there is memory for"),
+    ],
+)
+def test_a_hostile_pattern_is_answered_at_once(regexp: str) -> None:
+    """A user's expression takes linear time and little memory, whatever it is."""
+    read = parse_spec(spec(kernelMappings=[{"regexp": regexp}, {"regexp": ".*"}]))
+    assert mapping_for(read, KernelVersion("6.1.0-55-cloud-amd64" * 3)) == read.mappings[1]
