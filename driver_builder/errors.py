@@ -3,7 +3,7 @@
 ::
 
     DriverBuilderError
-    ├── TemporaryError          worth trying again later; ``delay`` says when, in seconds
+    ├── TemporaryError          worth trying again later
     │   └── RegistryUnavailable
     └── PermanentError          trying again changes nothing until somebody mends the cause
         ├── ConfigurationError  a flag, an environment variable or a file
@@ -23,11 +23,7 @@ class DriverBuilderError(Exception):
 
 
 class TemporaryError(DriverBuilderError):
-    """Worth trying again after ``delay`` seconds (None: the caller's own back-off)."""
-
-    def __init__(self, message: str, *, delay: float | None = None) -> None:
-        super().__init__(message)
-        self.delay = delay
+    """Worth trying again, by the caller's own back-off."""
 
 
 class PermanentError(DriverBuilderError):

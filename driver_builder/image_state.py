@@ -26,10 +26,9 @@ class Unauthorised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
-    """No answer, or a server error; ``retry_after`` in seconds where the registry names it."""
+    """No answer, or a server error."""
 
     message: str
-    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ Source: the OCI distribution specification 1.0; the media types of Docker's own 
 """
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
@@ -33,8 +32,7 @@ _UNKNOWN = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN"})
 class RegistryClient:
     """One registry, named ``host`` or ``host:port``; ``docker.io`` is Docker Hub.
 
-    ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds; ``clock`` gives seconds
-    since the epoch.
+    ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds.
     """
 
     def __init__(
@@ -45,11 +43,10 @@ class RegistryClient:
         plain_http: bool = False,
         ca_file: str | Path | None = None,
         timeout: float = 30,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
         self._transport = RegistryTransport(
-            host, credentials=credentials, plain_http=plain_http, ca_file=ca_file, timeout=timeout, clock=clock
+            host, credentials=credentials, plain_http=plain_http, ca_file=ca_file, timeout=timeout
         )
 
     def inspect(self, repository: str, reference: str) -> ImageState:
@@ -59,7 +56,7 @@ class RegistryClient:
         except RegistryUnauthorised as error:
             return Unauthorised(message=str(error))
         except RegistryUnavailable as error:
-            return Unreachable(message=str(error), retry_after=error.delay)
+            return Unreachable(message=str(error))
         except RegistryRefused as error:
             return Invalid(message=str(error))
 

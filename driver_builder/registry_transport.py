@@ -8,11 +8,9 @@ Sources: the OCI distribution specification 1.0 (codes of errors), and the token
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin, urlsplit
@@ -28,7 +26,6 @@ from driver_builder.errors import RegistryRefused, RegistryUnavailable
 CLIENT_ID = "driverwright"
 MAX_ANSWER = 16 << 20
 """Bytes; manifests and configs are far smaller (registries refuse manifests above 4 MiB)."""
-MAX_RETRY_AFTER = 86400.0
 _SHOWN = 200
 
 
@@ -87,7 +84,7 @@ class _Authorization(AuthBase):
 class RegistryTransport:
     """Requests to one registry, below ``https://host/v2/`` (``http`` with ``plain_http``).
 
-    ``timeout`` in seconds, for the connection and for each wait for data. ``clock`` tells seconds since the epoch.
+    ``timeout`` in seconds, for the connection and for each wait for data.
     """
 
     def __init__(
@@ -98,13 +95,11 @@ class RegistryTransport:
         plain_http: bool = False,
         ca_file: str | Path | None = None,
         timeout: float = 30,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.host = host
         self._base = f"{'http' if plain_http else 'https'}://{'registry-1.docker.io' if host == DOCKER_HUB else host}/"
         self._credentials = credentials or Credentials()
         self._timeout = timeout
-        self._clock = clock
         self._session = requests.Session()
         self._session.verify = str(ca_file) if ca_file else True
         self._authorizations: dict[str, str] = {}
@@ -124,7 +119,7 @@ class RegistryTransport:
         (the repository): tokens are kept by it. A file as ``body`` is streamed.
 
         Raises:
-            RegistryUnavailable: no answer, 429 or 5xx; ``delay`` from Retry-After.
+            RegistryUnavailable: no answer, 429 or 5xx.
             RegistryUnauthorised: 401 or 403.
             RegistryRefused: an answer that cannot be followed.
         """
@@ -186,8 +181,7 @@ class RegistryTransport:
             who = f"user {self._credentials.username!r}" if self._credentials.username else "no credentials given"
             raise RegistryUnauthorised(f"registry {self.host} denies access ({who}): {answer.reason}")
         if answer.status == 429 or answer.status >= 500:
-            delay = parse_retry_after(answer.headers.get("Retry-After", ""), self._clock())
-            raise RegistryUnavailable(f"registry {self.host} answered {answer.reason}", delay=delay)
+            raise RegistryUnavailable(f"registry {self.host} answered {answer.reason}")
         return answer
 
     def _answer_challenge(self, answer: Answer) -> str:
@@ -227,15 +221,6 @@ def parse_challenge(text: str) -> dict[str, str]:
     """``realm="https://...",service="...",scope="a,b"`` as a mapping; a comma inside quotes is part of the value."""
     items = (item.partition("=") for item in parse_http_list(text))
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in items}
-
-
-def parse_retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait, at most a day: Retry-After holds seconds or a date (RFC 9110); ``now`` is since the epoch."""
-    try:
-        seconds = float(value) if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp() - now
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(0.0, seconds), MAX_RETRY_AFTER)
 
 
 def _opened(body: Any) -> AbstractContextManager[Any]:
