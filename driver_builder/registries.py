@@ -48,7 +48,9 @@ class Registries:
         except PermanentError as error:
             return Invalid(message=str(error))
         if isinstance(state, Present):
-            self._seen[image] = (self._clock(), state)
+            now = self._clock()
+            self._seen = {other: seen for other, seen in self._seen.items() if now - seen[0] < self._trust_seconds}
+            self._seen[image] = (now, state)
         else:
             self._seen.pop(image, None)
         return state
@@ -61,14 +63,19 @@ class Registries:
         """
         return RegistryClient(
             host,
-            credentials=self._credentials(namespace, settings, host),
+            credentials=self._credentials_for(namespace, settings, host),
             plain_http=settings.plain_http,
             ca_file=self._ca_file,
         )
 
-    def _credentials(self, namespace: str, settings: RegistrySettings, host: str) -> Credentials | None:
+    def credentials(self, namespace: str, settings: RegistrySettings, host: str) -> dict[str, Credentials]:
+        """Read all that a driver's Secret holds, by host: base and source images need not lie on ``host``.
+
+        Raises:
+            RegistryRefused: when the Secret is missing.
+        """
         if settings.secret is None:
-            return None
+            return {}
         try:
             secret = self._client.get(SECRETS.path(namespace=namespace, name=settings.secret))
         except NotFound as error:
@@ -76,8 +83,11 @@ class Registries:
                 f"spec.registry.secretRef: Secret {namespace}/{settings.secret} does not exist: make it with "
                 f"kubectl -n {namespace} create secret docker-registry {settings.secret} --docker-server={host} ..."
             ) from error
-        credentials = credentials_for(parse_docker_config(_docker_config(secret)), host)
-        if credentials is None:
+        return parse_docker_config(_docker_config(secret))
+
+    def _credentials_for(self, namespace: str, settings: RegistrySettings, host: str) -> Credentials | None:
+        credentials = credentials_for(self.credentials(namespace, settings, host), host)
+        if credentials is None and settings.secret is not None:
             raise RegistryRefused(
                 f"spec.registry.secretRef: Secret {namespace}/{settings.secret} has no credentials for {host}"
             )

@@ -150,3 +150,30 @@ def test_an_api_server_that_is_away_is_an_error() -> None:
     client.faults = [ServerUnavailable("500", status=500)]
     with pytest.raises(ServerUnavailable):
         Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+
+
+def test_what_is_no_longer_believed_is_not_kept(scripted: type[Scripted]) -> None:
+    """Images of kernels and versions that are gone do not pile up: a new answer takes the old ones' place."""
+    scripted.answers[:] = [PRESENT] * 9
+    clock = Clock()
+    registries = Registries(MemoryClient(), trust_seconds=60.0, clock=clock)
+    for number in range(9):
+        clock.now = number * 30.0
+        registries.inspect(NAMESPACE, PLAIN, ImageRef(f"r{number}.io", "edu", "1"))
+    assert [image.host for image in registries._seen] == ["r7.io", "r8.io"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(WITH_SECRET, {"r.io": "anna", "base.io": "bert"}, id="all of a Secret's hosts"),
+        pytest.param(PLAIN, {}, id="no Secret, none"),
+    ],
+)
+def test_a_builder_is_given_all_credentials(settings: RegistrySettings, expected: dict[str, str]) -> None:
+    """Base and source images may lie in other registries than the one that is pushed to."""
+    client = MemoryClient()
+    auths = {"r.io": {"username": "anna", "password": "a"}, "base.io": {"username": "bert", "password": "b"}}
+    client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": auths}))
+    known = Registries(client).credentials(NAMESPACE, settings, "r.io")
+    assert {host: credentials.username for host, credentials in known.items()} == expected
