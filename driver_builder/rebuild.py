@@ -16,6 +16,7 @@ from driver_builder.kernels import KernelTarget
 
 ALL_TARGETS = "*"
 DRIVER = "DriverContainer"
+NODE = "Node/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +45,17 @@ def from_status(status: Mapping[str, Mapping[str, str]] | None) -> Rebuilds:
 def acknowledge(
     known: Rebuilds, *, driver: str | None, targets: Mapping[KernelTarget, tuple[str, ...]], nodes: Iterable[Node]
 ) -> Rebuilds:
-    """Take in the annotations as they are now; equal to ``known`` when there is no new value."""
-    requests, tokens = dict(known.requests), dict(known.tokens)
+    """Take in the annotations as they are now; equal to ``known`` when there is no new value.
+
+    What a node asked for that is no more is dropped, the tokens that it made are kept: they are in the images' keys.
+    """
     by_name = {node.name: node for node in nodes}
+    there = {DRIVER, *(f"{NODE}{name}" for name in by_name)}
+    requests = {who: value for who, value in known.requests.items() if who in there}
+    tokens = dict(known.tokens)
     wishes = [(DRIVER, ALL_TARGETS, driver)]
     wishes += [
-        (f"Node/{name}", target.id, by_name[name].rebuild)
+        (f"{NODE}{name}", target.id, by_name[name].rebuild)
         for target, names in targets.items()
         for name in names
         if name in by_name

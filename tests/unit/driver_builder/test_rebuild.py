@@ -119,3 +119,11 @@ def test_a_node_in_the_inventory_but_not_in_the_list_is_skipped() -> None:
     """A group may name a node that the list does not have; that is no wish."""
     nodes: list[Node] = []
     assert acknowledge(NOTHING, driver=None, targets=TARGETS, nodes=nodes) == NOTHING
+
+
+def test_a_node_that_is_gone_is_forgotten_and_its_tokens_stay() -> None:
+    """Deleted nodes do not pile up in the status; the images that they asked for are still the wanted ones."""
+    once = seen(driver="1", a="1", c="2")
+    after = seen(once, driver="1", a=None)
+    assert after.requests == {"DriverContainer": "1", "Node/a": "1"}
+    assert after.tokens == once.tokens
