@@ -27,6 +27,7 @@ from driver_builder.plan import Plan, PlanSettings, plan
 from driver_builder.reconcile import Reconciler
 from driver_builder.registries import Registries
 from driver_builder.report import Reporter
+from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
 from kube_api.errors import KubeApiError
 from kube_api.resources import DRIVER_CONTAINERS
@@ -108,8 +109,9 @@ def _run(_flags: argparse.Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     client = Client.from_environment(settings.kubeconfig)
+    heartbeat = Heartbeat()
     if settings.port:
-        telemetry.serve(settings.port, healthy=lambda: not stop.is_set())
+        telemetry.serve(settings.port, healthy=heartbeat.is_alive)
     # A client of its own: a request that hangs must not outlive the Lease.
     impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
     lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
@@ -119,7 +121,7 @@ def _run(_flags: argparse.Namespace, settings: Settings) -> int:
     lost = threading.Thread(target=_hold, args=(lease, stop), name="lease")
     lost.start()
     try:
-        _act(client, settings, stop)
+        _act(client, settings, stop, heartbeat)
     finally:
         stop.set()
         lost.join()
@@ -133,7 +135,7 @@ def _hold(lease: Lease, stop: threading.Event) -> None:
     stop.set()
 
 
-def _act(client: Client, settings: Settings, stop: threading.Event) -> None:
+def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: Heartbeat) -> None:
     wake = threading.Event()
     plan_settings = _plan_settings(settings)
     registries = Registries(client, ca_file=settings.registry_ca_file)
@@ -156,7 +158,9 @@ def _act(client: Client, settings: Settings, stop: threading.Event) -> None:
     for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
         watcher.start()
     try:
-        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds).run(stop)
+        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
+            stop
+        )
     finally:
         builds.stop()
 
@@ -238,7 +242,8 @@ def _status_rows(obj: dict[str, Any]) -> list[tuple[object, ...]]:
 def _build_work(settings: Settings, registries: Registries) -> Work:
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
         with docker_engine(settings.docker_host) as api:
-            builder = DockerBuilder(api, templates=settings.templates)
+            known = registries.credentials(action.namespace, action.registry, action.image.host)
+            builder = DockerBuilder(api, templates=settings.templates, credentials=known)
             return build_and_push(action, builder=builder, registries=registries, log=log, cancelled=cancelled)
 
     return work

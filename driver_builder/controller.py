@@ -12,6 +12,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from driver_builder import manifests
 from driver_builder.backoff import Backoff
 from driver_builder.reconcile import Reconciler
+from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
 from kube_api.errors import Gone, KubeApiError
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, Resource
@@ -27,10 +28,13 @@ Json = dict[str, Any]
 class Controller:
     """Runs passes until stopped. Everything it knows between passes is when the next one is due."""
 
-    def __init__(self, *, reconciler: Reconciler, wake: threading.Event, resync_seconds: float) -> None:
+    def __init__(
+        self, *, reconciler: Reconciler, wake: threading.Event, resync_seconds: float, heartbeat: Heartbeat
+    ) -> None:
         self._reconciler = reconciler
         self._wake = wake
         self._resync_seconds = resync_seconds
+        self._heartbeat = heartbeat
 
     def run(self, stop: threading.Event) -> None:
         """Do passes until ``stop`` is set; an API server that is away is waited for with back-off."""
@@ -43,10 +47,12 @@ class Controller:
         try:
             self._wake.set()
             while not stop.is_set():
+                self._heartbeat.beat()
                 if not self._wake.wait(0.5):
                     continue
                 stop.wait(SETTLE_SECONDS)
                 self._wake.clear()
+                self._heartbeat.beat()
                 self._pass(scheduler, backoff)
         finally:
             scheduler.shutdown(wait=False)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -18,10 +19,29 @@ BUILDS = Counter(
     "driver_builder_builds_total", "Builds that ended, by result (Succeeded or the failure's reason)", ["result"]
 )
 
+SILENCE_SECONDS = 600.0
+"""A pass over a large fleet and slow registries takes minutes; one that takes longer than this hangs."""
+
 logger = logging.getLogger(__name__)
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
+
+
+class Heartbeat:
+    """The reconcile loop's last sign of life. Before the first none is missed: a controller may wait for its Lease."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: float | None = None
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+        self._last = self._clock()
+
+    def is_alive(self) -> bool:
+        """Tell whether the last sign of life is young enough."""
+        return self._last is None or self._clock() - self._last <= SILENCE_SECONDS
 
 
 class _QuietHandler(WSGIRequestHandler):
@@ -41,7 +61,7 @@ def serve(port: int, *, healthy: Callable[[], bool]) -> WSGIServer:
             return [b"try /healthz or /metrics\n"]
         good = healthy()
         start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
-        return [b"ok\n" if good else b"the reconcile loop has stopped\n"]
+        return [b"ok\n" if good else b"the reconcile loop hangs\n"]
 
     server = make_server("", port, application, handler_class=_QuietHandler)
     threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()

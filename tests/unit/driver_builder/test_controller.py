@@ -10,6 +10,7 @@ from driver_builder import backoff as backoff_module
 from driver_builder.backoff import Backoff
 from driver_builder.controller import Controller, Watcher, watchers
 from driver_builder.reconcile import Reconciler
+from driver_builder.telemetry import Heartbeat
 from kube_api.client import Listing, Object, WatchEvent
 from kube_api.errors import Gone, KubeApiError, TooManyRequests, Unreachable
 from kube_api.resources import NODES, PODS
@@ -216,9 +217,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Eve
     stop = threading.Event()
     threads: list[threading.Thread] = []
 
-    def start(reconciler: Reconciler, *, resync_seconds: float = 3600.0) -> threading.Event:
+    def start(
+        reconciler: Reconciler, *, resync_seconds: float = 3600.0, heartbeat: Heartbeat | None = None
+    ) -> threading.Event:
         wake = threading.Event()
-        controller = Controller(reconciler=reconciler, wake=wake, resync_seconds=resync_seconds)
+        controller = Controller(
+            reconciler=reconciler, wake=wake, resync_seconds=resync_seconds, heartbeat=heartbeat or Heartbeat()
+        )
         threads.append(threading.Thread(target=controller.run, args=(stop,)))
         threads[-1].start()
         return wake
@@ -273,6 +278,44 @@ def test_without_news_it_looks_again_now_and_then(run: Run) -> None:
     run(reconciler, resync_seconds=0.05)
     for _ in range(2):
         assert reconciler.passes.acquire(timeout=PATIENCE)
+
+
+class Beats(Heartbeat):
+    """A heartbeat that counts its beats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = threading.Semaphore(0)
+
+    def beat(self) -> None:
+        """Count."""
+        super().beat()
+        self.given.release()
+
+
+def test_a_loop_gives_signs_of_life(run: Run) -> None:
+    """One at each turn, also while there is nothing to do."""
+    beats = Beats()
+    run(ScriptedReconciler(), heartbeat=beats)
+    for _ in range(4):
+        assert beats.given.acquire(timeout=PATIENCE)
+
+
+def test_a_pass_that_hangs_gives_none(run: Run) -> None:
+    """From the beginning of a pass to its end the loop is silent."""
+    beats, hangs, go = Beats(), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hangs.set()
+        go.wait(PATIENCE)
+
+    run(ScriptedReconciler(hang), heartbeat=beats)
+    assert hangs.wait(PATIENCE)
+    while beats.given.acquire(blocking=False):
+        pass
+    assert not beats.given.acquire(timeout=0.6), "longer than a turn without a pass takes"
+    go.set()
+    assert beats.given.acquire(timeout=PATIENCE)
 
 
 # ---------------------------------------------------------------- back-off
