@@ -29,6 +29,9 @@ from kube_api.errors import KubeApiError
 
 LOG_TAIL = 200
 
+MAX_FAILURES = 1000
+"""Failures that no driver's status ever tells, because the driver was deleted or changed, are kept up to so many."""
+
 Work = Callable[[StartBuild, LogSink, threading.Event], str]
 """Does one build: the action, where log lines go, and the event that asks it to stop; gives the digest."""
 
@@ -112,6 +115,8 @@ class BuildQueue:
             self._running.pop(action.request.key, None)
             if failure is not None:
                 self._failed[action.request.key] = failure
+                while len(self._failed) > MAX_FAILURES:
+                    del self._failed[next(iter(self._failed))]
         self._wake()
 
 

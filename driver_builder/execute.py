@@ -1,6 +1,7 @@
 """Performs the actions of a plan: the only writer. Names are deterministic, so repeating an action changes nothing."""
 
 import logging
+from dataclasses import dataclass
 from typing import assert_never
 
 from driver_builder.actions import (
@@ -23,6 +24,17 @@ FIELD_MANAGER = "driver-builder"
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAction:
+    """An action that the API server did not carry out, and what it answered."""
+
+    action: Action
+    error: KubeApiError
+
+    def __str__(self) -> str:
+        return f"{self.action}: {self.error}"
+
+
 class Executor:
     """Carries out actions against one cluster and one build queue."""
 
@@ -30,9 +42,9 @@ class Executor:
         self._client = client
         self._builds = builds
 
-    def perform(self, actions: tuple[Action, ...]) -> tuple[KubeApiError, ...]:
-        """Perform each action; one that fails does not stop the others. Gives the errors of those to try again."""
-        errors: list[KubeApiError] = []
+    def perform(self, actions: tuple[Action, ...]) -> tuple[FailedAction, ...]:
+        """Perform each action; one that fails does not stop the others. Gives those that failed."""
+        failed: list[FailedAction] = []
         for action in actions:
             try:
                 self._perform(action)
@@ -40,9 +52,9 @@ class Executor:
                 # The world moved on since the snapshot; the next pass sees it.
                 logger.info("%s: overtaken: %s", action, error)
             except KubeApiError as error:
-                logger.warning("%s: %s", action, error)
-                errors.append(error)
-        return tuple(errors)
+                failed.append(FailedAction(action=action, error=error))
+                logger.warning("%s", failed[-1])
+        return tuple(failed)
 
     def _perform(self, action: Action) -> None:
         if not isinstance(action, StartBuild):

@@ -7,7 +7,7 @@ fails says so and is left alone until its time comes, the others go on. Nothing 
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from driver_builder import desired as desired_module
@@ -25,7 +25,7 @@ from driver_builder.desired import Recipes, Unwanted, Wanted
 from driver_builder.driver_container import DriverContainer, DriverSpec
 from driver_builder.errors import InvalidDriver
 from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.inventory import Inventory
+from driver_builder.inventory import Inventory, Node
 from driver_builder.kernels import KernelTarget
 from driver_builder.rebuild import Rebuilds
 from driver_builder.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, SourceMissing
@@ -43,13 +43,18 @@ class PlanSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPlan:
-    """One driver's part: ``requeue_at`` (seconds since the epoch) is when to look again though nothing changes."""
+    """One driver's part.
+
+    ``failures`` are the failed builds that ``targets`` tell of, by key; ``requeue_at`` (seconds since the epoch) is
+    when to look again though nothing changes.
+    """
 
     driver: DriverContainer
     actions: tuple[Action, ...] = ()
     targets: tuple[TargetStatus, ...] = ()
     rebuilds: Rebuilds
     unknown: Mapping[str, str]
+    failures: Mapping[str, FailedBuild] = field(default_factory=dict)
     requeue_at: float | None = None
 
 
@@ -103,18 +108,25 @@ class _View:
     snapshot: Snapshot
     settings: PlanSettings
     driver: DriverContainer
+    nodes: Mapping[str, Node]
     daemon_sets: Mapping[str, DaemonSet]
-    pods: tuple[DriverPod, ...]
+    pods: Mapping[str, list[DriverPod]]
+    """By target."""
     before: Mapping[str, TargetStatus]
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "_View":
+        pods: dict[str, list[DriverPod]] = {}
+        for pod in sorted(snapshot.pods, key=lambda pod: (pod.node, pod.deleting, pod.name)):
+            if pod.driver == driver.key:
+                pods.setdefault(pod.target, []).append(pod)
         return cls(
             snapshot=snapshot,
             settings=settings,
             driver=driver,
+            nodes={node.name: node for node in snapshot.nodes},
             daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
-            pods=tuple(pod for pod in snapshot.pods if pod.driver == driver.key),
+            pods=pods,
             before=previous_targets(driver.status),
         )
 
@@ -134,9 +146,11 @@ def _plan_driver(view: _View) -> DriverPlan:
     if driver.deleting:
         return _plan_removal(view)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
-        return view.nothing_new
+        return replace(view.nothing_new, actions=tuple(_unlabel(view)))
     wanted, stock, rebuilds = desired_targets(view.snapshot, driver, driver.spec, view.settings.recipes)
     parts = [_plan_target(view, driver.spec, item) for item in wanted]
+    # A target that is blocked has no key in its status: what is known of its builds is kept for when it is not.
+    judged = {part.status.key for part in parts}
     actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
     actions += [action for part in parts for action in part.actions]
     actions += _surplus(view, {item.target.short_hash for item in wanted if not _is_skipped(item)})
@@ -147,6 +161,7 @@ def _plan_driver(view: _View) -> DriverPlan:
         targets=tuple(part.status for part in parts),
         rebuilds=rebuilds,
         unknown=stock.unknown,
+        failures={key: failure for key, failure in view.snapshot.failed_builds.items() if key in judged},
         requeue_at=min((part.requeue_at for part in parts if part.requeue_at is not None), default=None),
     )
 
@@ -303,7 +318,8 @@ def _roll_out(view: _View, spec: DriverSpec, item: Wanted, state: Present, part:
                 manifest=manifest,
             )
         )
-    pods = [pod for pod in view.pods if pod.target == item.target.short_hash and pod.node in item.nodes]
+    nodes = frozenset(item.nodes)
+    pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes]
     if is_current:
         actions += _replacements(pods, fingerprint, ready=set(part.ready), nodes=item.nodes)
     current = {pod.node for pod in pods if pod.fingerprint == fingerprint and not pod.deleting}
@@ -355,22 +371,39 @@ def identities(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _ready_nodes(view: _View, item: Wanted | Unwanted) -> tuple[dict[str, str], dict[str, str]]:
     """Sort a target's nodes into proven (with the version that is) and doubtful (with what is missing)."""
-    nodes = {node.name: node for node in view.snapshot.nodes}
+    nodes = frozenset(item.nodes)
     ready: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    for pod in sorted(view.pods, key=lambda pod: (pod.node, pod.deleting, pod.name)):
-        if pod.node not in item.nodes or pod.target != item.target.short_hash or pod.deleting:
+    for pod in view.pods.get(item.target.short_hash, ()):
+        if pod.node not in nodes or pod.deleting:
             continue
-        boot_id = nodes[pod.node].boot_id
-        kernel = item.target.kernel_version
-        why = proof.doubt(pod.proof, kernel=kernel, boot_id=boot_id, expected=pod.expected)
-        if why is None and not pod.ready:
-            why = pod.message or "its readiness probe does not pass"
+        why = _doubt(view.nodes[pod.node], pod)
         if why is None:
             ready[pod.node] = pod.version
         else:
             doubts[pod.node] = pod.message or why if pod.proof is None else why
     return ready, doubts
+
+
+def _doubt(node: Node, pod: DriverPod) -> str | None:
+    """Say why a pod does not prove that its driver works on its node; None when it does."""
+    why = proof.doubt(pod.proof, kernel=node.kernel_version, boot_id=node.boot_id, expected=pod.expected)
+    if why is None and not pod.ready:
+        return pod.message or "its readiness probe does not pass"
+    return why
+
+
+def _unlabel(view: _View) -> list[Action]:
+    """Take away the ready labels that no pod proves any more, whatever its target: a fact needs no good spec."""
+    label = view.driver.ready_label
+    pods = [pod for of_target in view.pods.values() for pod in of_target if pod.node in view.nodes and not pod.deleting]
+    proven = {(pod.node, pod.version) for pod in pods if _doubt(view.nodes[pod.node], pod) is None}
+    why = "no driver pod is proven there"
+    return [
+        LabelNode(node=node.name, driver=view.driver.key, label=label, version=None, why=why)
+        for node in view.snapshot.nodes
+        if label in node.labels and (node.name, node.labels[label]) not in proven
+    ]
 
 
 def _relabel(view: _View, ready: Mapping[str, str], parts: Iterable[_TargetPart]) -> list[Action]:

@@ -1,15 +1,12 @@
 """One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
 
-import logging
+from collections.abc import Iterable
 
 from driver_builder.builds import BuildQueue
-from driver_builder.execute import Executor
+from driver_builder.execute import Executor, FailedAction
 from driver_builder.observe import Observer
-from driver_builder.plan import PlanSettings, plan
+from driver_builder.plan import Plan, PlanSettings, plan
 from driver_builder.report import Reporter
-from kube_api.errors import KubeApiError
-
-logger = logging.getLogger(__name__)
 
 
 class Reconciler:
@@ -28,13 +25,31 @@ class Reconciler:
         """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
 
         Raises:
-            KubeApiError: when the cluster could not be read, or something could not be written.
+            KubeApiError: when the cluster could not be read, or something could not be written for now. What was
+                refused for good is in the driver's status, and is tried again only when there is another reason to.
         """
         snapshot = self._observer.observe()
         decided = plan(snapshot, self._settings)
-        errors: tuple[KubeApiError, ...] = self._executor.perform(decided.actions)
-        errors += self._reporter.report(decided, now=snapshot.now)
-        if errors:
-            raise errors[0]
-        self._builds.forget(snapshot.failed_builds)
+        failed = self._executor.perform(decided.actions)
+        unwritten = self._reporter.report(decided, refusals=refusals(decided, failed), now=snapshot.now)
+        for part in decided.drivers:
+            if part.driver.key not in unwritten:
+                self._builds.forget(part.failures)
+        for error in (*(item.error for item in failed), *unwritten.values()):
+            if error.is_temporary:
+                raise error
         return decided.requeue_at
+
+
+def refusals(decided: Plan, failed: Iterable[FailedAction]) -> dict[str, str]:
+    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands."""
+    # By identity: some actions hold whole manifests, which have no hash.
+    owners = {id(action): part.driver.key for part in decided.drivers for action in part.actions}
+    refused: dict[str, list[FailedAction]] = {}
+    for item in failed:
+        if not item.error.is_temporary:
+            refused.setdefault(owners[id(item.action)], []).append(item)
+    return {
+        driver: f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else str(items[0])
+        for driver, items in refused.items()
+    }

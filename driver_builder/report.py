@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from driver_builder import status
@@ -15,6 +16,7 @@ from kube_api.resources import DRIVER_CONTAINERS, EVENTS
 Json = dict[str, Any]
 
 COMPONENT = "driver-builder"
+_NONE: Mapping[str, str] = {}
 
 logger = logging.getLogger(__name__)
 
@@ -25,25 +27,32 @@ class Reporter:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def report(self, plan: Plan, *, now: float) -> tuple[KubeApiError, ...]:
-        """Bring every driver's status up to date; gives the errors, for the next pass to retry."""
-        errors: list[KubeApiError] = []
-        for part in plan.drivers:
-            try:
-                self._report_driver(part, now)
-            except (NotFound, Conflict) as error:
-                logger.info("status of %s: overtaken: %s", part.driver.key, error)
-            except KubeApiError as error:
-                logger.warning("status of %s: %s", part.driver.key, error)
-                errors.append(error)
-        return tuple(errors)
+    def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, KubeApiError]:
+        """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
 
-    def _report_driver(self, part: DriverPlan, now: float) -> None:
+        ``refusals`` says, by driver, what the API server refused to do for it.
+        """
+        errors: dict[str, KubeApiError] = {}
+        for part in plan.drivers:
+            key = part.driver.key
+            try:
+                self._report_driver(part, refusals.get(key, ""), now)
+            except NotFound as error:
+                logger.info("status of %s: overtaken: %s", key, error)
+            except KubeApiError as error:
+                logger.warning("status of %s: %s", key, error)
+                errors[key] = error
+        return errors
+
+    def _report_driver(self, part: DriverPlan, refusal: str, now: float) -> None:
         driver = part.driver
-        written = status.render(driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, now=now)
+        written = status.render(
+            driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, refusal=refusal, now=now
+        )
         if written == driver.status:
             return
-        for event in status.events(status.previous_targets(driver.status), part.targets):
+        news = status.events(status.previous_targets(driver.status), part.targets)
+        for event in (*news, *status.condition_events(driver.status, written)):
             self._post(driver, event, now)
         path = DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
         # null first: a merge patch would keep keys of an older rebuild map.

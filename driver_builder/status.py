@@ -41,6 +41,7 @@ class Reason(StrEnum):
     SOURCE_MISSING = "SourceMissing"
     IMAGE_MISSING = "ImageMissing"
     INVALID_SPEC = "InvalidSpec"
+    ACTION_REFUSED = "ActionRefused"
     PAUSED = "Paused"
     NO_NODES = "NoMatchingNodes"
     REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
@@ -122,10 +123,14 @@ def render(
     rebuilds: Rebuilds,
     unknown: Mapping[str, str],
     now: float,
+    refusal: str = "",
 ) -> Json:
-    """Write the object's whole ``status``. ``unknown`` says which selected nodes have no target, and why."""
+    """Write the object's whole ``status``.
+
+    ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
+    """
     targets = tuple(targets)
-    conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown)]
+    conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown, refusal)]
     return {
         "observedGeneration": driver.generation,
         "conditions": [_with_transition(condition, driver, now) for condition in conditions],
@@ -183,7 +188,12 @@ def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> 
     return _condition("Progressing", True, Reason.TARGETS_PENDING, words)
 
 
-def _degraded(driver: DriverContainer, targets: tuple[TargetStatus, ...], unknown: Mapping[str, str]) -> Json:
+def _degraded(
+    driver: DriverContainer, targets: tuple[TargetStatus, ...], unknown: Mapping[str, str], refusal: str
+) -> Json:
+    # First, because it is said nowhere else: a wrong spec is in Ready too, and targets speak for themselves.
+    if refusal:
+        return _condition("Degraded", True, Reason.ACTION_REFUSED, refusal)
     if isinstance(driver.spec, InvalidDriver):
         return _condition("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
     bad = [
@@ -200,15 +210,18 @@ def _degraded(driver: DriverContainer, targets: tuple[TargetStatus, ...], unknow
 
 
 def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Json:
-    before: Json = next(
-        (old for old in driver.status.get("conditions") or () if old.get("type") == condition["type"]), {}
-    )
+    before = _condition_of(driver.status, condition["type"])
     same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
     return {
         **condition,
         "observedGeneration": driver.generation,
         "lastTransitionTime": before["lastTransitionTime"] if same else timestamp(now),
     }
+
+
+def _condition_of(status: Json, kind: str) -> Json:
+    """Give a condition of a status, empty before it is set."""
+    return next((known for known in status.get("conditions") or () if known.get("type") == kind), {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,4 +251,15 @@ def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) ->
         reason = target.reason if bad or target.state is TargetState.SKIPPED else _NEWS[target.state]
         message = f"{target.target}: {target.message}"
         news.append(Event(kind="Warning" if bad else "Normal", reason=reason, message=message))
+    return tuple(news)
+
+
+def condition_events(before: Json, after: Json) -> tuple[Event, ...]:
+    """Tell what is new about the driver as a whole: a wrong spec, a refused action, each time in other words."""
+    news: list[Event] = []
+    for kind, reason in (("Ready", Reason.INVALID_SPEC), ("Degraded", Reason.ACTION_REFUSED)):
+        old, new = _condition_of(before, kind), _condition_of(after, kind)
+        same = (old.get("reason"), old.get("message")) == (new["reason"], new["message"])
+        if new["reason"] == reason and not same:
+            news.append(Event(kind="Warning", reason=reason, message=new["message"]))
     return tuple(news)

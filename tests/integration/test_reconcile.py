@@ -372,12 +372,14 @@ def test_a_spec_that_cannot_be_acted_on_says_so(make_lab: MakeLab) -> None:
     for kind, status in (("Ready", "False"), ("Degraded", "True")):
         assert (lab.condition(kind)["status"], lab.condition(kind)["reason"]) == (status, "InvalidSpec")
     assert "spec.kernelMappings[0].regexp" in lab.condition("Ready")["message"]
+    lab.reconcile()
+    assert lab.events() == {"InvalidSpec": 1}
     lab.apply_driver(kernelMappings=[{"regexp": "6.*"}])
     lab.until("mended", lambda: lab.states() == {KERNEL: "Ready"})
 
 
 def test_a_paused_driver_stands_still(make_lab: MakeLab) -> None:
-    """Paused, a new kernel is neither built for nor labelled; resumed, it is."""
+    """Paused, a new kernel is neither built for nor labelled, and loses the old one's label; resumed, it is ready."""
     lab = make_lab("pausing")
     lab.add_node("pausing-a", KERNEL)
     lab.apply_driver()
@@ -389,5 +391,21 @@ def test_a_paused_driver_stands_still(make_lab: MakeLab) -> None:
     assert lab.states() == {KERNEL: "Ready"}
     assert lab.condition("Progressing")["reason"] == "Paused"
     assert len(lab.pushed) == 1
+    assert lab.labels() == {"pausing-a": None}
     lab.root.patch(lab.path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}})
     lab.until("resumed", lambda: lab.states() == {NEW_KERNEL: "Ready"})
+
+
+def test_what_the_api_server_refuses_is_told(make_lab: MakeLab) -> None:
+    """A toleration that our schema lets through and a DaemonSet's does not; mended, the driver goes on."""
+    lab = make_lab("refused")
+    lab.add_node("refused-a", KERNEL)
+    lab.apply_driver(tolerations=[{"operator": "Sometimes"}])
+    lab.until("the refusal is told", lambda: lab.condition("Degraded").get("reason") == "ActionRefused")
+    assert "Sometimes" in lab.condition("Degraded")["message"]
+    for _ in range(3):
+        lab.reconcile()
+    assert lab.events()["ActionRefused"] == 1
+    lab.apply_driver(tolerations=[{"operator": "Exists"}])
+    lab.until("ready", lambda: lab.states() == {KERNEL: "Ready"})
+    assert lab.condition("Degraded")["status"] == "False"

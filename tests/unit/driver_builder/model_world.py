@@ -297,7 +297,6 @@ class World:
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided = self.decide()
-        failed = dict(self.builds.failed)
         executor = Executor(self.client, self.builds)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
@@ -306,8 +305,9 @@ class World:
             if after_each(action):
                 self.kill()
                 return decided
-        assert Reporter(self.client).report(decided, now=self.now) == ()
-        self.builds.forget(failed)
+        assert Reporter(self.client).report(decided, now=self.now) == {}
+        for part in decided.drivers:
+            self.builds.forget(part.failures)
         return decided
 
     def kill(self) -> None:

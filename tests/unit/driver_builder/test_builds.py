@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from driver_builder import builds
 from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
 from driver_builder.builds import BuildQueue
@@ -163,6 +164,19 @@ def test_reported_failures_are_forgotten(make_bench: MakeBench) -> None:
     assert second[KEY].message == "second"
     bench.queue.forget(second)
     assert bench.queue.states() == (frozenset(), {})
+
+
+def test_failures_that_nobody_tells_are_kept_up_to_a_number(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failures of deleted drivers and older sources do not pile up; the oldest go first."""
+    monkeypatch.setattr(builds, "MAX_FAILURES", 1)
+    bench = make_bench()
+    bench.error = BuildFailed(BuildFailure.UNKNOWN, "no")
+    for action in (ACTION, OTHER):
+        bench.queue.submit(action)
+        bench.let_one_end()
+    assert list(bench.queue.states()[1]) == [OTHER_KEY]
 
 
 def test_stopping_cancels_what_runs_and_what_waits() -> None:

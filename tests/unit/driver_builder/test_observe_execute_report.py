@@ -1,5 +1,6 @@
 """The three that speak to the cluster: what they read, what they write, and how they bear what goes wrong."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ from driver_builder.actions import (
 )
 from driver_builder.build import SourceFiles, SourceImage
 from driver_builder.driver_container import FINALIZER
-from driver_builder.execute import Executor
+from driver_builder.execute import Executor, FailedAction
 from driver_builder.image_state import Absent
 from driver_builder.observe import Observer
 from driver_builder.plan import plan
-from driver_builder.reconcile import Reconciler
+from driver_builder.reconcile import Reconciler, refusals
 from driver_builder.report import Reporter
 from driver_builder.snapshot import Snapshot, SourceMissing
-from kube_api.errors import Forbidden, KubeApiError, ServerUnavailable
+from kube_api.client import Object
+from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests
+from kube_api.names import PAUSE_ANNOTATION, REBUILD_ANNOTATION
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NODES, PODS
 from tests.unit.driver_builder.factories import (
     DIGEST,
@@ -266,7 +269,7 @@ def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     error = Forbidden("403", status=403)
     world.client.faults = [error]
     other = LabelNode(node="node-a", driver="d", label="b", version="2", why="")
-    assert executor(world.client).perform((LABEL, other)) == (error,)
+    assert executor(world.client).perform((LABEL, other)) == (FailedAction(action=LABEL, error=error),)
     assert world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]["b"] == "2"
 
 
@@ -314,7 +317,7 @@ def test_events_are_counted_when_they_repeat(world: World) -> None:
     """The same news a second time is the same Event with a higher count."""
     decided = world.decide()
     for _ in range(2):
-        assert Reporter(world.client).report(decided, now=NOW) == ()
+        assert Reporter(world.client).report(decided, now=NOW) == {}
     (event,) = [obj for path, obj in world.client.objects.items() if path.startswith(EVENTS.path(namespace=NAMESPACE))]
     assert (event["reason"], event["count"], event["type"]) == ("BuildStarted", 2, "Normal")
 
@@ -325,7 +328,7 @@ def test_an_old_shape_of_status_is_replaced_whole(world: World) -> None:
     world.client.patch(DRIVER_PATH, {"status": old})
     decided = world.decide()
     decided.drivers[0].rebuilds.tokens.pop("gone")  # type: ignore[attr-defined]
-    assert Reporter(world.client).report(decided, now=NOW) == ()
+    assert Reporter(world.client).report(decided, now=NOW) == {}
     status = world.client.get(DRIVER_PATH)["status"]
     assert "phase" not in status
     assert status["rebuild"]["tokens"] == {}
@@ -337,10 +340,41 @@ def test_one_status_that_cannot_be_written_does_not_keep_the_others_from_theirs(
     decided = world.decide()
     error = Forbidden("403", status=403)
     world.client.faults = [error]
-    assert Reporter(world.client).report(decided, now=NOW) == (error,)
+    assert Reporter(world.client).report(decided, now=NOW) == {"driverwright/edu": error}
     assert world.status("other")["targets"]
     del world.client.objects[DRIVER_PATH]
-    assert Reporter(world.client).report(decided, now=NOW) == ()
+    assert Reporter(world.client).report(decided, now=NOW) == {}
+
+
+def test_the_wish_of_a_node_that_is_gone_leaves_the_status(world: World) -> None:
+    """The entry is removed by the patch; the token stays, and with it the image."""
+    world.add_node("node-b", KERNEL)
+    world.client.patch(NODES.path(name="node-b"), {"metadata": {"annotations": {REBUILD_ANNOTATION: "1"}}})
+    world.settle()
+    tokens, images = world.status()["rebuild"]["tokens"], dict(world.registries.images)
+    assert world.status()["rebuild"]["requests"] == {"Node/node-b": "1"}
+    world.remove_node("node-b")
+    world.settle()
+    assert world.status()["rebuild"] == {"requests": {}, "tokens": tokens}
+    assert world.registries.images == images
+
+
+def told(world: World, name: str = "edu") -> dict[str, int]:
+    """Give the reason of each Warning on a driver, and how often it was posted."""
+    where = EVENTS.path(namespace=NAMESPACE)
+    return {
+        obj["reason"]: obj["count"]
+        for path, obj in world.client.objects.items()
+        if path.startswith(where) and obj["involvedObject"]["name"] == name and obj["type"] == "Warning"
+    }
+
+
+def test_a_wrong_spec_is_told_once(world: World) -> None:
+    """One Warning, not one for each pass."""
+    world.client.patch(DRIVER_PATH, {"spec": {"image": "nonsense"}})
+    for _ in range(3):
+        world.reconcile()
+    assert told(world) == {"InvalidSpec": 1}
 
 
 # ---------------------------------------------------------------- the whole pass
@@ -399,3 +433,118 @@ def test_a_failure_that_was_not_reported_is_kept(world: World) -> None:
     world.client = good
     reconciler(world, world.builds).reconcile()
     assert world.builds.failed == {}
+
+
+class Refusing(MemoryClient):
+    """An API server that does not take one driver's DaemonSets."""
+
+    error: KubeApiError | None = Invalid("PATCH daemonsets: 422 Invalid: tolerations[0].operator: no", status=422)
+
+    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Refuse what belongs to the driver ``edu``."""
+        if self.error is not None and body["metadata"]["labels"][manifests.DRIVER_LABEL] == "edu":
+            raise self.error
+        return super().apply(path, body, field_manager=field_manager, force=force)
+
+
+@pytest.fixture
+def refused() -> World:
+    """Make a world of two drivers whose images are built, the DaemonSets of one of which are refused."""
+    made = World()
+    made.client = Refusing()
+    made.add_node("node-a", KERNEL)
+    made.add_driver()
+    made.add_driver("other")
+    reconciler(made, made.builds).reconcile()
+    made.finish_builds()
+    return made
+
+
+def degraded(world: World, name: str = "edu") -> tuple[str, str]:
+    """Give the status and reason of a driver's condition Degraded."""
+    (condition,) = [item for item in world.status(name)["conditions"] if item["type"] == "Degraded"]
+    return condition["status"], condition["reason"]
+
+
+def test_a_refusal_is_told_and_harms_nobody_else(refused: World) -> None:
+    """What the API server said is in the driver's status and one Event; the pass ends well, the other driver works."""
+    for _ in range(3):
+        reconciler(refused, refused.builds).reconcile()
+        refused.turn()
+    assert degraded(refused) == ("True", "ActionRefused")
+    message = refused.status()["conditions"][2]["message"]
+    assert message.startswith("roll out driverwright/edu to nodes on ")
+    assert message.endswith("422 Invalid: tolerations[0].operator: no")
+    assert told(refused) == {"ActionRefused": 1}
+    assert degraded(refused, "other") == ("False", "AsExpected")
+    assert refused.status("other")["targets"][0]["state"] == "Ready"
+    assert told(refused, "other") == {}
+
+
+def test_a_refusal_that_is_over_is_taken_back(refused: World) -> None:
+    """Once the API server takes the action the driver goes on."""
+    reconciler(refused, refused.builds).reconcile()
+    assert isinstance(refused.client, Refusing)
+    refused.client.error = None
+    refused.settle()
+    assert degraded(refused) == ("False", "AsExpected")
+    assert refused.status()["targets"][0]["state"] == "Ready"
+
+
+def test_a_refusal_does_not_keep_failures(refused: World) -> None:
+    """The failed build of one driver is counted and forgotten though an action of another is refused."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other")
+    refused.client.patch(path, {"spec": {"version": "2.0.0"}})
+    reconciler(refused, refused.builds).reconcile()
+    refused.fail_builds = 1
+    refused.finish_builds()
+    reconciler(refused, refused.builds).reconcile()
+    assert refused.builds.failed == {}
+    assert refused.status("other")["targets"][0]["failures"] == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ServerUnavailable("500", status=500), id="server away"),
+        pytest.param(TooManyRequests("429", status=429, retry_after=7.0), id="too many requests"),
+    ],
+)
+def test_what_fails_for_now_is_tried_again_soon(refused: World, error: KubeApiError) -> None:
+    """Temporary errors end the pass with an error, after everybody's status was written; they are nobody's fault."""
+    assert isinstance(refused.client, Refusing)
+    refused.client.error = error
+    with pytest.raises(type(error)):
+        reconciler(refused, refused.builds).reconcile()
+    assert degraded(refused) == ("False", "AsExpected")
+    assert refused.status("other")["targets"][0]["state"] == "RollingOut"
+
+
+def test_of_many_refusals_the_first_is_told_and_the_others_counted() -> None:
+    """A status has no room for the answers of a whole fleet."""
+    decided = plan(with_images(snapshot(), Absent()), SETTINGS)
+    labels = tuple(LabelNode(node=name, driver="d", label="l", version="1", why="") for name in ("a", "b", "c"))
+    part = replace(decided.drivers[0], actions=labels)
+    error = Forbidden("403", status=403)
+    failed = [FailedAction(action=action, error=error) for action in labels]
+    gone = FailedAction(action=labels[0], error=ServerUnavailable("500", status=500))
+    assert refusals(replace(decided, drivers=(part,)), failed) == {
+        "driverwright/edu": "label node a: l=1: 403 (and 2 more)"
+    }
+    assert refusals(replace(decided, drivers=(part,)), failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
+    assert refusals(replace(decided, drivers=(part,)), [gone]) == {}
+
+
+def test_a_failure_that_no_plan_took_in_is_kept(world: World) -> None:
+    """A build that fails while its driver is paused is counted when the driver goes on."""
+    world.fail_builds = 1
+    reconciler(world, world.builds).reconcile()
+    world.client.patch(DRIVER_PATH, {"metadata": {"annotations": {PAUSE_ANNOTATION: "true"}}})
+    world.finish_builds()
+    for _ in range(2):
+        reconciler(world, world.builds).reconcile()
+    assert len(world.builds.failed) == 1
+    world.client.patch(DRIVER_PATH, {"metadata": {"annotations": {PAUSE_ANNOTATION: None}}})
+    reconciler(world, world.builds).reconcile()
+    assert world.builds.failed == {}
+    assert world.status()["targets"][0]["failures"] == 1

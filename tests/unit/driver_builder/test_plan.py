@@ -575,6 +575,67 @@ def test_a_driver_that_is_not_acted_on_keeps_what_was_said(container: DriverCont
     assert decided.drivers[0].targets == before.drivers[0].targets
 
 
+NOT_ACTED_ON = [
+    pytest.param(driver(paused=True), id="paused"),
+    pytest.param(driver(spec_changes={"image": "no repository"}), id="invalid"),
+]
+
+
+@pytest.mark.parametrize("container", NOT_ACTED_ON)
+@pytest.mark.parametrize(
+    ("nodes", "pods", "unlabelled"),
+    [
+        pytest.param({}, {}, False, id="all as it was"),
+        pytest.param({"kernel": OTHER_KERNEL}, {}, True, id="another kernel"),
+        pytest.param({"boot_id": "newer"}, {}, True, id="another boot"),
+        pytest.param({"kernel": None}, {}, True, id="no kernel known"),
+        pytest.param({}, {"deleting": True}, True, id="pod deleted"),
+        pytest.param({}, {"ready": False}, True, id="probe fails"),
+        pytest.param({}, {"proof": None}, True, id="no proof"),
+        pytest.param({}, {"expected": {"edudrv": "FF"}}, True, id="another module"),
+        pytest.param({}, {"version": "2.0.0"}, True, id="another version"),
+        pytest.param({}, {"node": "elsewhere"}, True, id="pod on a node that is gone"),
+        pytest.param({}, {"driver": "driverwright/other"}, True, id="another driver's pod"),
+    ],
+)
+def test_a_label_that_lies_goes_whatever_the_driver(
+    container: DriverContainer, nodes: dict[str, Any], pods: dict[str, Any], unlabelled: bool
+) -> None:
+    """Paused or invalid, a ready label stands on a pod's proof alone, and nothing else is done."""
+    seen = ready_snapshot()
+    there = node(**nodes, labels={READY_LABEL: "1.0.0"})
+    seen = replace(seen, drivers=(container,), nodes=(there,), pods=(replace(seen.pods[0], **pods),))
+    why = "no driver pod is proven there"
+    taken = LabelNode(node="node-a", driver=container.key, label=READY_LABEL, version=None, why=why)
+    assert plan(seen, SETTINGS).actions == ((taken,) if unlabelled else ())
+
+
+@pytest.mark.parametrize("container", NOT_ACTED_ON)
+def test_a_driver_that_is_not_acted_on_gives_no_label(container: DriverContainer) -> None:
+    """A proven pod on a node without the label is left for when the driver is acted on again."""
+    seen = replace(ready_snapshot(), drivers=(container,), nodes=(node(),))
+    assert verbs(plan(seen, SETTINGS)) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "state", "taken_in"),
+    [
+        pytest.param(driver(), Absent(), True, id="to be built"),
+        pytest.param(driver(), PRESENT, True, id="there meanwhile"),
+        pytest.param(driver(), Unreachable(message="x"), False, id="registry away"),
+        pytest.param(driver(paused=True), Absent(), False, id="paused"),
+        pytest.param(driver(deleting=True), Absent(), False, id="deleted"),
+        pytest.param(driver(spec_changes={"image": "x"}), Absent(), False, id="invalid"),
+    ],
+)
+def test_a_plan_says_which_failures_it_took_in(container: DriverContainer, state: ImageState, taken_in: bool) -> None:
+    """Only what a status tells may be forgotten."""
+    seen = with_images(snapshot(), state)
+    known = {key_of(seen): failed(1)}
+    (part,) = plan(replace(seen, drivers=(container,), failed_builds={**known, "ff" * 8: failed(2)}), SETTINGS).drivers
+    assert part.failures == (known if taken_in else {})
+
+
 def test_one_broken_driver_does_not_hold_up_another() -> None:
     """Drivers are decided one by one."""
     seen = with_images(snapshot(drivers=(driver(), driver("other"))), Absent())

@@ -12,6 +12,7 @@ from driver_builder.status import (
     Event,
     TargetState,
     TargetStatus,
+    condition_events,
     events,
     parse_timestamp,
     previous_targets,
@@ -249,6 +250,51 @@ def test_only_news_is_told(changes: dict[str, Any], told: bool) -> None:
     before = entry(TargetState.ROLLING_OUT)
     after = entry(TargetState.ROLLING_OUT, **changes)
     assert bool(events({before.target: before}, [after])) is told
+
+
+def test_a_refused_action_makes_a_driver_degraded() -> None:
+    """The API server's words stand in the condition until it takes the action, before what targets say themselves."""
+    bad = entry(TargetState.FAILED)
+    status = render(driver(), [bad], rebuilds=NO_REBUILDS, unknown={}, refusal="apply: 422: no", now=NOW)
+    assert conditions(status)["Degraded"] == ("True", "ActionRefused")
+    assert status["conditions"][2]["message"] == "apply: 422: no"
+    assert conditions(render(driver(status=status), [bad], rebuilds=NO_REBUILDS, unknown={}, now=NOW))["Degraded"] == (
+        "True",
+        "AReason",
+    )
+
+
+WRONG = driver(spec_changes={"image": "x"})
+
+
+@pytest.mark.parametrize(
+    ("container", "refusal", "told"),
+    [
+        pytest.param(driver(), "", [], id="all is well"),
+        pytest.param(WRONG, "", ["InvalidSpec"], id="wrong spec"),
+        pytest.param(driver(), "422", ["ActionRefused"], id="refused action"),
+        pytest.param(WRONG, "422", ["InvalidSpec", "ActionRefused"], id="both"),
+    ],
+)
+def test_what_is_wrong_with_the_driver_as_a_whole_is_told_once(
+    container: DriverContainer, refusal: str, told: list[str]
+) -> None:
+    """A Warning when it is new, none while it stays, and none when it is over."""
+    status = render(container, [], rebuilds=NO_REBUILDS, unknown={}, refusal=refusal, now=NOW)
+    news = condition_events({}, status)
+    assert [(event.kind, event.reason) for event in news] == [("Warning", reason) for reason in told]
+    assert condition_events(status, status) == ()
+    assert condition_events(status, rendered()) == ()
+
+
+def test_other_words_are_told_again() -> None:
+    """A spec that is wrong in another way, or another refusal, is news."""
+    old = render(WRONG, [], rebuilds=NO_REBUILDS, unknown={}, refusal="403", now=NOW)
+    worse = driver(spec_changes={"version": "!"})
+    new = render(worse, [], rebuilds=NO_REBUILDS, unknown={}, refusal="422", now=NOW)
+    invalid, refused = condition_events(old, new)
+    assert "spec.version" in invalid.message
+    assert refused.message == "422"
 
 
 def test_times_are_kubernetes_own() -> None:
