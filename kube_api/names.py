@@ -26,7 +26,7 @@ REBUILD_ANNOTATION = f"{GROUP}/rebuild"
 """On a DriverContainer or a Node, by an admin: any new value forces a rebuild."""
 
 PAUSE_ANNOTATION = f"{GROUP}/pause"
-"""On a DriverContainer, by an admin: ``true`` stops everything but status."""
+"""On a DriverContainer, by an admin: ``true`` stops everything but status and the removal of false ready labels."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
