@@ -36,6 +36,12 @@ def started_builds(story: Story, repository: str) -> list[tuple[str, str]]:
     return [(key, tag) for key, where, tag in found if where == repository]
 
 
+def kernel_of(story: Story, key: str) -> str:
+    """The kernel whose target has this build key."""
+    targets = story.cluster.targets(DRIVER)
+    return next(kernel for kernel, target in targets.items() if target["buildKey"] == key)
+
+
 def docker_config(host: str, username: str, password: str) -> str:
     """What a kubernetes.io/dockerconfigjson Secret holds, in base64."""
     auths = {"auths": {host: {"username": username, "password": password}}}
