@@ -179,19 +179,15 @@ def _next_plan(settings: Settings) -> Plan:
 
 
 def _plan(flags: argparse.Namespace, settings: Settings) -> int:
-    decided = _next_plan(settings)
-    if flags.output == "table":
-        rows = [
-            (part.driver.key, type(action).__name__, str(action)) for part in decided.drivers for action in part.actions
-        ]
-        print(output.table(("DRIVER", "ACTION", "WHAT"), rows) if rows else "nothing to do")
-        return EXIT_OK
-    data = [
-        {"driver": part.driver.key, "action": type(action).__name__, "what": str(action)}
-        for part in decided.drivers
+    steps = [
+        (part.driver.key, type(action).__name__, str(action))
+        for part in _next_plan(settings).drivers
         for action in part.actions
     ]
-    print(output.document(data, flags.output))
+    if flags.output == "table":
+        print(output.table(("DRIVER", "ACTION", "WHAT"), steps) if steps else "nothing to do")
+        return EXIT_OK
+    print(output.document([dict(zip(("driver", "action", "what"), step, strict=True)) for step in steps], flags.output))
     return EXIT_OK
 
 

@@ -6,6 +6,7 @@ Either everything was seen or an error is raised: a partial view would look like
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from driver_builder import driver_container, manifests, proof
@@ -55,6 +56,9 @@ class Observer:
         """
         nodes = tuple(_node(obj) for obj in self._client.list(NODES.path(), metadata_only=True).items)
         drivers = tuple(driver_container.parse(obj) for obj in self._objects(DRIVER_CONTAINERS))
+        # Builds are read before the images: a build that ends in between is then seen as running with its image
+        # present, never as neither.
+        running, failed = self._build_states()
         snapshot = Snapshot(
             now=self._clock(),
             nodes=nodes,
@@ -62,21 +66,10 @@ class Observer:
             sources=dict(self._sources(drivers)),
             daemon_sets=tuple(_daemon_set(obj) for obj in self._objects(DAEMON_SETS, manifests.DRIVER_LABEL)),
             pods=tuple(_pod(obj) for obj in self._objects(PODS, manifests.DRIVER_LABEL)),
-        )
-        # Builds are read before the images: a build that ends in between is then seen as running with its image
-        # present, never as neither.
-        running, failed = self._build_states()
-        return Snapshot(
-            now=snapshot.now,
-            nodes=nodes,
-            drivers=drivers,
-            sources=snapshot.sources,
-            daemon_sets=snapshot.daemon_sets,
-            pods=snapshot.pods,
             running_builds=running,
             failed_builds=failed,
-            images=dict(self._images(snapshot)),
         )
+        return replace(snapshot, images=dict(self._images(snapshot)))
 
     def _build_states(self) -> tuple[frozenset[str], Mapping[str, FailedBuild]]:
         return self._builds.states() if self._builds is not None else (frozenset(), {})
