@@ -1,8 +1,9 @@
 """What the worker and its publish child say to each other: one JSON request in, one JSON line back."""
 
 import json
-from collections.abc import Mapping
 from typing import NamedTuple, Self
+
+from nfd_worker.node_content import NodeContent, Taint
 
 FIELD_MANAGER = "nfd-worker"
 """Who owns our labels in server-side apply; never changes, or the old owner's labels would stay for ever."""
@@ -11,25 +12,34 @@ FIELD_MANAGER = "nfd-worker"
 class PublishRequest(NamedTuple):
     """What the Node should carry.
 
-    ``keep_prefixes``: labels of ours with these beginnings stay as the Node has them.
+    ``known_prefixes``: None when all was read. Else some source was never read since the start: whatever of ours the
+    Node carries stays, unless its key begins with one of these.
+    ``take_over``: also remove what an upstream Node Feature Discovery left on the Node, in the same write.
     ``kubeconfig``: None for the pod's service account or the user's default.
     """
 
     node_name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    keep_prefixes: tuple[str, ...] = ()
+    content: NodeContent
+    known_prefixes: tuple[str, ...] | None = None
+    take_over: bool = False
     kubeconfig: str | None = None
 
     def to_bytes(self) -> bytes:
         """Serialise; equal requests give equal bytes."""
-        return json.dumps(self._asdict(), sort_keys=True).encode()
+        return json.dumps({**self._asdict(), "content": self.content._asdict()}, sort_keys=True).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Undo :meth:`to_bytes`."""
         values = json.loads(content)
-        return cls(**{**values, "keep_prefixes": tuple(values["keep_prefixes"])})
+        wanted = values.pop("content")
+        taints = tuple(Taint(*taint) for taint in wanted.pop("taints"))
+        known = values.pop("known_prefixes")
+        return cls(
+            content=NodeContent(**wanted, taints=taints),
+            known_prefixes=None if known is None else tuple(known),
+            **values,
+        )
 
 
 class PublishAnswer(NamedTuple):
