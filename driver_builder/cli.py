@@ -15,11 +15,12 @@ from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
 from driver_builder.builds import BuildQueue, Work
 from driver_builder.config import Settings
-from driver_builder.controller import Controller, watchers
+from driver_builder.controller import Controller, Watcher, watchers
 from driver_builder.desired import Recipes
 from driver_builder.docker_builder import DockerBuilder, docker_engine
 from driver_builder.errors import ConfigurationError, DriverBuilderError
 from driver_builder.execute import Executor
+from driver_builder.feature_rules_sync import FeatureRulesSync
 from driver_builder.lease import REQUEST_SECONDS, Lease
 from driver_builder.observe import Observer
 from driver_builder.pipeline import build_and_push
@@ -30,7 +31,7 @@ from driver_builder.report import Reporter
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
 from kube_api.errors import KubeApiError
-from kube_api.resources import DRIVER_CONTAINERS
+from kube_api.resources import DRIVER_CONTAINERS, NODE_FEATURE_RULES
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
@@ -155,6 +156,7 @@ def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: H
         builds=builds,
         settings=plan_settings,
     )
+    _follow_feature_rules(client, settings, stop)
     for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
         watcher.start()
     try:
@@ -163,6 +165,14 @@ def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: H
         )
     finally:
         builds.stop()
+
+
+def _follow_feature_rules(client: Client, settings: Settings, stop: threading.Event) -> None:
+    if not settings.feature_rules:
+        return
+    sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
+    Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop).start()
+    sync.start()
 
 
 def _next_plan(settings: Settings) -> Plan:

@@ -42,6 +42,10 @@ class Settings:
     """Who holds the Lease: should survive a restart of the container."""
     lease_name: str
     """Name of the Lease, in the first namespace."""
+    feature_rules: bool
+    """Whether NodeFeatureRule objects are compiled for the workers."""
+    feature_rules_namespace: str
+    """Where the workers' DaemonSet and its ConfigMap are."""
     port: int
     """Port of /healthz and /metrics; 0: none."""
 
@@ -77,6 +81,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
     parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
     parser.add_argument(
+        "--no-feature-rules", action="store_const", const="true", help="leave NodeFeatureRule objects to somebody else"
+    )
+    parser.add_argument(
+        "--feature-rules-namespace", metavar="NAME", help="namespace of the nfd-worker DaemonSet (default: the pod's)"
+    )
+    parser.add_argument(
         "--port", type=_port, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
     )
 
@@ -102,6 +112,8 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
         lease_name=pick.text("lease_name") or "driver-builder",
+        feature_rules=not pick.switch("no_feature_rules"),
+        feature_rules_namespace=pick.text("feature_rules_namespace") or _own_namespace(environment),
         port=int(pick.number("port", 8080, _port)),
     )
 
@@ -115,6 +127,10 @@ class _Picker:
         """The flag, else the environment variable, else None."""
         value = getattr(self.flags, name, None)
         return str(value) if value is not None else self.environment.get(ENVIRONMENT_PREFIX + name.upper()) or None
+
+    def switch(self, name: str) -> bool:
+        """Whether the flag is given, or the environment variable says true."""
+        return (self.text(name) or "").lower() in ("1", "true")
 
     def words(self, name: str) -> list[str]:
         """An environment variable that holds a comma-separated list."""

@@ -14,11 +14,13 @@ from driver_builder.backoff import Backoff
 from driver_builder.reconcile import Reconciler
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
-from kube_api.errors import Gone, KubeApiError
+from kube_api.errors import Gone, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, Resource
 
 SETTLE_SECONDS = 0.2
 """Changes come in bursts; a pass waits this long for the rest of one."""
+
+UNKNOWN_KIND_SECONDS = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +109,10 @@ class Watcher(threading.Thread):
                 # List again, but not in a loop where every list is too old for the watch after it.
                 logger.debug("watch: %s", error)
                 self._stopping.wait(self._backoff.next())
+            except NotFound as error:
+                # The kind is not defined in this cluster (yet): not news, and not worth asking for often.
+                logger.debug("watch: %s", error)
+                self._stopping.wait(UNKNOWN_KIND_SECONDS)
             except KubeApiError as error:
                 logger.info("watch: %s", error)
                 self._stopping.wait(error.retry_after or self._backoff.next())

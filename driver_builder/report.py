@@ -1,21 +1,18 @@
 """Writes what a pass found: each driver's status when it changed, and an Event for each piece of news."""
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder import status
+from driver_builder import events, status
 from driver_builder.driver_container import DriverContainer
 from driver_builder.plan import DriverPlan, Plan
-from driver_builder.status import Event, timestamp
 from kube_api.client import Client
-from kube_api.errors import Conflict, KubeApiError, NotFound
-from kube_api.resources import DRIVER_CONTAINERS, EVENTS
+from kube_api.errors import KubeApiError, NotFound
+from kube_api.resources import DRIVER_CONTAINERS
 
 Json = dict[str, Any]
 
-COMPONENT = "driver-builder"
 _NONE: Mapping[str, str] = {}
 
 logger = logging.getLogger(__name__)
@@ -51,27 +48,16 @@ class Reporter:
         )
         if written == driver.status:
             return
+        subject = events.Subject(
+            resource=DRIVER_CONTAINERS, namespace=driver.namespace, name=driver.name, uid=driver.uid
+        )
         news = status.events(status.previous_targets(driver.status), part.targets)
         for event in (*news, *status.condition_events(driver.status, written)):
-            self._post(driver, event, now)
+            events.post(self._client, subject, event, now=now)
         path = DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
         # null first: a merge patch would keep keys of an older rebuild map.
         stale = {key: None for key in driver.status if key not in written}
         self._client.patch(path, {"status": {**stale, **_with_removed(driver.status, written)}})
-
-    def _post(self, driver: DriverContainer, event: Event, now: float) -> None:
-        """Create an Event, or count it up when the same one was posted before."""
-        logger.log(logging.WARNING if event.kind == "Warning" else logging.INFO, "%s: %s: %s", driver.key, event.reason,
-                   event.message)  # fmt: skip
-        digest = hashlib.sha256(f"{event.reason}\0{event.message}".encode()).hexdigest()[:10]
-        name = f"{driver.name}.{digest}"
-        collection = EVENTS.path(namespace=driver.namespace)
-        try:
-            self._client.create(collection, _event(driver, event, name, now))
-        except Conflict:
-            path = EVENTS.path(namespace=driver.namespace, name=name)
-            count = int(self._client.get(path).get("count") or 1) + 1
-            self._client.patch(path, {"count": count, "lastTimestamp": timestamp(now)})
 
 
 def _with_removed(before: Json, after: Json) -> Json:
@@ -81,26 +67,3 @@ def _with_removed(before: Json, after: Json) -> Json:
         for part, values in after["rebuild"].items()
     }
     return {**after, "rebuild": rebuild}
-
-
-def _event(driver: DriverContainer, event: Event, name: str, now: float) -> Json:
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {"name": name, "namespace": driver.namespace},
-        "involvedObject": {
-            "apiVersion": DRIVER_CONTAINERS.api_version,
-            "kind": DRIVER_CONTAINERS.kind,
-            "namespace": driver.namespace,
-            "name": driver.name,
-            "uid": driver.uid,
-        },
-        "type": event.kind,
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "firstTimestamp": timestamp(now),
-        "lastTimestamp": timestamp(now),
-        "count": 1,
-    }

@@ -54,10 +54,12 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 DRIVER_CONTAINERS = Resource("driverwright.io", "v1alpha1", "drivercontainers", "DriverContainer")
+NODE_FEATURE_RULES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeaturerules", "NodeFeatureRule", namespaced=False)
 
 _ALL = (
     NODES, NAMESPACES, PODS, SECRETS, CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, DAEMON_SETS, DEPLOYMENTS, JOBS, LEASES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, DRIVER_CONTAINERS,
+    NODE_FEATURE_RULES,
 )  # fmt: skip
 
 

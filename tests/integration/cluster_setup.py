@@ -39,7 +39,12 @@ def admin(ground: ProvingGround, *, timeout_seconds: float = 30.0) -> Client:
 def install(client: Client) -> None:
     """Apply namespace, CRDs, and the accounts of both programs; workloads stay out, nothing could run them."""
     for obj in documents(
-        "namespace.yaml", "crds/drivercontainers.yaml", "driver-builder/rbac.yaml", "nfd-worker/rbac.yaml"
+        "namespace.yaml",
+        "crds/drivercontainers.yaml",
+        "crds/nodefeaturerules.yaml",
+        "driver-builder/rbac.yaml",
+        "nfd-worker/rbac.yaml",
+        "nfd-worker/rules.yaml",
     ):
         client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
 

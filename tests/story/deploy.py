@@ -64,7 +64,7 @@ def path_of(obj: Json) -> str:
 
 
 def _overlaid(obj: Json, overlay: Overlay) -> Json:
-    if obj["kind"] == "ConfigMap" and overlay.worker_config is not None:
+    if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", "nfd-worker-conf") and overlay.worker_config is not None:
         obj["data"] = {"nfd-worker.conf": overlay.worker_config}
     if obj["kind"] not in ("DaemonSet", "Deployment"):
         return obj
