@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from driver_builder import events, status
-from driver_builder.driver_container import DriverContainer
 from driver_builder.plan import DriverPlan, Plan
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound

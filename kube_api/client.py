@@ -11,10 +11,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import urllib3
-import yaml
-from kubernetes import config
-from kubernetes.client import ApiClient, ApiException, Configuration
 
+from kube_api.connection import Connection, connect
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
 
 Object = dict[str, Any]
@@ -49,8 +47,8 @@ class Client:
     Every method raises a :class:`kube_api.errors.KubeApiError` and nothing else.
     """
 
-    def __init__(self, api: ApiClient, *, timeout_seconds: float = 30.0) -> None:
-        self._api = api
+    def __init__(self, connection: Connection, *, timeout_seconds: float = 30.0) -> None:
+        self._connection = connection
         self._timeout_seconds = timeout_seconds
 
     @classmethod
@@ -60,17 +58,7 @@ class Client:
         Raises:
             Unreachable: when no usable credentials are found; the message says where was looked.
         """
-        settings = Configuration()
-        settings.retries = False
-        try:
-            _load_credentials(settings, kubeconfig)
-        except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, LookupError) as error:
-            # The loader does not check shapes: a kubeconfig that is a list ends in a TypeError.
-            raise Unreachable(
-                f"no way to the API server found ({error}): pass --kubeconfig FILE, set KUBECONFIG, "
-                "or run in a pod with a service account"
-            ) from error
-        return cls(ApiClient(settings), timeout_seconds=timeout_seconds)
+        return cls(connect(kubeconfig), timeout_seconds=timeout_seconds)
 
     def get(self, path: str) -> Object:
         """Read one object."""
@@ -197,29 +185,17 @@ class Client:
         text = None if body is None else json.dumps(body)
         try:
             # This is where expired credentials are read anew, so it can fail like any other I/O.
-            _, url, all_headers, _, _ = self._api.param_serialize(
-                method, f"{path}?{words}" if words else path, header_params=headers, auth_settings=["BearerToken"]
-            )
-            response: urllib3.BaseHTTPResponse = self._api.rest_client.pool_manager.request(
-                method, url, body=text, headers=all_headers, preload_content=False, redirect=False,
-                timeout=_urllib3_timeout(timeout or self._timeout_seconds),
+            headers |= self._connection.authorization()
+            response: urllib3.BaseHTTPResponse = self._connection.pool.request(
+                method, self._connection.server + (f"{path}?{words}" if words else path), body=text, headers=headers,
+                preload_content=False, redirect=False, timeout=_urllib3_timeout(timeout or self._timeout_seconds),
             )  # fmt: skip
             if response.status < 300:
                 return response
             answer = response.data
-        except (urllib3.exceptions.HTTPError, OSError, ApiException, config.ConfigException) as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(f"{method} {path}: no answer from the API server: {error}") from error
         raise from_response(f"{method} {path}", response.status, answer, response.headers.get("Retry-After"))
-
-
-def _load_credentials(settings: Configuration, kubeconfig: str | None) -> None:
-    if kubeconfig is not None:
-        config.load_kube_config(config_file=kubeconfig, client_configuration=settings)
-        return
-    try:
-        config.load_incluster_config(client_configuration=settings)
-    except config.ConfigException:
-        config.load_kube_config(client_configuration=settings)
 
 
 def _urllib3_timeout(timeout: float | tuple[float, float]) -> urllib3.Timeout:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 
 from kube_api.client import Client
 from kube_api.errors import (
@@ -15,6 +15,7 @@ from kube_api.errors import (
     TooManyRequests,
     Unreachable,
 )
+from kube_api.kubeconfig import KubeconfigConnection
 from tests.contract.misbehaving_server import Handler, misbehaving_server
 
 
@@ -30,10 +31,9 @@ def client(server: str) -> Iterator[Client]:
     """Make a client that waits for at most a third of a second."""
     settings = Configuration()
     settings.host = server
-    settings.retries = False
-    api = ApiClient(settings)
-    yield Client(api, timeout_seconds=0.3)
-    api.rest_client.pool_manager.clear()
+    connection = KubeconfigConnection(settings)
+    yield Client(connection, timeout_seconds=0.3)
+    connection.pool.clear()
 
 
 def watched(client: Client, path: str) -> list[str]:
@@ -137,9 +137,8 @@ def test_nobody_listens() -> None:
     """A port without a server is Unreachable."""
     settings = Configuration()
     settings.host = "http://127.0.0.1:9"
-    settings.retries = False
     with pytest.raises(Unreachable, match="no answer from the API server"):
-        Client(ApiClient(settings)).get("/api")
+        Client(KubeconfigConnection(settings)).get("/api")
 
 
 @pytest.mark.parametrize(
@@ -161,13 +160,15 @@ def test_an_unusable_kubeconfig_says_where_was_looked(tmp_path: Path, text: str 
         Client.from_environment(str(path))
 
 
-def test_expired_credentials_that_cannot_be_read_anew(client: Client) -> None:
+def test_expired_credentials_that_cannot_be_read_anew(server: str) -> None:
     """A token file that is gone when the token must be refreshed is no foreign error."""
 
     def refresh(_settings: Configuration) -> None:
         raise FileNotFoundError("token")
 
-    client._api.configuration.api_key = {"authorization": "Bearer old"}
-    client._api.configuration.refresh_api_key_hook = refresh
+    settings = Configuration()
+    settings.host = server
+    settings.api_key = {"authorization": "Bearer old"}
+    settings.refresh_api_key_hook = refresh
     with pytest.raises(Unreachable, match="token"):
-        client.get("/good")
+        Client(KubeconfigConnection(settings)).get("/good")

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes.client import ApiClient, Configuration
 
 from kube_api import resources
 from kube_api.client import Client
+from kube_api.connection import ServiceAccountConnection
 from kube_api.errors import Conflict
 from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
 from tests.proving_ground.ground import ProvingGround
@@ -56,16 +56,12 @@ def make_namespace(client: Client, name: str) -> None:
 
 
 def as_service_account(ground: ProvingGround, namespace: str, name: str) -> Client:
-    """Connect with a token that the API server issues for a service account."""
+    """Connect as a pod of a service account would, with a token that the API server issues."""
     path = SERVICE_ACCOUNTS.path(namespace=namespace, name=name, subresource="token")
     request: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
-    token = admin(ground).create(path, request)["status"]["token"]
-    settings = Configuration()
-    settings.host = ground.api_server
-    settings.ssl_ca_cert = str(ground.ca_file)
-    settings.api_key = {"authorization": f"Bearer {token}"}
-    settings.retries = False
-    return Client(ApiClient(settings))
+    token_file = ground.ca_file.with_name(f"token-{namespace}-{name}")
+    token_file.write_text(admin(ground).create(path, request)["status"]["token"])
+    return Client(ServiceAccountConnection(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file)))
 
 
 def create_quietly(client: Client, path: str, body: Json) -> None:

@@ -73,7 +73,7 @@ def test_a_second_pass_writes_nothing(client: Client, sync: FeatureRulesSync) ->
 
 
 def test_a_wrong_rule_gets_a_warning_on_its_object(client: Client, sync: FeatureRulesSync) -> None:
-    """kubectl describe shows which rule, and what is wrong with it; the rules beside it work."""
+    """An Event says which rule, and what is wrong with it; the rules beside it work."""
     wrong = {**GOOD, "name": "two-bounds", "matchFeatures": [
         {"feature": "kernel.version", "matchExpressions": {"major": {"op": "GtLt", "value": ["6"]}}},
     ]}  # fmt: skip
