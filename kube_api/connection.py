@@ -1,9 +1,9 @@
 """How the API server is reached: address, trust and credentials, as kubectl and pods know them.
 
 A pod's service account is three files and two variables, read here; the token is read again for each request, because
-the kubelet replaces it. Everything else that a kubeconfig can hold (exec plugins, client certificates, OIDC, proxies) is
-left to the official client. Importing that takes 20 MiB and a quarter of a second of CPU, so only who has a kubeconfig
-pays for it (docs/decisions/0007-service-account-without-the-client.md).
+the kubelet replaces it. Everything else that a kubeconfig can hold (exec plugins, client certificates, OIDC, proxies)
+is left to the official client. Importing that takes 20 MiB and a quarter of a second of CPU, so only who has a
+kubeconfig pays for it (docs/decisions/0007-service-account-without-the-client.md).
 """
 
 import os
