@@ -9,6 +9,7 @@ container's own ``/proc``, since all that is read there (``sys/kernel/osrelease`
 import errno
 import logging
 import os
+import stat
 from functools import cached_property
 
 from nfd_worker.errors import HostReadError
@@ -29,13 +30,20 @@ _NO_VALUE = _NOT_THERE | {errno.EINVAL, errno.EOPNOTSUPP}
 _DENIED = frozenset({errno.EACCES, errno.EPERM})
 """What file modes and security modules say. That does not pass by itself: to this process the file is not there."""
 
+_WRONG_PATH = _NOT_THERE | _DENIED | {errno.ELOOP, errno.ENAMETOOLONG}
+"""What is wrong with a file itself, and not with reading it just now."""
+
+_MAX_TOLD = 256
+"""How many different warnings are remembered as told; then all may be told once more, so that memory stays bounded."""
+
 
 class Host:
     """The files of one node; all paths are relative to its root, without a leading slash."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
-        self._denied: set[str] = set()
+        self._base = root.rstrip("/") + "/"
+        self._told: set[str] = set()
 
     def read_bytes(self, path: str) -> bytes:
         """Read a whole file.
@@ -62,8 +70,8 @@ class Host:
         Raises:
             HostReadError: when reading it fails for a reason that can pass (an I/O error).
         """
-        found = self.find_first((path,))
-        return None if found is None else found[1].decode(errors="replace")
+        content = self._find_bytes(path)
+        return None if content is None else content.decode(errors="replace")
 
     def find_int(self, path: str) -> int | None:
         """Read a file that holds a decimal or ``0x`` number, or give None as :meth:`find` does.
@@ -86,14 +94,35 @@ class Host:
             HostReadError: when reading one fails for a reason that can pass (an I/O error).
         """
         for path in paths:
-            try:
-                return path, _read(self._below_root(path))
-            except OSError as error:
-                if error.errno in _DENIED:
-                    self._warn_denied(path)
-                elif error.errno not in _NO_VALUE:
-                    raise self._unreadable(path, error) from error
+            content = self._find_bytes(path)
+            if content is not None:
+                return path, content
         return None
+
+    def find_regular(self, path: str, max_bytes: int) -> bytes | None:
+        """Read a file that anybody may have put there: nothing but a regular file, and none that is too long.
+
+        Anything else is told once in a warning, and None: a pipe would never end, a device may act when it is opened.
+
+        Raises:
+            HostReadError: as :meth:`find`.
+        """
+        try:
+            status = os.stat(self._below_root(path))  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
+        except OSError as error:
+            if error.errno not in _WRONG_PATH:
+                raise self._unreadable(path, error) from error
+            self.warn_once(f"host: {self._below_root(path)} left out: {error.strerror}")
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            self.warn_once(f"host: {self._below_root(path)} left out: it is not a regular file")
+            return None
+        if status.st_size > max_bytes:
+            self.warn_once(
+                f"host: {self._below_root(path)} left out: it has {status.st_size} bytes, and {max_bytes} is the most"
+            )
+            return None
+        return self._find_bytes(path)
 
     def entries(self, path: str) -> list[str]:
         """List a directory, sorted; empty when this node does not have it.
@@ -112,6 +141,25 @@ class Host:
     def has(self, path: str) -> bool:
         """Tell whether there is something at this path."""
         return os.access(self._below_root(path), os.F_OK)
+
+    def require(self, path: str) -> None:
+        """Make sure of a directory that every node has, before what is not below it is taken for absent.
+
+        Raises:
+            HostReadError: when it is not there: then a mount is missing, and not the hardware.
+        """
+        if not self.has(path):
+            mount = path.partition("/")[0]
+            raise HostReadError(f"cannot read {path} below {self.root}: is the host's /{mount} mounted there?")
+
+    def warn_once(self, message: str) -> None:
+        """Log a warning that would come again in every cycle."""
+        if message in self._told:
+            return
+        if len(self._told) >= _MAX_TOLD:
+            self._told.clear()
+        self._told.add(message)
+        log.warning("%s", message)
 
     @cached_property
     def is_live(self) -> bool:
@@ -133,14 +181,18 @@ class Host:
             return told.strip()
         return os.uname().machine if self.is_live else ""
 
-    def _below_root(self, path: str) -> str:
-        return f"{self.root.rstrip('/')}/{path.lstrip('/')}"
+    def _find_bytes(self, path: str) -> bytes | None:
+        try:
+            return _read(self._below_root(path))
+        except OSError as error:
+            if error.errno in _DENIED:
+                self.warn_once(f"host: not allowed to read {self._below_root(path)}; going on as if it were not there")
+            elif error.errno not in _NO_VALUE:
+                raise self._unreadable(path, error) from error
+        return None
 
-    def _warn_denied(self, path: str) -> None:
-        """Say once that a file may not be read; it is asked for again in every cycle."""
-        if path not in self._denied:
-            self._denied.add(path)
-            log.warning("host: not allowed to read %s; going on as if it were not there", self._below_root(path))
+    def _below_root(self, path: str) -> str:
+        return self._base + path.lstrip("/")
 
     def _unreadable(self, path: str, error: OSError) -> HostReadError:
         return HostReadError(f"cannot read {self._below_root(path)}: {error.strerror}")
@@ -148,7 +200,8 @@ class Host:
 
 def _read(path: str) -> bytes:
     # Plain system calls: a scan reads hundreds of sysfs files, and an io object for each would double its time.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # O_NONBLOCK: a pipe where a file should be must not stop the worker.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         content = os.read(descriptor, _CHUNK)
         chunk = content

@@ -8,30 +8,52 @@ pure: label names without the prefix ``feature.node.kubernetes.io/<source>-``.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.errors import HostReadError
 from nfd_worker.features import Failed, Features
 from nfd_worker.host import Host
-from nfd_worker.sources import cpu, kernel, pci, system
+from nfd_worker.sources import cpu, fake, gpu, kernel, local, memory, network, pci, storage, system, usb
 from nfd_worker.sources.settings import SourceSettings
 
 
 class Source(NamedTuple):
-    """One place where features come from."""
+    """One place where features come from.
+
+    ``prefixes``: how the keys of its labels begin; none where they may have any name.
+    ``priority``: labels of a higher one overwrite those of a lower one.
+    ``is_default``: whether it runs when nothing else is said.
+    """
 
     discover: Callable[[Host, SourceSettings], Features]
     labels: Callable[[Features, SourceSettings], Mapping[str, str]]
+    prefixes: tuple[str, ...] = ()
+    priority: int = 0
+    is_default: bool = True
 
+
+def _prefix(source: str) -> tuple[str, ...]:
+    return (f"{FEATURE_LABEL_PREFIX}/{source}-",)
+
+
+_NVIDIA_LABELS = ("cuda.", "gpu.", "mig-", "mig.", "vgpu.")
 
 SOURCES: Mapping[str, Source] = {
-    "cpu": Source(cpu.discover, cpu.labels),
-    "kernel": Source(kernel.discover, kernel.labels),
-    "pci": Source(pci.discover, pci.labels),
-    "system": Source(system.discover, system.labels),
+    "cpu": Source(cpu.discover, cpu.labels, _prefix("cpu")),
+    "fake": Source(fake.discover, fake.labels, _prefix("fake"), is_default=False),
+    "gpu": Source(gpu.discover, gpu.labels, tuple(f"nvidia.com/{part}" for part in _NVIDIA_LABELS)),
+    "kernel": Source(kernel.discover, kernel.labels, _prefix("kernel")),
+    "memory": Source(memory.discover, memory.labels, _prefix("memory")),
+    "network": Source(network.discover, network.labels, _prefix("network")),
+    "pci": Source(pci.discover, pci.labels, _prefix("pci")),
+    "storage": Source(storage.discover, storage.labels, _prefix("storage")),
+    "system": Source(system.discover, system.labels, _prefix("system")),
+    "usb": Source(usb.discover, usb.labels, _prefix("usb")),
+    "local": Source(local.discover, local.labels, priority=20),
 }
 """All sources in the order in which they run; later labels overwrite earlier ones."""
 
-NOT_YET_BUILT = frozenset({"custom", "fake", "local", "memory", "network", "storage", "usb"})
-"""Sources of Node Feature Discovery that this worker does not have yet: their settings are accepted and do nothing."""
+NOT_YET_BUILT: frozenset[str] = frozenset()
+"""Sources of Node Feature Discovery that this worker does not have."""
 
 
 def discover(name: str, host: Host, settings: SourceSettings) -> Features | Failed:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Mapping
 
-from nfd_worker.errors import HostReadError
 from nfd_worker.features import Attributes, Features, Instances
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
@@ -24,8 +23,7 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
     Raises:
         HostReadError: without a sysfs; a machine without a PCI bus simply has no devices.
     """
-    if not host.has("sys/bus"):
-        raise HostReadError(f"cannot read sys/bus below {host.root}: is the host's /sys mounted there?")
+    host.require("sys/bus")
     devices = (_read_device(host, address) for address in host.entries(_DEVICES))
     return Features(instances={"pci.device": tuple(device for device in devices if device is not None)})
 

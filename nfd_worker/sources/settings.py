@@ -1,6 +1,11 @@
 """What can be set per source, with the defaults of Node Feature Discovery (keys: :mod:`nfd_worker.config`)."""
 
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+
+from nfd_worker.sources.gpu import GpuSettings
 
 CPUID_BLACKLIST = (
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT",
@@ -41,6 +46,44 @@ class PciSettings(NamedTuple):
     device_label_fields: tuple[str, ...] = ("class", "vendor")
 
 
+class UsbSettings(NamedTuple):
+    """Which USB devices become labels, and what of them the label says.
+
+    ``device_class_whitelist``: beginnings of the two-digit class, lower case: video, miscellaneous, application
+    specific, vendor specific.
+    ``device_label_fields``: some of class, vendor, device, serial.
+    """
+
+    device_class_whitelist: tuple[str, ...] = ("0e", "ef", "fe", "ff")
+    device_label_fields: tuple[str, ...] = ("class", "vendor", "device")
+
+
+class FakeSettings(NamedTuple):
+    """What the source ``fake`` pretends to have found; the defaults are those of Node Feature Discovery.
+
+    ``instance_features``: the attributes of each instance, its ``name`` among them.
+    """
+
+    labels: Mapping[str, str] = MappingProxyType(
+        {"fakefeature1": "true", "fakefeature2": "true", "fakefeature3": "true"}
+    )
+    flag_features: tuple[str, ...] = ("flag_1", "flag_2", "flag_3")
+    attribute_features: Mapping[str, str] = MappingProxyType({"attr_1": "true", "attr_2": "false", "attr_3": "10"})
+    instance_features: tuple[Mapping[str, str], ...] = (
+        MappingProxyType(
+            {"name": "instance_1", "attr_1": "true", "attr_2": "false", "attr_3": "10", "attr_4": "foobar"}
+        ),
+        MappingProxyType({"name": "instance_2", "attr_1": "true", "attr_2": "true", "attr_3": "100"}),
+        MappingProxyType({"name": "instance_3"}),
+    )
+
+
+class LocalSettings(NamedTuple):
+    """``clock``: what tells the time, in seconds since 1970; expired features of files are left out by it."""
+
+    clock: Callable[[], float] = time.time
+
+
 class SystemSettings(NamedTuple):
     """``node_name``: the Node object's name, told by the pod; empty when unknown."""
 
@@ -54,3 +97,7 @@ class SourceSettings(NamedTuple):
     kernel: KernelSettings = KernelSettings()
     pci: PciSettings = PciSettings()
     system: SystemSettings = SystemSettings()
+    usb: UsbSettings = UsbSettings()
+    fake: FakeSettings = FakeSettings()
+    gpu: GpuSettings = GpuSettings()
+    local: LocalSettings = LocalSettings()

@@ -1,0 +1,63 @@
+"""Source ``network``: the network interfaces (the kernel's Documentation/ABI/testing/sysfs-class-net).
+
+Those of the node and not of the pod: a mount of the node's ``/sys`` shows the interfaces of the namespace in which it
+was mounted.
+"""
+
+from collections.abc import Iterable
+
+from nfd_worker.features import Attributes, Features
+from nfd_worker.host import Host
+from nfd_worker.sources.settings import SourceSettings
+
+_INTERFACES = "sys/class/net"
+
+_ATTRIBUTES = ("operstate", "speed", "mtu")
+_DEVICE_ATTRIBUTES = ("sriov_numvfs", "sriov_totalvfs")
+
+_LABELS = (("sriov_totalvfs", "sriov.capable"), ("sriov_numvfs", "sriov.configured"))
+
+
+def discover(host: Host, _settings: SourceSettings) -> Features:
+    """List all interfaces: those of a device, and virtual ones.
+
+    An attribute that an interface does not have, such as the speed of one that is down, is left out.
+
+    Raises:
+        HostReadError: without a sysfs.
+    """
+    host.require("sys/bus")
+    devices: list[Attributes] = []
+    virtual: list[Attributes] = []
+    for name in host.entries(_INTERFACES):
+        if name == "bonding_masters":  # the one file among the directories: the control file of the bonding driver
+            continue
+        if host.has(f"{_INTERFACES}/{name}/device"):
+            of_device = {key: f"device/{key}" for key in _DEVICE_ATTRIBUTES}
+            devices.append(_read_interface(host, name, _plain(_ATTRIBUTES) | of_device))
+        else:
+            virtual.append(_read_interface(host, name, _plain(_ATTRIBUTES)))
+    return Features(instances={"network.device": tuple(devices), "network.virtual": tuple(virtual)})
+
+
+def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
+    """Label SR-IOV: that an interface can make virtual functions, and that one has."""
+    return {
+        label: "true"
+        for attribute, label in _LABELS
+        if any(is_positive(device.get(attribute, "")) for device in features.instances["network.device"])
+    }
+
+
+def is_positive(text: str) -> bool:
+    """Tell whether this is a decimal number above zero, of any length."""
+    return text.isascii() and text.isdigit() and text.strip("0") != ""
+
+
+def _plain(names: Iterable[str]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _read_interface(host: Host, name: str, files: dict[str, str]) -> Attributes:
+    texts = {key: host.find(f"{_INTERFACES}/{name}/{file}") for key, file in files.items()}
+    return {"name": name, **{key: text.strip() for key, text in texts.items() if text is not None}}

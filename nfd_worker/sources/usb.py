@@ -1,0 +1,59 @@
+"""Source ``usb``: the devices of the USB buses (the kernel's Documentation/ABI/stable/sysfs-bus-usb)."""
+
+from collections.abc import Iterable, Iterator
+
+from nfd_worker.features import Attributes, Features
+from nfd_worker.host import Host
+from nfd_worker.sources.settings import SourceSettings, UsbSettings
+
+_DEVICES = "sys/bus/usb/devices"
+
+_FILES = {"class": "bDeviceClass", "vendor": "idVendor", "device": "idProduct", "serial": "serial"}
+
+FIELDS = tuple(_FILES)
+"""What a device may tell; also the order of the fields in a label."""
+
+_CLASS_OF_EACH_INTERFACE = "00"
+
+
+def discover(host: Host, _settings: SourceSettings) -> Features:
+    """List all devices, hubs too; a device whose interfaces are of different classes counts once for each interface.
+
+    Raises:
+        HostReadError: without a sysfs; a machine without USB simply has no devices.
+    """
+    host.require("sys/bus")
+    # What has a colon in its name is an interface of a device: 1-4:1.0 of 1-4.
+    addresses = [name for name in host.entries(_DEVICES) if ":" not in name]
+    return Features(instances={"usb.device": tuple(each for address in addresses for each in _read(host, address))})
+
+
+def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
+    """Label the kinds of devices that are there."""
+    fields = usable_label_fields(settings.usb.device_label_fields)
+    wanted = tuple(entry.lower() for entry in settings.usb.device_class_whitelist)
+    return {
+        "_".join(device.get(field, "") for field in fields) + ".present": "true"
+        for device in features.instances["usb.device"]
+        if device.get("class", "").startswith(wanted)
+    }
+
+
+def usable_label_fields(wanted: Iterable[str]) -> tuple[str, ...]:
+    """Put the known ones of the wanted fields in their fixed order; the default when none is known."""
+    known = set(wanted).intersection(FIELDS)
+    return tuple(field for field in FIELDS if field in known) or UsbSettings().device_label_fields
+
+
+def _read(host: Host, address: str) -> Iterator[Attributes]:
+    texts = {field: (host.find(f"{_DEVICES}/{address}/{file}") or "").strip() for field, file in _FILES.items()}
+    device = {field: text for field, text in texts.items() if text}
+    if "device" not in device:
+        return
+    if device.get("class") != _CLASS_OF_EACH_INTERFACE:
+        yield device
+        return
+    for interface in host.entries(f"{_DEVICES}/{address}"):
+        told = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
+        if told is not None:
+            yield {**device, "class": told.strip()}
