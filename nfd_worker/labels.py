@@ -1,83 +1,190 @@
-"""From what the sources want to label to one valid, sorted mapping of node labels. Pure.
+"""From what sources and rules want to one valid NodeContent, and what was left out. Pure; runs in every cycle.
 
-Naming follows Node Feature Discovery: a name without ``/`` becomes ``feature.node.kubernetes.io/<source>-<name>``; one
-with ``/`` stays as it is. What Kubernetes or the operator's allow-list refuses is left out and named in a warning.
+Who wins, from weak to strong, as in Node Feature Discovery: sources in their order, custom rules, feature files (source
+``local``), then the cluster's rules. Annotations, extended resources and taints come from the cluster's rules only.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from kube_api.names import FEATURE_LABEL_PREFIX, is_label_value, is_qualified_name
+from kube_api.names import FEATURE_LABEL_PREFIX
+from nfd_worker import namespaces
+from nfd_worker.dynamic import resolve
+from nfd_worker.features import Features
+from nfd_worker.namespaces import NamespaceOptions, Problem, add_prefixes, is_whitelisted
+from nfd_worker.node_content import NodeContent, Refusal, Taint
+from nfd_worker.rules.model import RuleOutput, RuleOutputs
 
-PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"
+CUSTOM = "custom"
+"""The name of the rules in the worker's own configuration."""
 
-_OWN_NAMESPACES = (FEATURE_LABEL_PREFIX, PROFILE_LABEL_PREFIX)
+CLUSTER = "cluster"
+"""The name of all other rules: NodeFeatureRule objects and rule files."""
 
+UNPREFIXED_SOURCES = frozenset({CUSTOM, "local"})
+"""Sources whose label names do not begin with the source's name."""
 
-class LabelWarning(NamedTuple):
-    """A label that was left out, and why."""
-
-    source: str
-    key: str
-    value: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.source}: label {self.key}={self.value} left out: {self.reason}"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class LabelSet(NamedTuple):
-    """Labels sorted by key, and those that could not become one."""
+class ContentResult(NamedTuple):
+    """What the Node should carry, and what was left out, both sorted."""
 
-    labels: Mapping[str, str]
-    warnings: tuple[LabelWarning, ...]
+    content: NodeContent
+    refusals: tuple[Refusal, ...]
 
 
 def source_prefix(source: str) -> str:
-    """Give the beginning that all label keys of a source have."""
+    """Give the beginning of a source's label keys; those of :data:`UNPREFIXED_SOURCES` have none of their own."""
     return f"{FEATURE_LABEL_PREFIX}/{source}-"
 
 
 def label_key(source: str, name: str) -> str:
-    """Make the full key of a source's label."""
-    return name if "/" in name else source_prefix(source) + name
+    """Make the full key of a source's label; a name with a namespace is one already."""
+    if "/" in name:
+        return name
+    return f"{FEATURE_LABEL_PREFIX}/{name}" if source in UNPREFIXED_SOURCES else source_prefix(source) + name
 
 
-def make_labels(by_source: Mapping[str, Mapping[str, str]], whitelist: re.Pattern[str]) -> LabelSet:
-    """Name, check and sort the labels of all sources; a later source overwrites an earlier one.
+def make_content(
+    source_labels: Mapping[str, Mapping[str, str]],
+    rule_outputs: Mapping[str, RuleOutputs],
+    features: Features,
+    options: NamespaceOptions,
+    annotations: Mapping[str, str] = _NONE,
+) -> ContentResult:
+    """Name, check, merge and sort everything.
 
-    ``whitelist`` is searched for, unanchored, in the part of each key after its namespace; a label that it does not
-    allow is left out without a warning, since that is its purpose.
+    ``source_labels``: source -> label names as the source gives them -> values, in the order of the sources.
+    ``rule_outputs``: what the rules named :data:`CUSTOM` and :data:`CLUSTER` want; a missing one wants nothing.
+    ``features``: where dynamic values are looked up.
+    ``annotations``: the worker's own, which are neither checked nor overwritten.
     """
-    labels: dict[str, str] = {}
-    warnings: list[LabelWarning] = []
-    for source, wanted in by_source.items():
-        for name, value in wanted.items():
-            key = label_key(source, name)
-            reason = refusal(key, value)
-            if reason is not None:
-                warnings.append(LabelWarning(source, key, value, reason))
-            elif whitelist.search(key.partition("/")[2]):
-                labels[key] = value
-    return LabelSet(dict(sorted(labels.items())), tuple(sorted(warnings)))
+    custom, cluster = (rule_outputs.get(name, RuleOutputs()).matched for name in (CUSTOM, CLUSTER))
+    making = _Making(features, options)
+    content = NodeContent(
+        labels=making.labels(source_labels, custom, cluster),
+        annotations=dict(sorted({**making.annotations(cluster), **annotations}.items())),
+        extended_resources=making.extended_resources(cluster),
+        taints=making.taints(cluster),
+    )
+    return ContentResult(content, tuple(sorted(set(making.refusals))))
 
 
-def refusal(key: str, value: str) -> str | None:
-    """Say why this cannot be a node label; None when it can."""
-    namespace, slash, _ = key.partition("/")
-    if not is_qualified_name(key):
-        return "the key is not a qualified name: [namespace/]name with at most 63 of A-Z a-z 0-9 - _ . in the name"
-    if not slash:
-        return "the key has no namespace"
-    if not _is_allowed(namespace):
-        return f"the namespace {namespace} belongs to Kubernetes"
-    if not is_label_value(value):
-        return "the value is not a label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at both ends"
-    return None
+class _Wish(NamedTuple):
+    """A value, and who wants it."""
+
+    value: str
+    origin: str
 
 
-def _is_allowed(namespace: str) -> bool:
-    if any(namespace == own or namespace.endswith(f".{own}") for own in _OWN_NAMESPACES):
-        return True
-    return not (namespace == "kubernetes.io" or namespace.endswith(".kubernetes.io"))
+_Wishes = dict[str, _Wish]
+
+
+class _Making:
+    """The making of one NodeContent: what all its steps need, and the refusals they leave."""
+
+    def __init__(self, features: Features, options: NamespaceOptions) -> None:
+        self.refusals: list[Refusal] = []
+        self._features = features
+        self._options = options
+
+    def labels(
+        self,
+        source_labels: Mapping[str, Mapping[str, str]],
+        custom: Iterable[RuleOutput],
+        cluster: Iterable[RuleOutput],
+    ) -> dict[str, str]:
+        if self._options.disable_labels:
+            return {}
+        wishes: _Wishes = {}
+        for layer in _source_layers(source_labels, custom):
+            wishes |= self._screened(layer)
+        if self._options.auto_prefix:
+            wishes = add_prefixes(wishes)
+        wishes |= self._wishes((output.origin, output.labels) for output in cluster)
+        accepted = self._accept("label", self._resolve("label", wishes), self._check_label)
+        whitelist = self._options.label_whitelist
+        return {key: value for key, value in accepted.items() if is_whitelisted(key, whitelist)}
+
+    def annotations(self, cluster: Iterable[RuleOutput]) -> Mapping[str, str]:
+        if self._options.disable_annotations:
+            return _NONE
+        wishes = self._wishes((output.origin, output.annotations) for output in cluster)
+        return self._accept("annotation", wishes, namespaces.check_annotation)
+
+    def extended_resources(self, cluster: Iterable[RuleOutput]) -> dict[str, str]:
+        if self._options.disable_extended_resources:
+            return {}
+        kind = "extended resource"
+        wishes = self._wishes((output.origin, output.extended_resources) for output in cluster)
+        return self._accept(kind, self._resolve(kind, wishes), namespaces.check_extended_resource)
+
+    def taints(self, cluster: Iterable[RuleOutput]) -> tuple[Taint, ...]:
+        wanted = [(taint, output.origin) for output in cluster for taint in output.taints]
+        if wanted and not self._options.enable_taints:
+            message = "taints are off: set enableTaints: true in the configuration file, or --enable-taints"
+            self._refuse_taint(*wanted[0], Problem("not-enabled", message))
+            return ()
+        accepted: dict[tuple[str, str], Taint] = {}
+        for taint, origin in wanted:
+            problem = namespaces.check_taint(taint)
+            if problem is None:
+                accepted[taint.key, taint.effect] = taint
+            else:
+                self._refuse_taint(taint, origin, problem)
+        return tuple(accepted[key] for key in sorted(accepted))
+
+    def _screened(self, layer: _Wishes) -> _Wishes:
+        """Do what upstream's worker does before it hands labels on: a bad one must not hide a good one."""
+        resolved = self._resolve("label", layer)
+        accepted = self._accept("label", resolved, namespaces.check_label_syntax)
+        whitelist = self._options.source_label_whitelist
+        return {key: resolved[key] for key in accepted if is_whitelisted(key, whitelist)}
+
+    def _wishes(self, wanted: Iterable[tuple[str, Mapping[str, str]]]) -> _Wishes:
+        """Merge what rules want; prefixes come first, so that a later rule overwrites either spelling of a key."""
+        wishes: _Wishes = {}
+        for origin, values in wanted:
+            named = add_prefixes(values) if self._options.auto_prefix else values
+            wishes |= {key: _Wish(value, origin) for key, value in named.items()}
+        return wishes
+
+    def _resolve(self, kind: str, wishes: _Wishes) -> _Wishes:
+        resolved: _Wishes = {}
+        for key, wish in wishes.items():
+            value = resolve(wish.value, self._features)
+            if value is None:
+                message = "there is no such attribute on this node; it is written @<domain>.<feature>.<element>"
+                self.refusals.append(Refusal(wish.origin, kind, key, wish.value, "no-such-feature", message))
+            else:
+                resolved[key] = wish if value is wish.value else _Wish(value, wish.origin)
+        return resolved
+
+    def _accept(self, kind: str, wishes: _Wishes, check: Callable[[str, str], Problem | None]) -> dict[str, str]:
+        """Sort, and keep what is valid; the rest becomes refusals."""
+        accepted: dict[str, str] = {}
+        for key, (value, origin) in sorted(wishes.items()):
+            problem = check(key, value)
+            if problem is None:
+                accepted[key] = value
+            else:
+                self.refusals.append(Refusal(origin, kind, key, value, *problem))
+        return accepted
+
+    def _check_label(self, key: str, value: str) -> Problem | None:
+        return namespaces.check_label(key, value, self._options)
+
+    def _refuse_taint(self, taint: Taint, origin: str, problem: Problem) -> None:
+        self.refusals.append(Refusal(origin, "taint", taint.key, f"{taint.value}:{taint.effect}", *problem))
+
+
+def _source_layers(source_labels: Mapping[str, Mapping[str, str]], custom: Iterable[RuleOutput]) -> Iterator[_Wishes]:
+    """Give what each source and custom rule wants, from weak to strong."""
+    for source, labels in source_labels.items():
+        if source not in UNPREFIXED_SOURCES:
+            yield {label_key(source, name): _Wish(value, f"source {source}") for name, value in labels.items()}
+    for output in custom:
+        yield {name: _Wish(value, output.origin) for name, value in output.labels.items()}
+    yield {name: _Wish(value, "source local") for name, value in source_labels.get("local", _NONE).items()}
