@@ -4,7 +4,8 @@
 
     NfdWorkerError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
-    └── HostReadError        a file of the node could not be read; its source keeps its last good features
+    ├── HostReadError        a file of the node could not be read; its source keeps its last good features
+    └── MatchError           a rule could not be decided or its output not made: only that rule is left out
 
 What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
 of JSON (:mod:`nfd_worker.publish`).
@@ -21,3 +22,7 @@ class ConfigurationError(NfdWorkerError):
 
 class HostReadError(NfdWorkerError):
     """A file of the node is there but could not be read, or is missing where every node has it."""
+
+
+class MatchError(NfdWorkerError):
+    """A condition of a rule makes no sense, alone or for the value it met; the message names what is wrong with it."""

@@ -12,7 +12,8 @@ from nfd_worker.node_content import Taint
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 OPERATORS = (
-    "", "In", "NotIn", "InRegexp", "Exists", "DoesNotExist", "Gt", "Ge", "Lt", "Le", "GtLt", "GeLe", "IsTrue", "IsFalse",
+    "", "In", "NotIn", "InRegexp", "Exists", "DoesNotExist", "Gt", "Ge", "Lt", "Le", "GtLt", "GeLe",
+    "IsTrue", "IsFalse",
 )  # fmt: skip
 """All operators; the empty one matches anything that is there (MatchAny)."""
 
