@@ -21,9 +21,10 @@ from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.packages import PrivateApt, unpack
 from tests.proving_ground.progress import Progress, Step
 
-_FLAVOUR = "cloud-amd64"
-# Three numbers: a name such as linux-image-6.12-cloud-amd64 is a package that only depends on the newest.
-_IMAGE_NAME = re.compile(rf"^linux-image-(\d+\.\d+\.\d+\S*-{_FLAVOUR}) ", re.MULTILINE)
+CLOUD = "cloud-amd64"
+"""Small and quick to boot; without USB, graphics and most of the drivers for real machines."""
+GENERIC = "amd64"
+"""The kernel of an ordinary installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,13 @@ class KernelPackage:
         return self.tree / "lib/modules" / self.release
 
 
-def parse_image_packages(search: str) -> list[str]:
-    """Return the releases among what `apt-cache search --names-only ^linux-image-` prints, oldest first."""
-    return sorted(set(_IMAGE_NAME.findall(search)), key=release_key)
+def parse_image_packages(search: str, flavour: str = CLOUD) -> list[str]:
+    """Return the releases of a flavour among what `apt-cache search --names-only ^linux-image-` prints, oldest first.
+
+    Three numbers: a name such as linux-image-6.12-cloud-amd64 is a package that only depends on the newest.
+    """
+    names = re.compile(rf"^linux-image-(\d+\.\d+\.\d+[^\s-]*(?:-\d+)?-{flavour}) ", re.MULTILINE)
+    return sorted(set(names.findall(search)), key=release_key)
 
 
 def release_key(release: str) -> tuple[int, ...]:
@@ -82,7 +87,7 @@ def choose_releases(layouts: Mapping[str, str], count: int) -> list[str]:
     """
     releases = sorted(layouts, key=release_key)
     if not releases:
-        raise ProvingGroundError(f"no {_FLAVOUR} kernel with headers in the archives", hint="run apt-get update")
+        raise ProvingGroundError(f"no {CLOUD} kernel with headers in the archives", hint="run apt-get update")
     series = release_key(releases[0])[:2]
     by_preference = [
         releases[-1],
@@ -98,9 +103,9 @@ def choose_releases(layouts: Mapping[str, str], count: int) -> list[str]:
     return sorted(list(chosen.values())[:count], key=release_key)
 
 
-def available_releases(apt: PrivateApt) -> dict[str, str]:
+def available_releases(apt: PrivateApt, flavour: str = CLOUD) -> dict[str, str]:
     """Return release -> package version of all kernels whose image and headers can both be had."""
-    releases = parse_image_packages(apt.cache("search", "--names-only", rf"^linux-image-.*-{_FLAVOUR}$"))
+    releases = parse_image_packages(apt.cache("search", "--names-only", rf"^linux-image-.*-{flavour}$"), flavour)
     packages = [f"linux-headers-{release}" for release in releases]
     versions = parse_candidates(apt.cache("policy", *packages)) if packages else {}
     return {name.removeprefix("linux-headers-"): version for name, version in versions.items()}
@@ -128,6 +133,21 @@ def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
             )
             for release in chosen
         ]
+
+
+def newest_kernel(flavour: str, progress: Progress) -> KernelPackage:
+    """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked."""
+    with progress.step(f"Provide the newest {flavour} kernel") as step:
+        apt = PrivateApt()
+        apt.refresh()
+        versions = available_releases(apt, flavour)
+        series = {release_key(release)[:2] for release in versions}
+        if not series:
+            raise ProvingGroundError(f"no {flavour} kernel with headers in the archives", hint="run apt-get update")
+        release = max((name for name in versions if release_key(name)[:2] == min(series)), key=release_key)
+        symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
+        layout = parse_symvers(symvers.read_text())["module_layout"]
+        return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
 
 
 def find_kernel(release: str, progress: Progress) -> KernelPackage:

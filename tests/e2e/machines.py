@@ -1,0 +1,137 @@
+"""Machines of different kinds, emulated: each boots a stock kernel on the worker's own image and runs one command.
+
+The image's root file system is the machine's, on an NVMe disk, which stock kernels can boot without an initial one.
+"""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from tests.proving_ground.command import run
+from tests.proving_ground.guest.disk import make_file_system
+from tests.proving_ground.guest.initramfs import load_order, parse_modules_dep
+from tests.proving_ground.kernels import KernelPackage
+
+BOOT_SECONDS = 300.0
+
+_BEGIN, _END = "[[document", "document]]"
+
+# What the kernel and a container runtime would have set up, then what this machine's administrator did, then the scan.
+INIT = """#!/bin/busybox sh
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t selinuxfs selinux /sys/fs/selinux 2>/dev/null
+for module in $(cat /modules/order); do insmod /modules/$module || echo "cannot insert $module"; done
+sleep 1
+{prepare}
+export PATH=/opt/driverwright/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+echo '{begin}'
+nfd-worker scan --root / --config /nfd-worker.conf --features -o json
+echo
+echo '{end}'
+poweroff -f
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One emulated machine: QEMU's arguments, the kernel's, modules to insert, and shell to run before the scan."""
+
+    arguments: Sequence[str]
+    parameters: str = ""
+    modules: Sequence[str] = ()
+    prepare: str = ""
+
+
+class WorkerDisk:
+    """Makes root disks of the worker's image."""
+
+    def __init__(self, engine: docker.APIClient, image: str, folder: Path) -> None:
+        self._folder = folder
+        self._tree = folder / "image"
+        with _container(engine, image) as container:
+            archive = folder / "image.tar"
+            with archive.open("wb") as file:
+                for chunk in engine.export(container):
+                    file.write(chunk)
+        with tarfile.open(archive) as tar:
+            tar.extractall(self._tree, filter="tar")  # noqa: S202 - an image of our own making
+        archive.unlink()
+        shutil.copy("/bin/busybox", self._tree / "bin/busybox")
+        for applet in ("mount", "insmod", "poweroff", "sleep"):
+            self._link(f"usr/local/bin/{applet}", "/bin/busybox")
+
+    def make(self, kernel: KernelPackage, machine: Machine, worker_config: str) -> Path:
+        """Make the disk for one boot."""
+        tree = self._tree
+        (tree / "init").write_text(INIT.format(prepare=machine.prepare, begin=_BEGIN, end=_END))
+        (tree / "init").chmod(0o755)
+        (tree / "nfd-worker.conf").write_text(worker_config)
+        shutil.copy(kernel.config, tree / "boot" / kernel.config.name)
+        modules = tree / "lib/modules" / kernel.release
+        modules.mkdir(parents=True, exist_ok=True)
+        shutil.copy(kernel.modules / "modules.builtin", modules)
+        self._add_modules(kernel, machine.modules)
+        disk = self._folder / "disk.img"
+        disk.unlink(missing_ok=True)
+        make_file_system(tree, disk, free_mib=16)
+        return disk
+
+    def _add_modules(self, kernel: KernelPackage, names: Sequence[str]) -> None:
+        folder = self._tree / "modules"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        order = load_order(parse_modules_dep((kernel.modules / "modules.dep").read_text()), names)
+        for path in order:
+            shutil.copy(kernel.modules / path, folder)
+        (folder / "order").write_text("".join(f"{Path(path).name}\n" for path in order))
+
+    def _link(self, path: str, target: str) -> None:
+        link = self._tree / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+
+@contextmanager
+def _container(engine: docker.APIClient, image: str) -> Iterator[str]:
+    container = engine.create_container(image)["Id"]
+    try:
+        yield container
+    finally:
+        engine.remove_container(container)
+
+
+def scan(disk: Path, kernel: KernelPackage, machine: Machine) -> Any:
+    """Boot a machine and return what ``nfd-worker scan`` printed on it.
+
+    The exit status of QEMU says nothing about the guest, so the document's marks on the console are what counts.
+    """
+    console = run(
+        [
+            *("qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"),
+            *("-serial", "stdio", "-monitor", "none", "-kernel", kernel.vmlinuz),
+            *(
+                "-append",
+                f"console=ttyS0 panic=-1 quiet loglevel=0 root=/dev/nvme0n1 rw init=/init {machine.parameters}",
+            ),
+            *("-drive", f"file={disk},if=none,id=root,format=raw,snapshot=on"),
+            *("-device", "nvme,drive=root,serial=root"),
+            *machine.arguments,
+        ],
+        timeout=BOOT_SECONDS,
+    ).replace("\r", "")
+    _, begun, rest = console.partition(_BEGIN)
+    document, ended, _ = rest.partition(_END)
+    assert begun, console[-3000:]
+    assert ended, console[-3000:]
+    return json.loads(document)
