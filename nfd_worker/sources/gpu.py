@@ -1,0 +1,181 @@
+"""Source ``gpu``: NVIDIA GPUs as NVML tells them, from the answer of a scan child to features and labels. Pure.
+
+NVML is asked by a short-lived child (:mod:`nfd_worker.gpu_scan`) whose life is :mod:`nfd_worker.gpu_scans`; this module
+says whether the node needs one at all. Labels have the names and values of NVIDIA's GPU Feature Discovery.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from nfd_worker.errors import HostReadError
+from nfd_worker.features import Attributes, Failed, Features
+from nfd_worker.host import Host
+from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
+
+LABEL_PREFIX = "nvidia.com/"
+"""What all label keys of this source begin with; those of other sources begin with their source's name."""
+
+MIG_STRATEGIES = ("none", "single", "mixed")
+
+_PCI_DEVICES = "sys/bus/pci/devices"
+_VENDOR = "0x10de"
+
+_MODE = {0: "disabled", 1: "enabled"}
+_WORDS: Mapping[str, Mapping[int, str]] = {
+    "ecc_mode": _MODE,
+    "persistence_mode": _MODE,
+    "mig_mode": _MODE,
+    "virtualization": {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"},
+}
+"""What NVML's enumerations mean."""
+
+_DEVICE_FIELDS = (
+    "uuid", "name", "pci_bus_id", "pci_class", "numa_node", "memory_mib", "compute_major", "compute_minor", "ecc_mode",
+    "persistence_mode", "mig_mode", "virtualization", "nvlink_links",
+)  # fmt: skip
+
+_FAMILIES = {1: "tesla", 2: "fermi", 3: "kepler", 5: "maxwell", 6: "pascal", 9: "hopper"}
+_BLACKWELL = (10, 11, 12)
+
+
+class GpuSettings(NamedTuple):
+    """How GPUs that are cut into MIG devices are labelled.
+
+    ``mig_strategy``: one of :data:`MIG_STRATEGIES`, the same as that of NVIDIA's device plugin on this node. With
+    ``single`` the ``gpu`` labels describe the MIG devices, which must all be alike; with ``mixed`` each profile has
+    labels of its own.
+    """
+
+    mig_strategy: str = "none"
+
+
+class _HasGpuSettings(Protocol):
+    """What is needed of the settings of all sources; importing those here would be a circle."""
+
+    @property
+    def gpu(self) -> GpuSettings: ...
+
+
+def needs_scan(host: Host) -> bool:
+    """Tell whether a child has to ask NVML: this machine has a PCI device of NVIDIA's, or the driver is loaded.
+
+    Never for a recorded tree, since NVML answers for the machine it runs on.
+
+    Raises:
+        HostReadError: when the PCI devices cannot be listed or read.
+    """
+    if not host.is_live:
+        return False
+    vendors = (host.find(f"{_PCI_DEVICES}/{address}/vendor") for address in host.entries(_PCI_DEVICES))
+    return host.has("proc/driver/nvidia") or any(vendor.strip() == _VENDOR for vendor in vendors if vendor)
+
+
+def discover(host: Host, _settings: object) -> Features:
+    """Answer for a node without NVIDIA hardware, which needs no child: nothing there.
+
+    Raises:
+        HostReadError: when :func:`needs_scan`, for then only a scan knows; or as that function does.
+    """
+    if needs_scan(host):
+        raise HostReadError("the NVIDIA GPUs of this node have not been scanned yet")
+    return Features()
+
+
+def parse_answer(line: bytes) -> Features | Failed:
+    """Make features of the line of JSON that a scan child prints (format: :func:`nfd_worker.gpu_scan.scan`).
+
+    Attributes ``gpu.driver`` and ``gpu.machine``, instances ``gpu.device`` and ``gpu.mig``. A node without a driver
+    has none of them. Anything that is not an answer is a failure with a sentence.
+    """
+    try:
+        answer = json.loads(line)
+        match answer["state"]:
+            case "ok":
+                return _features(answer)
+            case "absent":
+                return Features()
+            case "failed":
+                return Failed(str(answer["reason"]))
+            case state:
+                return Failed(f"the GPU scan answered with the unknown state {state!r}")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return Failed(f"the GPU scan's answer {line[:80]!r} cannot be read: {error!r}")
+
+
+def labels(features: Features, settings: _HasGpuSettings) -> dict[str, str]:
+    """Label driver, machine, GPUs and MIG devices; nothing for a node without GPUs. The keys are whole."""
+    return gpu_labels(features, settings.gpu.mig_strategy)
+
+
+def family(compute_major: int, compute_minor: int) -> str:
+    """Name the architecture of a CUDA compute capability, as GPU Feature Discovery does."""
+    match compute_major:
+        case 7:
+            return "volta" if compute_minor < 5 else "turing"
+        case 8:
+            return "ampere" if compute_minor < 9 else "ada-lovelace"
+        case _ if compute_major in _BLACKWELL:
+            return "blackwell"
+    return _FAMILIES.get(compute_major, "undefined")
+
+
+def mig_profile(device_name: str) -> str:
+    """Take the profile from the name NVML gives a MIG device: ``NVIDIA A100-SXM4-40GB MIG 1g.5gb`` -> ``1g.5gb``.
+
+    Raises:
+        ValueError: when the name ends otherwise.
+    """
+    profile = device_name.partition(" MIG ")[2].strip()
+    if not profile:
+        raise ValueError(f"the MIG device {device_name!r} does not name its profile")
+    return profile
+
+
+def _features(answer: Mapping[str, Any]) -> Features:
+    devices = answer["devices"]
+    return Features(
+        attributes={
+            "gpu.driver": _driver(str(answer["driver"]), int(answer["cuda"])),
+            "gpu.machine": {"name": str(answer["machine"])} if answer["machine"] else {},
+        },
+        instances={
+            "gpu.device": tuple(_device(index, raw) for index, raw in enumerate(devices)),
+            "gpu.mig": tuple(_mig(index, raw, mig) for index, raw in enumerate(devices) for mig in raw["migs"]),
+        },
+    )
+
+
+def _driver(version: str, cuda: int) -> Attributes:
+    """Split both versions; NVML gives CUDA's as 1000 * major + 10 * minor."""
+    numbers = dict(zip(("major", "minor", "revision"), version.split("."), strict=False))
+    cuda_major, cuda_minor = str(cuda // 1000), str(cuda % 1000 // 10)
+    return {
+        "version": version,
+        **numbers,
+        "cuda_version": f"{cuda_major}.{cuda_minor}",
+        "cuda_major": cuda_major,
+        "cuda_minor": cuda_minor,
+    }
+
+
+def _device(index: int, raw: Mapping[str, Any]) -> Attributes:
+    """Make one ``gpu.device``; what this GPU or driver does not know is left out."""
+    known = {name: raw[name] for name in _DEVICE_FIELDS if raw[name] is not None}
+    values = {"index": str(index), **{name: _word(name, value) for name, value in known.items()}}
+    if "compute_major" in known:
+        values["family"] = family(known["compute_major"], known["compute_minor"])
+    if "nvlink_links" in known:
+        values["nvlink_peers"] = str(len(raw["nvlink_peers"]))
+        values["nvlink_peer_ids"] = ",".join(raw["nvlink_peers"])
+    return values
+
+
+def _mig(gpu: int, raw_gpu: Mapping[str, Any], raw: Mapping[str, Any]) -> Attributes:
+    numbers = {name: str(raw[name]) for name in MIG_LABELS}
+    profile = mig_profile(raw["name"])
+    return {"gpu": str(gpu), "gpu_name": str(raw_gpu["name"]), "uuid": str(raw["uuid"]), "profile": profile, **numbers}
+
+
+def _word(name: str, value: Any) -> str:
+    return _WORDS.get(name, {}).get(value, str(value))
