@@ -10,11 +10,15 @@ import errno
 import logging
 import os
 import stat
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from nfd_worker.errors import HostReadError
 
 log = logging.getLogger(__name__)
+
+_Parsed = TypeVar("_Parsed")
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 OS_RELEASE = "proc/sys/kernel/osrelease"
@@ -44,6 +48,7 @@ class Host:
         self.root = root
         self._base = root.rstrip("/") + "/"
         self._told: set[str] = set()
+        self._parsed: dict[str, tuple[bytes, Any]] = {}
 
     def read_bytes(self, path: str) -> bytes:
         """Read a whole file.
@@ -70,7 +75,42 @@ class Host:
         Raises:
             HostReadError: when reading it fails for a reason that can pass (an I/O error).
         """
-        content = self._find_bytes(path)
+        content = self._find_bytes(path, _read_once if path.startswith("sys/") else _read)
+        return None if content is None else content.decode(errors="replace")
+
+    def find_all(self, directory: str, names: Iterable[str]) -> dict[str, str]:
+        """Read files of one directory: name -> text, without white space around it and without what is not there.
+
+        Names may have slashes. Opened from the directory, because half of the time for a sysfs file goes into its path.
+
+        Raises:
+            HostReadError: as :meth:`find`.
+        """
+        found: dict[str, str] = {}
+        try:
+            base = os.open(self._below_root(directory), os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            self._take_for_absent(directory, error)
+            return found
+        try:
+            for name in names:
+                try:
+                    found[name] = _read_once(name, base).decode(errors="replace").strip()
+                except OSError as error:
+                    self._take_for_absent(f"{directory}/{name}", error)
+        finally:
+            os.close(base)
+        return found
+
+    def find_start(self, path: str) -> str | None:
+        """Read the start of a file, or give None as :meth:`find` does: 64 KiB, or what the kernel gives at once.
+
+        /proc makes text as it is asked for: all of /proc/cpuinfo would cost milliseconds where there are 256 CPUs.
+
+        Raises:
+            HostReadError: as :meth:`find`.
+        """
+        content = self._find_bytes(path, _read_once)
         return None if content is None else content.decode(errors="replace")
 
     def find_int(self, path: str) -> int | None:
@@ -94,10 +134,21 @@ class Host:
             HostReadError: when reading one fails for a reason that can pass (an I/O error).
         """
         for path in paths:
-            content = self._find_bytes(path)
+            content = self._find_bytes(path, _read)
             if content is not None:
                 return path, content
         return None
+
+    def parsed(self, path: str, content: bytes, parse: Callable[[bytes], _Parsed]) -> _Parsed:
+        """Parse the content of a file, or give what was made of it last time when it is still the same.
+
+        For what is long and hardly ever changes, such as the kernel's configuration.
+        """
+        known = self._parsed.get(path)
+        if known is None or known[0] != content:
+            known = self._parsed[path] = (content, parse(content))
+        result: _Parsed = known[1]
+        return result
 
     def find_regular(self, path: str, max_bytes: int) -> bytes | None:
         """Read a file that anybody may have put there: nothing but a regular file, and none that is too long.
@@ -122,7 +173,7 @@ class Host:
                 f"host: {self._below_root(path)} left out: it has {status.st_size} bytes, and {max_bytes} is the most"
             )
             return None
-        return self._find_bytes(path)
+        return self._find_bytes(path, _read)
 
     def entries(self, path: str) -> list[str]:
         """List a directory, sorted; empty when this node does not have it.
@@ -181,15 +232,19 @@ class Host:
             return told.strip()
         return os.uname().machine if self.is_live else ""
 
-    def _find_bytes(self, path: str) -> bytes | None:
+    def _find_bytes(self, path: str, read: Callable[[str], bytes]) -> bytes | None:
         try:
-            return _read(self._below_root(path))
+            return read(self._below_root(path))
         except OSError as error:
-            if error.errno in _DENIED:
-                self.warn_once(f"host: not allowed to read {self._below_root(path)}; going on as if it were not there")
-            elif error.errno not in _NO_VALUE:
-                raise self._unreadable(path, error) from error
-        return None
+            self._take_for_absent(path, error)
+            return None
+
+    def _take_for_absent(self, path: str, error: OSError) -> None:
+        """Go on as if a file were not there, unless the error is one that can pass."""
+        if error.errno in _DENIED:
+            self.warn_once(f"host: not allowed to read {self._below_root(path)}; going on as if it were not there")
+        elif error.errno not in _NO_VALUE:
+            raise self._unreadable(path, error) from error
 
     def _below_root(self, path: str) -> str:
         return self._base + path.lstrip("/")
@@ -198,17 +253,32 @@ class Host:
         return HostReadError(f"cannot read {self._below_root(path)}: {error.strerror}")
 
 
+# Plain system calls: a scan reads hundreds of sysfs files, and an io object for each would double its time.
+
+
 def _read(path: str) -> bytes:
-    # Plain system calls: a scan reads hundreds of sysfs files, and an io object for each would double its time.
-    # O_NONBLOCK: a pipe where a file should be must not stop the worker.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = _open(path)
     try:
         content = os.read(descriptor, _CHUNK)
         chunk = content
-        # sysfs gives a whole attribute at once; /proc files come in pages, so only an empty read is the end.
+        # /proc files come in pages, so only an empty read is the end.
         while chunk:
             chunk = os.read(descriptor, _CHUNK)
             content += chunk
         return content
     finally:
         os.close(descriptor)
+
+
+def _read_once(path: str, directory: int | None = None) -> bytes:
+    """Read a file that comes in one piece, as each attribute in sysfs does; or the first piece of another."""
+    descriptor = _open(path, directory)
+    try:
+        return os.read(descriptor, _CHUNK)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, directory: int | None = None) -> int:
+    # O_NONBLOCK: a pipe where a file should be must not stop the worker.
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)

@@ -6,6 +6,7 @@ process (:mod:`nfd_worker.sources.hwcap`); the rest stands in sysfs.
 
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,6 +30,12 @@ _NO_LABEL = frozenset({"tdx.total_keys", "sgx.epc", "sev.encrypted_state_ids", "
 """Attributes of cpu.security that are amounts; they never become labels."""
 
 
+_CORE_TYPES = ("cpu_atom", "cpu_core")
+"""Performance monitors that only a CPU with two types of cores has, one for each type (Linux 5.16)."""
+
+_TOPOLOGY_LABELS = ("hardware_multithreading", *_CORE_TYPES)
+
+
 class _Identity(NamedTuple):
     """What the CPU tells of itself; only CPUID tells more than flags and model."""
 
@@ -36,7 +43,7 @@ class _Identity(NamedTuple):
     model: Attributes
     avx10_version: int = 0
     rdt: Attributes = MappingProxyType({})
-    sst: Attributes = MappingProxyType({})
+    nominal_mhz: int = 0
     sgx_epc_bytes: int = 0
 
 
@@ -48,8 +55,8 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
         "cpu.model": identity.model,
         "cpu.security": discover_security(host, identity.flags, sgx_epc_bytes=identity.sgx_epc_bytes),
         "cpu.topology": discover_topology(host),
-        "cpu.rdt": identity.rdt,
-        "cpu.sst": identity.sst,
+        "cpu.rdt": discover_rdt(host, identity.rdt),
+        "cpu.sst": discover_sst(host, identity.nominal_mhz),
         "cpu.cstate": discover_cstate(host) if is_x86 else {},
         "cpu.pstate": discover_pstate(host) if is_x86 else {},
         "cpu.coprocessor": {"nx_gzip": "true"} if host.has("sys/devices/vio/ibm,compression-v1/nx_gzip_caps") else {},
@@ -71,9 +78,8 @@ def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     found |= _prefixed("coprocessor.", attributes["cpu.coprocessor"])
     security = attributes["cpu.security"]
     found |= _prefixed("security.", {name: value for name, value in security.items() if name not in _NO_LABEL})
-    if "hardware_multithreading" in attributes["cpu.topology"]:
-        found["hardware_multithreading"] = attributes["cpu.topology"]["hardware_multithreading"]
-    return found
+    topology = attributes["cpu.topology"]
+    return found | {name: topology[name] for name in _TOPOLOGY_LABELS if name in topology}
 
 
 def filter_cpuid(flags: Flags, settings: CpuSettings) -> Flags:
@@ -94,43 +100,41 @@ def discover_cstate(host: Host) -> dict[str, str]:
 
 def discover_pstate(host: Host) -> dict[str, str]:
     """Read the state of the intel_pstate driver; the governor only where all CPUs have the same."""
-    status = (host.find(f"{_INTEL_PSTATE}/status") or "off").strip()
-    if status == "off":
+    status = (host.find(f"{_INTEL_PSTATE}/status") or "").strip()
+    if status in ("", "off"):
         return {}
     found = {"status": status}
     no_turbo = host.find(f"{_INTEL_PSTATE}/no_turbo")
     if no_turbo is not None:
         found["turbo"] = _bool(no_turbo.startswith("0"))
-    governors = _governors(host) if status == "active" else set()
-    if len(governors) == 1:
-        found["scaling_governor"] = governors.pop()
+    governor = _common_governor(host) if status == "active" else ""
+    if governor:
+        found["scaling_governor"] = governor
     return found
 
 
 def discover_topology(host: Host) -> dict[str, str]:
-    """Count sockets and tell whether cores have several threads; empty where the kernel does not tell.
+    """Count sockets, tell whether cores have several threads, and name the types of cores where there are two.
 
-    A CPU that is offline has no topology directory, and does not count.
+    Empty where the kernel does not tell. A CPU that is offline has no topology directory, and does not count.
     """
     sockets: set[str] = set()
     is_multithreaded = False
     for cpu in host.entries(_CPUS):
-        siblings = host.find(f"{_CPUS}/{cpu}/topology/thread_siblings_list")
         socket = host.find(f"{_CPUS}/{cpu}/topology/physical_package_id")
-        if siblings is None or socket is None:
+        if socket is None:
             continue
         sockets.add(socket.strip())
-        is_multithreaded |= "," in siblings or "-" in siblings
+        # One is enough: a server has hundreds of CPUs.
+        is_multithreaded = is_multithreaded or _has_siblings(host, cpu)
     if not sockets:
         return {}
-    return {"hardware_multithreading": _bool(is_multithreaded), "socket_count": str(len(sockets))}
+    types = dict.fromkeys((name for name in _CORE_TYPES if host.has(f"sys/devices/{name}/cpus")), "true")
+    return {"hardware_multithreading": _bool(is_multithreaded), "socket_count": str(len(sockets)), **types}
 
 
-def rdt_of_cpuid(cpuid: Cpuid, num_closids: int | None) -> dict[str, str]:
-    """Name the parts of Resource Director Technology: leaf 0xF monitors, leaf 0x10 allocates.
-
-    ``num_closids`` is what resctrl says for the L3 cache; one of them is the default group.
-    """
+def rdt_of_cpuid(cpuid: Cpuid) -> dict[str, str]:
+    """Name the parts of Resource Director Technology: leaf 0xF monitors, leaf 0x10 allocates."""
     features = cpuid.leaf(7).ebx
     found: list[str] = []
     if features >> 12 & 1:
@@ -141,15 +145,21 @@ def rdt_of_cpuid(cpuid: Cpuid, num_closids: int | None) -> dict[str, str]:
     if features >> 15 & 1:
         allocation = cpuid.leaf(0x10).ebx
         found += [name for bit, name in ((1, "RDTL3CA"), (2, "RDTL2CA"), (3, "RDTMBA")) if allocation >> bit & 1]
-    attributes = dict.fromkeys(found, "true")
-    if "RDTL3CA" in attributes and num_closids is not None:
-        attributes["RDTL3CA_NUM_CLOSID"] = str(num_closids - 1)
-    return attributes
+    return dict.fromkeys(found, "true")
 
 
-def has_sst_bf(nominal_mhz: int, base_frequencies_khz: list[int]) -> bool:
+def discover_rdt(host: Host, parts: Attributes) -> Attributes:
+    """Add to the parts how many classes of service resctrl has for the L3 cache, without the default group."""
+    classes = host.find_int("sys/fs/resctrl/info/L3/num_closids") if "RDTL3CA" in parts else None
+    return parts if classes is None else {**parts, "RDTL3CA_NUM_CLOSID": str(classes - 1)}
+
+
+def discover_sst(host: Host, nominal_mhz: int) -> dict[str, str]:
     """Tell whether Speed Select Base Frequency is in force: some core's base is above what CPUID calls nominal."""
-    return nominal_mhz > 0 and any(khz // 1000 > nominal_mhz for khz in base_frequencies_khz)
+    if nominal_mhz <= 0:
+        return {}
+    frequencies = (host.find_int(f"{_CPUS}/{cpu}/cpufreq/base_frequency") for cpu in host.entries(_CPUS))
+    return {"bf.enabled": "true"} if any(khz // 1000 > nominal_mhz for khz in frequencies if khz is not None) else {}
 
 
 def sgx_epc_bytes(cpuid: Cpuid) -> int:
@@ -164,7 +174,7 @@ def sgx_epc_bytes(cpuid: Cpuid) -> int:
 
 
 def _identify(host: Host) -> _Identity:
-    cpuinfo = host.find("proc/cpuinfo") or ""
+    cpuinfo = host.find_start("proc/cpuinfo") or ""
     if host.machine == "x86_64":
         return _identify_x86(host, cpuinfo)
     flags = hwcap.parse_hwcap(host.read_bytes(hwcap.AUXV), host.machine) if host.has(hwcap.AUXV) else frozenset()
@@ -173,49 +183,60 @@ def _identify(host: Host) -> _Identity:
             return _Identity(flags, cpu_model.arm64_model(host, flags, cpuinfo))
         case "s390x":
             return _Identity(flags, cpu_model.s390x_model(host, cpuinfo))
-    return _Identity(flags, {})
+    return _Identity(flags, cpu_model.UNKNOWN_MODEL if host.machine else {})
 
 
 def _identify_x86(host: Host, cpuinfo: str) -> _Identity:
     fields = cpu_model.parse_cpuinfo(cpuinfo)
     recorded = host.find(CPUID_DUMP)
     if recorded is not None:
-        return _identity_of_cpuid(host, parse_dump(recorded))
-    if host.is_live:
-        with this_cpu(fields.get("vendor_id", "")) as cpuid:
-            if cpuid is not None:
-                log.debug("cpu: asked through %s", cpuid.way)
-                return _identity_of_cpuid(host, cpuid)
+        return _identity_of_cpuid(parse_dump(recorded))
+    told = _ask_this_cpu(*(fields.get(name, "") for name in _IDENTIFYING)) if host.is_live else None
+    if told is not None:
+        return told
     log.debug("cpu: flags from /proc/cpuinfo, the kernel's view")
     flags = flags_of_cpuinfo(frozenset(fields.get("flags", "").split()))
     return _Identity(flags, cpu_model.x86_model_of_cpuinfo(fields, flags))
 
 
-def _identity_of_cpuid(host: Host, cpuid: Cpuid) -> _Identity:
+_IDENTIFYING = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags")
+"""Fields of /proc/cpuinfo. A CPU answers as before while they stay the same: below a hypervisor asking is slow."""
+
+
+@lru_cache(maxsize=1)
+def _ask_this_cpu(vendor_id: str, *_others: str) -> _Identity | None:
+    with this_cpu(vendor_id) as cpuid:
+        if cpuid is None:
+            return None
+        log.debug("cpu: asked through %s", cpuid.way)
+        return _identity_of_cpuid(cpuid)
+
+
+def _identity_of_cpuid(cpuid: Cpuid) -> _Identity:
     flags = find_flags(cpuid)
-    has_sst = has_sst_bf(cpuid.leaf(0x16).eax & 0xFFFF, _base_frequencies(host))
     return _Identity(
         flags=flags,
         model=cpu_model.x86_model(cpuid),
         avx10_version=avx10_version(cpuid),
-        rdt=rdt_of_cpuid(cpuid, host.find_int("sys/fs/resctrl/info/L3/num_closids")),
-        sst={"bf.enabled": "true"} if has_sst else {},
+        rdt=rdt_of_cpuid(cpuid),
+        nominal_mhz=cpuid.leaf(0x16).eax & 0xFFFF,
         sgx_epc_bytes=sgx_epc_bytes(cpuid) if "SGX" in flags else 0,
     )
 
 
-def _base_frequencies(host: Host) -> list[int]:
-    found = (host.find_int(f"{_CPUS}/{cpu}/cpufreq/base_frequency") for cpu in host.entries(_CPUS))
-    return [khz for khz in found if khz is not None]
-
-
-def _governors(host: Host) -> set[str]:
+def _common_governor(host: Host) -> str:
     policies = "sys/devices/system/cpu/cpufreq"
-    return {
+    governors = {
         (host.find(f"{policies}/{policy}/scaling_governor") or "").strip()
         for policy in host.entries(policies)
         if policy.startswith("policy") and (host.find(f"{policies}/{policy}/affected_cpus") or "").strip()
     }
+    return governors.pop() if len(governors) == 1 else ""
+
+
+def _has_siblings(host: Host, cpu: str) -> bool:
+    siblings = host.find(f"{_CPUS}/{cpu}/topology/thread_siblings_list") or ""
+    return "," in siblings or "-" in siblings
 
 
 def _prefixed(prefix: str, attributes: Mapping[str, str]) -> dict[str, str]:

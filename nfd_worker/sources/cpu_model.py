@@ -3,10 +3,14 @@
 import re
 from collections.abc import Mapping
 
+from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
 from nfd_worker.sources.cpuid import Cpuid, words_as_text
 
 UNKNOWN_VENDOR = "VendorUnknown"
+
+UNKNOWN_MODEL: Mapping[str, str] = {"vendor_id": UNKNOWN_VENDOR, "family": "0", "id": "0"}
+"""What Node Feature Discovery says of a CPU that it cannot tell, such as IBM Power."""
 
 X86_VENDORS: Mapping[str, str] = {
     "GenuineIntel": "Intel",
@@ -80,10 +84,14 @@ def hypervisor_name(signature: str) -> str:
     return HYPERVISORS.get(signature) or sanitise(signature) or "unknown"
 
 
-def arm64_model(host: Host, flags: frozenset[str], cpuinfo: str) -> dict[str, str]:
-    """Decode MIDR_EL1: from sysfs (Linux 4.7), else put together from /proc/cpuinfo."""
+def arm64_model(host: Host, flags: frozenset[str], cpuinfo: str) -> Mapping[str, str]:
+    """Decode MIDR_EL1: from sysfs (Linux 4.7), else put together from /proc/cpuinfo.
+
+    Raises:
+        HostReadError: when either holds what is not a number.
+    """
     if "CPUID" not in flags:
-        return {"vendor_id": UNKNOWN_VENDOR, "family": "0", "id": "0"}
+        return UNKNOWN_MODEL
     told = host.find_int(_MIDR)
     return decode_midr(midr_of_cpuinfo(parse_cpuinfo(cpuinfo)) if told is None else told)
 
@@ -98,7 +106,10 @@ def midr_of_cpuinfo(fields: Mapping[str, str]) -> int:
     """Put MIDR_EL1 together from what /proc/cpuinfo tells of it; architecture is 0xf on all arm64 CPUs."""
 
     def number(name: str) -> int:
-        return int(fields.get(name, "0"), 0)
+        try:
+            return int(fields.get(name, "0"), 0)
+        except ValueError as error:
+            raise HostReadError(f"proc/cpuinfo: {name} is {fields[name][:40]!r}, which is not a number") from error
 
     variant, part = number("CPU variant"), number("CPU part")
     return number("CPU implementer") << 24 | variant << 20 | 0xF << 16 | part << 4 | number("CPU revision")
@@ -108,7 +119,7 @@ def s390x_model(host: Host, cpuinfo: str) -> dict[str, str]:
     """Read the model of a mainframe from /proc/cpuinfo, and its hypervisor from /proc/sysinfo."""
     identification = re.search(r"identification = (\w+)", cpuinfo)
     machine = re.search(r"machine = (\w+)", cpuinfo)
-    control_program = re.search(r"^.*Control Program:\s*(.*)$", host.find("proc/sysinfo") or "", re.MULTILINE)
+    control_program = re.search(r"^.*Control Program:[ \t]*(\S.*)$", host.find("proc/sysinfo") or "", re.MULTILINE)
     return {
         "vendor_id": sanitise(parse_cpuinfo(cpuinfo).get("vendor_id", "")) or UNKNOWN_VENDOR,
         "family": identification[1] if identification else "0",

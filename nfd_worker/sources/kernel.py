@@ -1,34 +1,42 @@
 """Source ``kernel``: version, build configuration, loaded and built-in modules, SELinux, KVM."""
 
 import gzip
-import logging
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 
+from nfd_worker.errors import HostReadError
 from nfd_worker.features import Attributes, Features, Flags
 from nfd_worker.host import OS_RELEASE, Host
 from nfd_worker.sources.settings import SourceSettings
 
-log = logging.getLogger(__name__)
+_RELEASE = re.compile(r"[!-.0-~]{1,64}")
+"""What ``uname -r`` can be, to be part of a file's name."""
 
 _VERSION = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-.*)?")
 
 
 def discover(host: Host, settings: SourceSettings) -> Features:
-    """Read all that is known of the running kernel; the version is never missing."""
-    version = parse_version(host.read(OS_RELEASE))
+    """Read all that is known of the running kernel; the version is never missing.
+
+    Raises:
+        HostReadError: without a version, or on an I/O error.
+    """
+    release = host.read(OS_RELEASE).strip()
+    if not _RELEASE.fullmatch(release):
+        raise HostReadError(f"{OS_RELEASE} below {host.root} holds {release[:70]!r}, which names no kernel")
+    version = parse_version(release)
     loaded = parse_modules(host.find("proc/modules") or "")
     attributes: dict[str, Attributes] = {
         "kernel.version": version,
         "kernel.selinux": {"enabled": _bool((host.find("sys/fs/selinux/enforce") or "").startswith("1"))},
         "kernel.kvm": {"enabled": _bool(host.has("sys/devices/virtual/misc/kvm"))},
     }
-    config = read_config(host, config_paths(version["full"], settings.kernel.kconfig_file))
+    config = read_config(host, config_paths(release, settings.kernel.kconfig_file))
     if config is not None:
         attributes["kernel.config"] = config
     flags = {"kernel.loadedmodule": loaded}
-    built_in = _find_built_in_modules(host, version["full"])
+    built_in = _find_built_in_modules(host, release)
     if built_in is not None:
         flags["kernel.enabledmodule"] = loaded | built_in
     return Features(flags=flags, attributes=attributes)
@@ -80,14 +88,25 @@ class KernelConfig(Mapping[str, str]):
     """
 
     def __init__(self, text: bytes) -> None:
-        self._text = b"\n" + text
+        self._text = text
+        self._asked: dict[str, str | None] = {}
 
     def __getitem__(self, option: str) -> str:
-        start = self._text.rfind(b"\nCONFIG_%s=" % option.encode())
-        if start < 0:
+        if option not in self._asked:
+            self._asked[option] = self._find(option)
+        value = self._asked[option]
+        if value is None:
             raise KeyError(option)
-        line = self._text[start + 1 :].partition(b"\n")[0]
-        return _config_value(line.partition(b"=")[2])
+        return value
+
+    def _find(self, option: str) -> str | None:
+        assignment = b"CONFIG_%s=" % option.encode()
+        start = self._text.rfind(b"\n" + assignment) + 1
+        if not self._text.startswith(assignment, start):
+            return None
+        start += len(assignment)
+        end = self._text.find(b"\n", start)
+        return _config_value(self._text[start : end if end >= 0 else None])
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(match[1].decode() for match in _CONFIG_LINE.finditer(self._text)))
@@ -96,28 +115,31 @@ class KernelConfig(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-_CONFIG_LINE = re.compile(rb"\nCONFIG_(\w+)=")
+_CONFIG_LINE = re.compile(rb"^CONFIG_(\w+)=", re.MULTILINE)
 
 
 def _config_value(raw: bytes) -> str:
     return raw.decode(errors="replace").strip().strip('"')
 
 
-def config_paths(version: str, kconfig_file: str) -> tuple[str, ...]:
-    """List where a kernel's configuration may be, best first: the places where Node Feature Discovery looks."""
+def config_paths(release: str, kconfig_file: str) -> tuple[str, ...]:
+    """List where a kernel's configuration may be, best first: the places where Node Feature Discovery looks.
+
+    ``release`` is ``uname -r`` to the letter, and not as a label value: files are named ``config-6.12.9+deb12-amd64``.
+    """
     places = (
         kconfig_file,
         "proc/config.gz",
-        f"usr/src/linux-{version}/.config",
-        f"usr/src/linux-rt-{version}/.config",
+        f"usr/src/linux-{release}/.config",
+        f"usr/src/linux-rt-{release}/.config",
         "usr/src/linux/.config",
-        f"usr/lib/modules/{version}/config",
-        f"usr/lib/ostree-boot/config-{version}",
-        f"usr/lib/kernel/config-{version}",
-        f"usr/src/linux-headers-{version}/.config",
-        f"lib/modules/{version}/build/.config",
-        f"usr/src/linux-rt-headers-{version}/.config",
-        f"boot/config-{version}",
+        f"usr/lib/modules/{release}/config",
+        f"usr/lib/ostree-boot/config-{release}",
+        f"usr/lib/kernel/config-{release}",
+        f"usr/src/linux-headers-{release}/.config",
+        f"lib/modules/{release}/build/.config",
+        f"usr/src/linux-rt-headers-{release}/.config",
+        f"boot/config-{release}",
     )
     return tuple(place for place in places if place)
 
@@ -128,21 +150,29 @@ def read_config(host: Host, paths: tuple[str, ...]) -> KernelConfig | None:
     Raises:
         HostReadError: on an I/O error.
     """
-    for number, path in enumerate(paths):
-        found = host.find_first((path,))
+    for number, path in enumerate(paths, 1):
+        found = host.find_first(paths[number - 1 : number])
         if found is None:
             continue
         content = found[1]
         try:
-            return KernelConfig(gzip.decompress(content) if path.endswith(".gz") else content)
+            return host.parsed(path, content, _decompressed if path.endswith(".gz") else KernelConfig)
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            log.warning("kernel: %s is not a gzip file (%s); trying %d other places", path, error, len(paths) - number)
+            host.warn_once(f"kernel: {path} is not a gzip file ({error}); trying {len(paths) - number} other places")
     return None
 
 
-def _find_built_in_modules(host: Host, version: str) -> Flags | None:
-    found = host.find_first((f"lib/modules/{version}/modules.builtin", f"usr/lib/modules/{version}/modules.builtin"))
-    return None if found is None else parse_modules_builtin(found[1].decode(errors="replace"))
+def _decompressed(content: bytes) -> KernelConfig:
+    return KernelConfig(gzip.decompress(content))
+
+
+def _find_built_in_modules(host: Host, release: str) -> Flags | None:
+    found = host.find_first((f"lib/modules/{release}/modules.builtin", f"usr/lib/modules/{release}/modules.builtin"))
+    return (
+        None
+        if found is None
+        else host.parsed(*found, lambda text: parse_modules_builtin(text.decode("utf-8", "replace")))
+    )
 
 
 def _bool(value: bool) -> str:

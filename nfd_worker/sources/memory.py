@@ -78,8 +78,7 @@ def discover_nv(host: Host) -> Instances:
 
 
 def _read_nv(host: Host, name: str) -> Attributes:
-    texts = {attribute: host.find(f"{_NV_DEVICES}/{name}/{attribute}") for attribute in ("devtype", "mode")}
-    return {"name": name, **{attribute: text.strip() for attribute, text in texts.items() if text is not None}}
+    return {"name": name, **host.find_all(f"{_NV_DEVICES}/{name}", ("devtype", "mode"))}
 
 
 def _bool(value: bool) -> str:

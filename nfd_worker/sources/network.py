@@ -4,8 +4,6 @@ Those of the node and not of the pod: a mount of the node's ``/sys`` shows the i
 was mounted.
 """
 
-from collections.abc import Iterable
-
 from nfd_worker.features import Attributes, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
@@ -13,7 +11,7 @@ from nfd_worker.sources.settings import SourceSettings
 _INTERFACES = "sys/class/net"
 
 _ATTRIBUTES = ("operstate", "speed", "mtu")
-_DEVICE_ATTRIBUTES = ("sriov_numvfs", "sriov_totalvfs")
+_DEVICE_ATTRIBUTES = (*_ATTRIBUTES, "device/sriov_numvfs", "device/sriov_totalvfs")
 
 _LABELS = (("sriov_totalvfs", "sriov.capable"), ("sriov_numvfs", "sriov.configured"))
 
@@ -33,10 +31,9 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
         if name == "bonding_masters":  # the one file among the directories: the control file of the bonding driver
             continue
         if host.has(f"{_INTERFACES}/{name}/device"):
-            of_device = {key: f"device/{key}" for key in _DEVICE_ATTRIBUTES}
-            devices.append(_read_interface(host, name, _plain(_ATTRIBUTES) | of_device))
+            devices.append(_read_interface(host, name, _DEVICE_ATTRIBUTES))
         else:
-            virtual.append(_read_interface(host, name, _plain(_ATTRIBUTES)))
+            virtual.append(_read_interface(host, name, _ATTRIBUTES))
     return Features(instances={"network.device": tuple(devices), "network.virtual": tuple(virtual)})
 
 
@@ -54,10 +51,6 @@ def is_positive(text: str) -> bool:
     return text.isascii() and text.isdigit() and text.strip("0") != ""
 
 
-def _plain(names: Iterable[str]) -> dict[str, str]:
-    return {name: name for name in names}
-
-
-def _read_interface(host: Host, name: str, files: dict[str, str]) -> Attributes:
-    texts = {key: host.find(f"{_INTERFACES}/{name}/{file}") for key, file in files.items()}
-    return {"name": name, **{key: text.strip() for key, text in texts.items() if text is not None}}
+def _read_interface(host: Host, name: str, attributes: tuple[str, ...]) -> Attributes:
+    texts = host.find_all(f"{_INTERFACES}/{name}", attributes)
+    return {"name": name, **{attribute.removeprefix("device/"): text for attribute, text in texts.items()}}

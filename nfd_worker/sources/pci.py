@@ -58,8 +58,7 @@ def parse_device(raw: Mapping[str, str]) -> Attributes | None:
 
 
 def _read_device(host: Host, address: str) -> Attributes | None:
-    texts = {name: host.find(f"{_DEVICES}/{address}/{name}") for name in (*FIELDS, *_OPTIONAL)}
-    device = parse_device({name: text for name, text in texts.items() if text is not None})
+    device = parse_device(host.find_all(f"{_DEVICES}/{address}", (*FIELDS, *_OPTIONAL)))
     if device is None:
         log.debug("pci: %s does not tell all of %s; left out", address, ", ".join(FIELDS))
     return device

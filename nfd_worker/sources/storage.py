@@ -30,5 +30,4 @@ def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
 
 
 def _read_device(host: Host, name: str) -> Attributes:
-    texts = {attribute: host.find(f"{_BLOCK_DEVICES}/{name}/queue/{attribute}") for attribute in _ATTRIBUTES}
-    return {"name": name, **{attribute: text.strip() for attribute, text in texts.items() if text is not None}}
+    return {"name": name, **host.find_all(f"{_BLOCK_DEVICES}/{name}/queue", _ATTRIBUTES)}

@@ -18,8 +18,8 @@ DMI_NAMES = (
 
 OS_LABELS = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor")
 
-_ASSIGNMENT = re.compile(r"^(\w+)=(.+)", re.MULTILINE)
-_VERSION_ID = re.compile(r"(\d+)(?:\.(\d+))?(?:\..*)?")
+_ASSIGNMENT = re.compile(r"^(\w+)=(.+)", re.MULTILINE | re.ASCII)
+_VERSION_ID = re.compile(r"(\d+)(?:\.(\d+))?(?:\..*)?", re.ASCII)
 
 
 def discover(host: Host, settings: SourceSettings) -> Features:
@@ -68,5 +68,4 @@ def split_version_id(version_id: str) -> dict[str, str]:
 
 def read_dmi(host: Host) -> dict[str, str]:
     """Read the DMI identification, as far as this machine tells it; empty on a machine without."""
-    texts = {name: host.find(f"sys/devices/virtual/dmi/id/{name}") for name in DMI_NAMES}
-    return {name: text.strip() for name, text in texts.items() if text is not None}
+    return host.find_all("sys/devices/virtual/dmi/id", DMI_NAMES)

@@ -46,8 +46,8 @@ def usable_label_fields(wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def _read(host: Host, address: str) -> Iterator[Attributes]:
-    texts = {field: (host.find(f"{_DEVICES}/{address}/{file}") or "").strip() for field, file in _FILES.items()}
-    device = {field: text for field, text in texts.items() if text}
+    texts = host.find_all(f"{_DEVICES}/{address}", _FILES.values())
+    device = {field: texts[file] for field, file in _FILES.items() if texts.get(file)}
     if "device" not in device:
         return
     if device.get("class") != _CLASS_OF_EACH_INTERFACE:

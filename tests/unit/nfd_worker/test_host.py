@@ -45,10 +45,10 @@ def test_a_file_that_may_not_be_read_is_told_once_and_taken_for_absent(
     """A policy does not pass like an I/O error: one denied file must not cost a source all its labels."""
     it = host(tmp_path, {"sys/fs/selinux/enforce": "1", "boot/config": "x"})
 
-    def refuse(path: str) -> bytes:
+    def refuse(path: str, _directory: int | None = None) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr("nfd_worker.host._read", refuse)
+    monkeypatch.setattr("nfd_worker.host._open", refuse)
     assert it.find("sys/fs/selinux/enforce") is None
     assert it.find_first(("sys/fs/selinux/enforce", "boot/config")) is None
     assert caplog.text.count("not allowed to read") == 2

@@ -10,9 +10,10 @@ from nfd_worker.sources import discover
 from nfd_worker.sources.cpu import (
     discover_cstate,
     discover_pstate,
+    discover_rdt,
+    discover_sst,
     discover_topology,
     filter_cpuid,
-    has_sst_bf,
     labels,
     rdt_of_cpuid,
     sgx_epc_bytes,
@@ -111,19 +112,41 @@ def test_resource_director_technology_is_read_from_its_leaves() -> None:
         (7, 0): Registers(ebx=1 << 12 | 1 << 15), (0xF, 0): Registers(edx=2), (0xF, 1): Registers(edx=7),
         (0x10, 0): Registers(ebx=0b1110),
     })  # fmt: skip
-    assert rdt_of_cpuid(everything, 16) == {
-        "RDTMON": "true", "RDTCMT": "true", "RDTMBM": "true", "RDTL3CA": "true", "RDTL2CA": "true", "RDTMBA": "true",
-        "RDTL3CA_NUM_CLOSID": "15",
-    }  # fmt: skip
-    assert rdt_of_cpuid(cpuid({(0x10, 0): Registers(ebx=0b1110)}), 16) == {}
-    assert rdt_of_cpuid(cpuid({(7, 0): Registers(ebx=1 << 12), (0xF, 1): Registers(edx=2)}), None) == {}
+    parts = ("RDTMON", "RDTCMT", "RDTMBM", "RDTL3CA", "RDTL2CA", "RDTMBA")
+    assert rdt_of_cpuid(everything) == dict.fromkeys(parts, "true")
+    assert rdt_of_cpuid(cpuid({(0x10, 0): Registers(ebx=0b1110)})) == {}
+    assert rdt_of_cpuid(cpuid({(7, 0): Registers(ebx=1 << 12), (0xF, 1): Registers(edx=2)})) == {}
 
 
-def test_speed_select_is_a_base_above_nominal() -> None:
-    """Nothing is told where CPUID does not name a nominal frequency."""
-    assert has_sst_bf(2100, [2100_000, 2500_000])
-    assert not has_sst_bf(2100, [2100_000, 2100_999])
-    assert not has_sst_bf(0, [2500_000])
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param({"RDTL3CA": "true"}, {"RDTL3CA": "true", "RDTL3CA_NUM_CLOSID": "15"}, id="L3 allocation"),
+        pytest.param({"RDTMBA": "true"}, {"RDTMBA": "true"}, id="without"),
+    ],
+)
+def test_classes_of_service_are_counted_without_the_default(
+    tmp_path: Path, parts: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Only where the L3 cache can be allocated."""
+    assert discover_rdt(host(tmp_path, {"sys/fs/resctrl/info/L3/num_closids": "16\n"}), parts) == expected
+
+
+@pytest.mark.parametrize(
+    ("nominal", "bases", "expected"),
+    [
+        pytest.param(2100, ("2100000", "2500000"), {"bf.enabled": "true"}, id="a core above nominal"),
+        pytest.param(2100, ("2100000", "2100999"), {}, id="rounded down to nominal"),
+        pytest.param(0, ("2500000",), {}, id="no nominal frequency known"),
+        pytest.param(2100, (), {}, id="no base frequencies known"),
+    ],
+)
+def test_speed_select_is_a_base_above_nominal(
+    tmp_path: Path, nominal: int, bases: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    """CPUID names the nominal frequency, sysfs that of each core."""
+    files = {f"sys/bus/cpu/devices/cpu{n}/cpufreq/base_frequency": f"{base}\n" for n, base in enumerate(bases)}
+    assert discover_sst(host(tmp_path, files), nominal) == expected
 
 
 def test_the_enclave_page_cache_is_the_sum_of_its_sections() -> None:
@@ -190,9 +213,11 @@ def test_a_mainframe_has_flags_and_secure_execution(tmp_path: Path) -> None:
 
 
 def test_power_has_its_coprocessor(tmp_path: Path) -> None:
-    """A label of ppc64le alone."""
+    """A label of ppc64le alone, whose model nobody decodes."""
     it = host(tmp_path, {"proc/sys/kernel/arch": "ppc64le\n", "sys/devices/vio/ibm,compression-v1/nx_gzip_caps/x": ""})
-    assert labels(features(it), SourceSettings()) == {"coprocessor.nx_gzip": "true"}
+    assert labels(features(it), SourceSettings()) == {
+        "coprocessor.nx_gzip": "true", "model.vendor_id": "VendorUnknown", "model.family": "0", "model.id": "0",
+    }  # fmt: skip
 
 
 def test_this_machine_can_be_read() -> None:
