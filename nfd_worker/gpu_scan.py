@@ -1,7 +1,7 @@
 """Child of the worker: asks NVML for the GPUs of this node, prints one line of JSON and is gone.
 
-Run as ``python -I -m nfd_worker.gpu_scan`` by :mod:`nfd_worker.gpu_scans`. Only here is ``pynvml`` imported: package and
-driver library need memory that the resident process does not have, may hang in the kernel, and may crash.
+Run as ``python -I -m nfd_worker.gpu_scan`` by :mod:`nfd_worker.gpu_scans`. Only here is ``pynvml`` imported: package
+and driver library need memory that the resident process does not have, may hang in the kernel, and may crash.
 
 Standard input is a JSON object, or nothing: ``root`` is where the host's files are (default ``/``), ``library`` the one
 path at which to take ``libnvidia-ml.so.1`` (default: the loader's search path, then the usual places below the root).
@@ -24,7 +24,7 @@ except ImportError:
     nvml = None
 
 LIBRARY = "libnvidia-ml.so.1"
-"""Its SONAME: once it is loaded from anywhere, the loader gives the same one to ``pynvml``, which asks for this name."""
+"""Its SONAME: once it is loaded from anywhere, the loader gives the same one to ``pynvml``, which asks by name."""
 
 _DRIVER_ROOTS = ("", "run/nvidia/driver/")
 """Where a driver is installed: on the host itself, or in the root of a driver container."""

@@ -13,9 +13,6 @@ from nfd_worker.features import Attributes, Failed, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
 
-LABEL_PREFIX = "nvidia.com/"
-"""What all label keys of this source begin with; those of other sources begin with their source's name."""
-
 MIG_STRATEGIES = ("none", "single", "mixed")
 
 _PCI_DEVICES = "sys/bus/pci/devices"

@@ -48,7 +48,7 @@ def gpu_labels(features: Features, mig_strategy: str) -> dict[str, str]:
 
 
 def label_text(text: str) -> str:
-    """Make a label value of a product name: dashes for white space, other foreign characters dropped, length cut."""
+    """Make a label value of a product name: dashes for spaces, other foreign characters dropped, length cut."""
     return "-".join(_NOT_IN_LABELS.sub("", text).split())[:63].strip("_.-")
 
 

@@ -1,4 +1,4 @@
-"""Our own ``libnvidia-ml.so.1`` (:file:`fake_nvml.c`) and how to build it, so that the real pynvml runs without a GPU."""
+"""Our own ``libnvidia-ml.so.1`` (:file:`fake_nvml.c`) and how to build it: the real pynvml runs without a GPU."""
 
 import subprocess
 from pathlib import Path
