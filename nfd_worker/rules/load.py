@@ -20,7 +20,7 @@ _OBJECT_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 _LIST_FIELDS = ("apiVersion", "kind", "metadata", "items")
 
 
-def load_rules(text: str, file: str, *, dialect: Dialect) -> LoadedRules:
+def load_rules(text: str, file: str, dialect: Dialect = "rule") -> LoadedRules:
     """Load the rules of a text; ``file`` is for origins and messages.
 
     ``dialect`` is ``rule`` for documents that are NodeFeatureRule objects, lists of them or bare lists of rules, and
@@ -37,7 +37,7 @@ def load_rules(text: str, file: str, *, dialect: Dialect) -> LoadedRules:
     return LoadedRules(tuple(rules), tuple(reader.problems))
 
 
-def load_rule_list(node: yaml.Node, file: str, *, dialect: Dialect = "custom") -> LoadedRules:
+def load_rule_list(node: yaml.Node, file: str, dialect: Dialect = "custom") -> LoadedRules:
     """Load rules from a list that is already composed, such as the value of ``sources.custom`` in a configuration file.
 
     ``node``: a yaml.SequenceNode with the marks of its file; null is an empty list, anything else is a problem.

@@ -1,7 +1,8 @@
 """Regular expressions of conditions, with RE2: the syntax of upstream's Go, and time linear in the text.
 
 Python's ``re`` has another syntax, and one pattern with nested repetition would hang the worker on every node. The
-package costs the resident process 1.8 MiB, so it is imported with the first pattern that is not plain text.
+package costs the resident process 1.8 MiB, so it is imported with the first pattern that is not plain text, anchored
+or not.
 """
 
 from functools import cache, lru_cache
@@ -20,9 +21,13 @@ def is_found(pattern: str, text: str) -> bool:
     Raises:
         MatchError: as :func:`check_pattern`.
     """
-    if _METACHARACTERS.isdisjoint(pattern):
-        return pattern in text
-    return _compiled(pattern).search(text.encode(errors="replace")) is not None
+    literal = _literal(pattern)
+    if not _METACHARACTERS.isdisjoint(literal):
+        return _compiled(pattern).search(text.encode(errors="replace")) is not None
+    at_start, at_end = pattern.startswith("^"), pattern.endswith("$")
+    if at_start and at_end:
+        return text == literal
+    return text.startswith(literal) if at_start else text.endswith(literal) if at_end else literal in text
 
 
 def check_pattern(pattern: str) -> None:
@@ -31,8 +36,13 @@ def check_pattern(pattern: str) -> None:
     Raises:
         MatchError: when it is not, or needs more than 1 MiB; and when the package google-re2 is not installed.
     """
-    if not _METACHARACTERS.isdisjoint(pattern):
+    if not _METACHARACTERS.isdisjoint(_literal(pattern)):
         _compiled(pattern)
+
+
+def _literal(pattern: str) -> str:
+    """Give the text between the anchors, which most patterns of rules are: it needs no engine."""
+    return pattern.removeprefix("^").removesuffix("$")
 
 
 @lru_cache(maxsize=128)
