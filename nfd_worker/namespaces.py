@@ -6,11 +6,12 @@ not take labels out of it.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kube_api.names import FEATURE_LABEL_PREFIX, is_label_value, is_qualified_name
 from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.quantity import parse_quantity
+from nfd_worker.rules.regexps import is_found
 
 PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"
 
@@ -22,31 +23,20 @@ _KUBERNETES = "kubernetes.io"
 _V = TypeVar("_V")
 
 
-class Pattern(Protocol):
-    """A compiled regular expression."""
-
-    @property
-    def pattern(self) -> str:
-        """Its text."""
-
-    def search(self, text: str, /) -> object | None:
-        """Find it anywhere in the text; None when it is not there."""
-
-
 class NamespaceOptions(NamedTuple):
     """What the admin allows; the defaults are upstream's.
 
     ``deny_label_ns``: namespaces that may have no labels; ``*.x`` stands for all that end in ``.x``.
     ``extra_label_ns``: namespaces that may have labels in spite of that, and of Kubernetes' own claim.
-    ``label_whitelist``: searched for in the name of every label; None lets all pass.
-    ``source_label_whitelist``: the same, before, for labels of sources (with custom rules and feature files) alone.
+    ``label_whitelist``: an RE2 expression, searched for in the name of every label; the empty one lets all pass.
+    ``source_label_whitelist``: another, for labels of sources alone (with custom rules and feature files).
     ``auto_prefix``: whether a key without a namespace gets ``feature.node.kubernetes.io/``.
     """
 
     deny_label_ns: tuple[str, ...] = ()
     extra_label_ns: tuple[str, ...] = ()
-    label_whitelist: Pattern | None = None
-    source_label_whitelist: Pattern | None = None
+    label_whitelist: str = ""
+    source_label_whitelist: str = ""
     enable_taints: bool = False
     disable_labels: bool = False
     disable_annotations: bool = False
@@ -144,9 +134,13 @@ def check_taint(taint: Taint) -> Problem | None:
     return None if is_label_value(taint.value) else _INVALID_VALUE
 
 
-def is_whitelisted(key: str, whitelist: Pattern | None) -> bool:
-    """Tell whether an allow-list lets a label pass; it sees the part after the namespace."""
-    return whitelist is None or whitelist.search(key.partition("/")[2] or key) is not None
+def is_whitelisted(key: str, whitelist: str) -> bool:
+    """Tell whether an allow-list lets a label pass; it sees the part after the namespace.
+
+    Raises:
+        MatchError: when the expression is none; the configuration checks that (:mod:`nfd_worker.options`).
+    """
+    return not whitelist or is_found(whitelist, key.partition("/")[2] or key)
 
 
 def add_prefixes(wanted: Mapping[str, _V]) -> dict[str, _V]:

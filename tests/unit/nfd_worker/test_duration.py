@@ -29,10 +29,17 @@ def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "60", "s", "1x", "1 s", "1m 30s", "--1s", "1d", ".s"])
+@pytest.mark.parametrize("text", ["", "60", "s", "1x", "1 s", "1m 30s", "--1s", "1d", ".s", "\u0661s", "1" * 100_000])
 def test_what_go_refuses_is_refused(text: str) -> None:
     """A number without a unit is the usual mistake."""
     with pytest.raises(ValueError, match="is not a duration such as 60s"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["3000000h", "9" * 400 + "s"])
+def test_a_duration_has_the_longest_that_go_can_count(text: str) -> None:
+    """Nanoseconds in 64 bits."""
+    with pytest.raises(ValueError, match="is longer than 292 years"):
         parse_duration(text)
 
 

@@ -1,6 +1,5 @@
 """Making one NodeContent: names, who wins, what is left out."""
 
-import re
 from collections.abc import Mapping
 
 import pytest
@@ -209,7 +208,7 @@ def test_taints_are_sorted_and_a_later_one_wins() -> None:
 
 def test_the_workers_whitelist_is_for_labels_of_sources() -> None:
     """It sees the source's prefix, and makes no refusals."""
-    options = OPTIONS._replace(source_label_whitelist=re.compile("^pci-.*10de|^c$"))
+    options = OPTIONS._replace(source_label_whitelist="^pci-.*10de|^c$")
     sources = {"pci": {"0300_10de.present": "true"}, "cpu": {"cpuid.AVX": "true"}, "local": {"l": "1"}}
     made = make(sources, (rule("c", labels={"c": "1", "d": "1"}),), (rule("r", labels={"r": "1"}),), options)
     assert made.content.labels == {f"{P}/pci-0300_10de.present": "true", f"{P}/c": "1", f"{P}/r": "1"}
@@ -218,7 +217,7 @@ def test_the_workers_whitelist_is_for_labels_of_sources() -> None:
 
 def test_the_other_whitelist_is_for_all_labels() -> None:
     """It is upstream's master's."""
-    options = OPTIONS._replace(label_whitelist=re.compile("^r"))
+    options = OPTIONS._replace(label_whitelist="^r")
     made = make({"local": {"l": "1", "rl": "1"}}, cluster=(rule("r", labels={"r": "1", "x": "1"}),), options=options)
     assert list(made.content.labels) == [f"{P}/r", f"{P}/rl"]
     assert made.refusals == ()
