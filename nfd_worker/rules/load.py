@@ -10,7 +10,7 @@ import yaml
 
 from nfd_worker.rules.model import LoadedRules, Rule, RuleProblem
 from nfd_worker.rules.read_rule import Dialect, RuleReader
-from nfd_worker.rules.yaml_nodes import compose, excess, is_null
+from nfd_worker.rules.yaml_nodes import compose, excess, is_null, joined
 
 API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
 KIND = "NodeFeatureRule"
@@ -37,13 +37,13 @@ def load_rules(text: str, file: str, dialect: Dialect = "rule") -> LoadedRules:
     return LoadedRules(tuple(rules), tuple(reader.problems))
 
 
-def load_rule_list(node: yaml.Node, file: str, dialect: Dialect = "custom") -> LoadedRules:
+def load_rule_list(node: yaml.Node | None, file: str, dialect: Dialect = "custom") -> LoadedRules:
     """Load rules from a list that is already composed, such as the value of ``sources.custom`` in a configuration file.
 
     ``node``: a yaml.SequenceNode with the marks of its file; null is an empty list, anything else is a problem.
     """
     reader = RuleReader(file, dialect=dialect)
-    rules = [] if is_null(node) or _is_excessive(reader, node) else reader.rules(node, "", file)
+    rules = [] if node is None or is_null(node) or _is_excessive(reader, node) else reader.rules(node, "", file)
     return LoadedRules(tuple(rules), tuple(reader.problems))
 
 
@@ -68,22 +68,24 @@ def _is_excessive(reader: RuleReader, node: yaml.Node) -> bool:
 def _object(reader: RuleReader, node: yaml.Node, path: str = "") -> list[Rule]:
     """Read a NodeFeatureRule, or a List of them."""
     entries = reader.entries(node, path)
+    if not isinstance(node, yaml.MappingNode):
+        return []
     kind, version = (_plain(entries.get(name)) for name in ("kind", "apiVersion"))
     if kind in _LISTS and not path:
         fields = reader.fields(node, path, _LIST_FIELDS)
         items = reader.items(fields["items"], "items") if "items" in fields else []
         return [rule for item_path, item in items for rule in _object(reader, item, item_path)]
-    if isinstance(node, yaml.MappingNode) and (kind, version) != (KIND, API_VERSION):
+    if (kind, version) != (KIND, API_VERSION):
         reader.report(node, path, f"is a {version or '?'} {kind or '?'}, and not a {API_VERSION} {KIND}")
         return []
     fields = reader.fields(node, path, _OBJECT_FIELDS)
     spec = fields.get("spec")
     if spec is None:
-        if entries:
-            reader.report(node, "spec", "is missing")
+        reader.report(node, joined(path, "spec"), "is missing")
         return []
-    rules = reader.fields(spec, "spec", ("rules",)).get("rules")
-    return [] if rules is None else reader.rules(rules, "spec.rules", _object_name(fields) or reader.file)
+    spec_path = joined(path, "spec")
+    rules = reader.fields(spec, spec_path, ("rules",)).get("rules")
+    return [] if rules is None else reader.rules(rules, f"{spec_path}.rules", _object_name(fields) or reader.file)
 
 
 def _object_name(fields: dict[str, yaml.Node]) -> str:

@@ -72,8 +72,8 @@ class RuleProblem(NamedTuple):
     line: int = 0
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
-        return place + ": ".join(part for part in (self.rule, self.field, self.message) if part)
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return ": ".join(part for part in (place, self.rule, self.field, self.message) if part)
 
 
 class LoadedRules(NamedTuple):

@@ -166,8 +166,9 @@ class RuleReader(NodeReader):
 
     def _operator(self, node: yaml.Node, fields: Mapping[str, yaml.Node], path: str) -> str:
         known = _OPERATORS[self.dialect]
+        before = len(self.problems)
         op = self.text(fields["op"], joined(path, "op")) if "op" in fields else ""
-        if op in known or not isinstance(node, yaml.MappingNode):
+        if op in known or len(self.problems) > before or not isinstance(node, yaml.MappingNode):
             return op
         if not op:
             self.report(fields.get("op", node), joined(path, "op"), f"is missing; it is one of {', '.join(known)}")

@@ -7,6 +7,7 @@ import pytest
 from nfd_worker.errors import MatchError
 from nfd_worker.features import Features
 from nfd_worker.rules.match import (
+    Data,
     Elements,
     Match,
     is_feature_name,
@@ -217,9 +218,15 @@ def test_without_templates_the_first_alternative_is_enough() -> None:
     assert match_rule(Rule("r", match_any=(HAS_ADX, bad)), FEATURES) == Match(({"cpu": {"cpuid": [{"Name": "ADX"}]}},))
 
 
-@pytest.mark.parametrize("template", ["labels_template", "vars_template"])
-def test_with_a_template_every_matching_alternative_gives_data(template: str) -> None:
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(Rule("r", labels_template=object()), id="labels"),
+        pytest.param(Rule("r", vars_template=object()), id="vars"),
+    ],
+)
+def test_with_a_template_every_matching_alternative_gives_data(rule: Rule) -> None:
     """Each alternative by itself, in order, then matchFeatures."""
-    rule = Rule("r", match_any=(HAS_GPU, HAS_TPM, HAS_ADX), match_features=HAS_ADX)._replace(**{template: object()})
-    adx = {"cpu": {"cpuid": [{"Name": "ADX"}]}}
+    rule = rule._replace(match_any=(HAS_GPU, HAS_TPM, HAS_ADX), match_features=HAS_ADX)
+    adx: Data = {"cpu": {"cpuid": [{"Name": "ADX"}]}}
     assert match_rule(rule, FEATURES) == Match(({"pci": {"device": [GPU]}}, adx, adx))
