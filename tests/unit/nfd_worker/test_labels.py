@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.features import Features
 from nfd_worker.labels import ContentResult, label_key, make_content, source_prefix
-from nfd_worker.namespaces import NamespaceOptions
-from nfd_worker.node_content import EFFECTS, Taint
+from nfd_worker.namespaces import NamespaceOptions, add_prefixes
+from nfd_worker.node_content import EFFECTS, NodeContent, Taint
 from nfd_worker.quantity import parse_quantity
 from nfd_worker.rules.model import RuleOutput, RuleOutputs
 
@@ -163,17 +163,23 @@ def test_own_annotations_pass_and_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "field"),
-    [("disable_labels", "labels"), ("disable_annotations", "annotations"),
-     ("disable_extended_resources", "extended_resources")],
-)  # fmt: skip
-def test_what_is_disabled_is_left_out_and_the_rest_stays(option: str, field: str) -> None:
+    ("options", "left"),
+    [
+        pytest.param(NamespaceOptions(disable_labels=True), ({}, {"a": "1"}, {"e": "1"}), id="labels"),
+        pytest.param(NamespaceOptions(disable_annotations=True), ({"l": "1"}, {}, {"e": "1"}), id="annotations"),
+        pytest.param(NamespaceOptions(disable_extended_resources=True), ({"l": "1"}, {"a": "1"}, {}), id="resources"),
+    ],
+)
+def test_what_is_disabled_is_left_out_and_the_rest_stays(
+    options: NamespaceOptions, left: tuple[dict[str, str], ...]
+) -> None:
     """It was asked for, so nobody is warned; the worker's own annotations always stay."""
+    own = {"driverwright.io/x": "1"}
     output = rule("r", labels={"l": "1"}, annotations={"a": "1"}, extended_resources={"e": "1"})
-    made = make(cluster=(output,), options=OPTIONS._replace(**{option: True}), annotations={"driverwright.io/x": "1"})
-    left = {"driverwright.io/x": "1"} if field == "annotations" else {}
-    whole = make(cluster=(output,), annotations={"driverwright.io/x": "1"}).content
-    assert made == (whole._replace(**{field: left}), ())
+    content, refusals = make(cluster=(output,), options=options, annotations=own)
+    labels, annotations, resources = (add_prefixes(wanted) for wanted in left)
+    assert content == NodeContent(labels, own | annotations, resources)
+    assert refusals == ()
 
 
 def test_without_automatic_prefixes_keys_stay_as_they_are() -> None:

@@ -1,25 +1,26 @@
 """Known answers of Node Feature Discovery, run as data (tests/data/nfd_cases.yaml)."""
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from nfd_worker.config import build_settings, load_settings, parse_file
 from nfd_worker.features import Features
-from nfd_worker.labels import label_key, make_labels, refusal
+from nfd_worker.labels import make_content
+from nfd_worker.namespaces import NamespaceOptions
 from nfd_worker.sources import cpu, kernel, pci, system
 from nfd_worker.sources.cpu_model import x86_attributes
 from nfd_worker.sources.cpuid_flags import x86_64_level_flags
 from nfd_worker.sources.settings import CPUID_BLACKLIST, CpuSettings, KernelSettings, SourceSettings
-from tests.unit.nfd_worker.nfd_cases import CASES, of
+from tests.unit.nfd_worker.nfd_cases import CASES, FIXTURES, of
 from tests.unit.nfd_worker.trees import host
 
-ALL = re.compile("")
-
-NO_COUNTERPART: frozenset[str] = frozenset()
+NO_COUNTERPART = frozenset({"no_publish_features", "nodefeature_node_name", "nodefeature_order", "numa_memory"})
 """Kinds of cases that mean nothing here; docs/compatibility.md says why."""
+
+
+def node_labels(source: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Give what becomes of a source's labels."""
+    return make_content({source: labels}, {}, Features(), NamespaceOptions()).content.labels
 
 
 def test_every_case_has_a_test() -> None:
@@ -76,7 +77,7 @@ def test_kernel_config_labels(case: dict[str, Any]) -> None:
         "kernel.config": kernel.KernelConfig(text.encode()),
     })  # fmt: skip
     settings = SourceSettings(kernel=KernelSettings(config_opts=tuple(case["input"]["configOpts"])))
-    assert make_labels({"kernel": kernel.labels(features, settings)}, ALL).labels == case["expect"]["labels"]
+    assert node_labels("kernel", kernel.labels(features, settings)) == case["expect"]["labels"]
 
 
 def pci_tree(root: Path, devices: dict[str, dict[str, str]]) -> Features:
@@ -100,9 +101,9 @@ def test_pci_features(case: dict[str, Any], tmp_path: Path) -> None:
 @of("pci_labels")
 def test_pci_labels(case: dict[str, Any], tmp_path: Path) -> None:
     """Which devices become labels by default."""
-    features = pci_tree(tmp_path, _DOCUMENT["fixtures"][case["input"]["fixture"]])
+    features = pci_tree(tmp_path, FIXTURES[case["input"]["fixture"]])
     assert case["input"]["config"] == {}
-    assert make_labels({"pci": pci.labels(features, SourceSettings())}, ALL).labels == case["expect"]["labels"]
+    assert node_labels("pci", pci.labels(features, SourceSettings())) == case["expect"]["labels"]
 
 
 @of("os_release")
@@ -111,7 +112,7 @@ def test_os_release(case: dict[str, Any]) -> None:
     attributes = system.parse_os_release(case["input"]["text"])
     assert attributes == case["expect"]["attributes"]
     found = system.labels(Features(attributes={"system.osrelease": attributes}), SourceSettings())
-    assert make_labels({"system": found}, ALL).labels == case["expect"]["labels"]
+    assert node_labels("system", found) == case["expect"]["labels"]
 
 
 @of("version_id_split")
@@ -132,41 +133,3 @@ def test_dmi_attribute(case: dict[str, Any], tmp_path: Path) -> None:
 def test_dmi_attribute_names(case: dict[str, Any]) -> None:
     """No serial numbers."""
     assert list(system.DMI_NAMES) == case["expect"]["names"]
-
-
-@of("validate_label")
-def test_validate_label(case: dict[str, Any]) -> None:
-    """What upstream's master accepts once a key has its namespace."""
-    reasons = {"ok": None, "invalid-key": "not a qualified name", "unprefixed": "no namespace"}
-    expected = reasons[case["expect"]["result"]]
-    told = refusal(case["input"]["key"], case["input"]["value"])
-    assert told is None if expected is None else told is not None and expected in told
-
-
-@of("worker_labels")
-def test_worker_labels(case: dict[str, Any]) -> None:
-    """The whitelist sees the name after the namespace."""
-    given = case["input"]
-    made = make_labels({given["source"]: given["labels"]}, re.compile(given["labelWhiteList"]))
-    assert made.labels == case["expect"]["labels"]
-    assert make_labels({given["source"]: given["labels"]}, ALL).labels == {
-        label_key(given["source"], name): value for name, value in given["labels"].items()
-    }
-
-
-@of("worker_config")
-def test_worker_config(case: dict[str, Any], tmp_path: Path) -> None:
-    """File, inline options and flags; our environment variables stand where upstream has inline options."""
-    file = tmp_path / "nfd-worker.conf"
-    file.write_text(yaml.safe_dump(case["input"]["file"]))
-    flags = {"config": str(file), "feature-sources": case["input"]["flags"]["feature-sources"]}
-    environment = {"NFD_WORKER_LABEL_SOURCES": "fake", "NFD_WORKER_NO_PUBLISH": "true"}
-    settings = load_settings(flags, environment)
-    expected = case["expect"]
-    assert settings.no_publish is expected["noPublish"]
-    assert list(settings.feature_sources) == expected["featureSources"]
-    assert settings.label_whitelist.pattern == expected["labelWhiteList"]
-    assert list(settings.sources.kernel.config_opts) == expected["kernelConfigOpts"]
-    assert any("source fake is not built yet" in note for note in settings.notes)
-    lists = build_settings(parse_file(yaml.safe_dump({"sources": {"pci": {"deviceClassWhitelist": ["03"]}}}), "f"))
-    assert list(lists.sources.pci.device_class_whitelist) == expected["pciDeviceClassWhitelist"]

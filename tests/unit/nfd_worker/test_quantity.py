@@ -72,7 +72,13 @@ def test_anything_else_is_no_quantity(text: str) -> None:
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["", "k", "m", "Mi", "e2"]))
 def test_numbers_with_units_are_exact(number: int, unit: str) -> None:
     """No float takes part in it."""
-    worth = {"": 1, "k": 1000, "m": Fraction(1, 1000), "Mi": 1024**2, "e2": 100}[unit]
+    worth = {
+        "": Fraction(1),
+        "k": Fraction(1000),
+        "m": Fraction(1, 1000),
+        "Mi": Fraction(1024**2),
+        "e2": Fraction(100),
+    }[unit]
     quantity = parse_quantity(f"{number}{unit}")
     assert quantity is not None
     assert quantity.nanos == max(-(2**63 - 1) * 10**9, min(number * worth * 10**9, (2**63 - 1) * 10**9))
