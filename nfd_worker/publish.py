@@ -1,72 +1,146 @@
 """The publish child: a short-lived process, and the only one that speaks to the API server.
 
-The official client costs 30 MiB, so the resident process never imports it: it spawns this module with a request on
-standard input, and gets one line of JSON on standard output. Exit status: 0 published, 1 not published.
+An HTTP client with TLS would more than double the resident process, so that never imports one: it spawns this module
+with a request on standard input, and gets one line of JSON on standard output. Exit status: 0 published, 1 not.
 
-Server-side apply makes the Node carry exactly what the request says: what the field manager applied last time and does
-not name now is removed by the API server, and what others wrote is never touched. Applying to a Node that does not
-exist would create it; the worker's ClusterRole has no ``create``, so that is refused.
+Three writes, each skipped when it would change nothing, so that a Node without taints and extended resources costs one
+request:
+
+1. Labels and annotations by server-side apply: what our field manager applied last time and does not name now is
+   removed by the API server, and what others wrote is not touched. The answer is the whole Node: it decides the rest.
+2. Extended resources: a merge patch of ``nodes/status`` (:mod:`nfd_worker.extended_resources`).
+3. Taints, and the end of an upstream Node Feature Discovery: a merge patch of the Node (:mod:`nfd_worker.node_taints`,
+   :mod:`nfd_worker.take_over`).
+
+Whatever interrupts it, the next run finds in the Node what is missing. Writes 2 and 3 name the ``resourceVersion`` they
+were decided on; if the Node has changed meanwhile it is read again. Applying to a Node that does not exist would create
+it; the worker's ClusterRole has no ``create``, so that is refused.
 """
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Iterator
 
 from kube_api.client import Client
-from kube_api.errors import KubeApiError
+from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
 from kube_api.resources import NODES
-from nfd_worker.wire import FIELD_MANAGER, PublishAnswer, PublishRequest
+from nfd_worker.extended_resources import resources_patch
+from nfd_worker.node_content import NodeContent
+from nfd_worker.node_state import Json, NodeState
+from nfd_worker.node_taints import taints_patch
+from nfd_worker.ownership import content_of_ours, with_kept
+from nfd_worker.publish_errors import explain
+from nfd_worker.take_over import Leftovers, leftovers, take_over_patch
+from nfd_worker.wire import FIELD_MANAGER, UNPUBLISH, PublishAnswer, PublishRequest
+
+ATTEMPTS = 5
+"""How often a Node that others change at the same moment is read again, before the worker backs off."""
+
+_PAUSE_SECONDS = 0.05
 
 
 def main() -> int:
-    """Publish the request on standard input; the answer goes to standard output."""
+    """Carry out the request on standard input; the answer goes to standard output."""
     with os.fdopen(0, "rb") as stdin:
         request = PublishRequest.from_bytes(stdin.read())
     try:
-        publish(request, Client.from_environment(request.kubeconfig))
-        answer = PublishAnswer()
+        answer = carry_out(request, Client.from_environment(request.kubeconfig))
     except KubeApiError as error:
-        answer = PublishAnswer(str(error), type(error).__name__, error.retry_after)
+        answer = PublishAnswer(explain(error, request.node_name), type(error).__name__, error.retry_after)
     sys.stdout.write(answer.to_line())
     return 0 if answer.is_published else 1
 
 
-def publish(request: PublishRequest, client: Client) -> None:
-    """Apply the request to its Node; reads the Node first only when labels have to be kept.
+def carry_out(request: PublishRequest, client: Client) -> PublishAnswer:
+    """Publish or unpublish.
 
     Raises:
         KubeApiError: whatever the API server said, or that it did not answer.
     """
+    if request.action == UNPUBLISH:
+        return unpublish(request.node_name, client)
+    return publish(request, client)
+
+
+def publish(request: PublishRequest, client: Client) -> PublishAnswer:
+    """Bring the Node in line; it is read first only when something of ours has to be kept.
+
+    Raises:
+        KubeApiError: as :func:`carry_out`; NotFound when there is no such Node.
+    """
     path = NODES.path(name=request.node_name)
-    kept = kept_labels(client.get(path), request.keep_prefixes) if request.keep_prefixes else {}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": request.node_name,
-            "labels": {**kept, **request.labels},
-            "annotations": dict(request.annotations),
-        },
-    }
-    client.apply(path, body, field_manager=FIELD_MANAGER)
+    content = request.content
+    try:
+        if request.known_prefixes is not None:
+            ours = content_of_ours(NodeState.from_dict(client.get(path)), take_over=request.take_over)
+            content = with_kept(content, ours, request.known_prefixes)
+        node = _apply(client, request.node_name, content)
+    except Forbidden:
+        # An apply to a Node that is missing is refused as well, since it would create one. NotFound says so.
+        client.get(path)
+        raise
+    return _settle(client, node, content, take_over=request.take_over)
 
 
-def kept_labels(node: Mapping[str, Any], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Pick the labels of a Node that our field manager owns and whose key starts in one of these ways."""
-    metadata = node["metadata"]
-    labels = metadata.get("labels") or {}
-    return {key: labels[key] for key in owned_label_keys(metadata) if key in labels and key.startswith(prefixes)}
+def unpublish(node_name: str, client: Client) -> PublishAnswer:
+    """Remove everything that is ours from the Node; a Node that is gone needs nothing.
+
+    Raises:
+        KubeApiError: as :func:`carry_out`, but not NotFound.
+    """
+    try:
+        client.get(NODES.path(name=node_name))
+        node = _apply(client, node_name, NodeContent())
+        return _settle(client, node, NodeContent(), take_over=False)
+    except NotFound:
+        return PublishAnswer(notes=(f"node {node_name} does not exist: there is nothing to remove",))
 
 
-def owned_label_keys(metadata: Mapping[str, Any]) -> set[str]:
-    """Read from ``managedFields`` which labels our field manager applied (FieldsV1: ``f:`` before each key)."""
-    keys: set[str] = set()
-    for entry in metadata.get("managedFields") or ():
-        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply":
-            fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {})
-            keys.update(field.removeprefix("f:") for field in fields if field.startswith("f:"))
-    return keys
+def _apply(client: Client, node_name: str, content: NodeContent) -> NodeState:
+    metadata = {"name": node_name, "labels": dict(content.labels), "annotations": dict(content.annotations)}
+    body = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata}
+    return NodeState.from_dict(client.apply(NODES.path(name=node_name), body, field_manager=FIELD_MANAGER))
+
+
+def _settle(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> PublishAnswer:
+    """Write what server-side apply does not cover."""
+    took_over = leftovers(node) if take_over else Leftovers()
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            notes = tuple(_write(client, node, content, take_over=take_over))
+            return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "")
+        except Conflict:
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(_PAUSE_SECONDS * attempt)
+            node = NodeState.from_dict(client.get(NODES.path(name=node.name)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _write(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> Iterator[str]:
+    upstream = leftovers(node) if take_over else Leftovers()
+    resources = resources_patch(node, content.extended_resources, upstream.extended_resources)
+    node = _patch(client, node, resources.body, subresource="status")
+    taints = taints_patch(node, content.taints, take_over=take_over)
+    ending = take_over_patch(node, upstream, content) if take_over else {}
+    _patch(client, node, merged(taints.body, ending))
+    yield from (*resources.notes, *taints.notes)
+
+
+def _patch(client: Client, node: NodeState, body: Json, *, subresource: str | None = None) -> NodeState:
+    """Patch the Node that was read, and no newer one; does nothing for an empty patch."""
+    if not body:
+        return node
+    path = NODES.path(name=node.name, subresource=subresource) + f"?fieldManager={FIELD_MANAGER}"
+    guarded = merged(body, {"metadata": {"resourceVersion": node.resource_version}})
+    return NodeState.from_dict(client.patch(path, guarded))
+
+
+def merged(one: Json, other: Json) -> Json:
+    """Merge two merge patches that do not contradict each other."""
+    both = {key: merged(one[key], other[key]) for key in one.keys() & other.keys() if isinstance(one[key], dict)}
+    return {**one, **other, **both}
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
-"""When to publish, and the life of the publish child: spawn, deadline, reaping, back-off.
+"""When to publish, and the life of the publish child: start, deadline, end, back-off.
 
 Nothing is sent while what the Node should carry is what was last published. A failure of any kind is tried again for
 ever, later and later; what is tried is always the newest request.
 """
 
 import logging
-import os
 import signal
 import sys
 import zlib
 from collections.abc import Callable, Mapping
 
+from nfd_worker.child import Child, Ended, spawn
+from nfd_worker.node_content import NodeContent
 from nfd_worker.wire import PublishAnswer, PublishRequest
 
 log = logging.getLogger(__name__)
@@ -19,10 +20,14 @@ CHILD_COMMAND = (sys.executable, "-I", "-m", "nfd_worker.publish")
 CHILD_DEADLINE_SECONDS = 120.0
 """Generous: an emulated guest needs half a minute for the imports alone."""
 
+_LATE = PublishAnswer(
+    f"the publish child had no answer after {CHILD_DEADLINE_SECONDS:.0f} s and was killed: "
+    "the API server or the node is too slow",
+    "Late",
+)
+
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 120.0
-
-_PIPE_SIZE = 1 << 16
 
 
 def jitter(*seed: object) -> float:
@@ -39,58 +44,26 @@ def retry_seconds(node_name: str, failures: int, retry_after: float | None) -> f
     return max(longest * (1 + jitter(node_name, failures)) / 2, retry_after or 0.0)
 
 
-class Child:
-    """A running publish child.
-
-    Its end is the end of the pipe it answers on. That needs no pidfd, which kernels before 5.3 (RHEL 8) do not have.
-    """
-
-    def __init__(self, pid: int, answer_pipe: int) -> None:
-        self.pid = pid
-        self.answer_pipe = answer_pipe
-        self._answer = b""
-
-    def has_ended(self) -> bool:
-        """Read what there is on the pipe; tells whether that was the end. Call it when the pipe is ready."""
-        chunk = os.read(self.answer_pipe, _PIPE_SIZE)
-        self._answer += chunk
-        return not chunk
-
-    def kill(self) -> None:
-        """End it at once; to be reaped after."""
-        os.kill(self.pid, signal.SIGKILL)
-
-    def reap(self) -> PublishAnswer:
-        """Collect the answer of a child that has ended or was killed: the kernel alone is waited for."""
-        os.close(self.answer_pipe)
-        _, status = os.waitpid(self.pid, 0)
-        died = PublishAnswer(f"the publish child ended with status {os.waitstatus_to_exitcode(status)}", "Crashed")
-        return PublishAnswer.from_line(self._answer) or died
+def start_child(request: bytes) -> Child:
+    """Start a publish child."""
+    return spawn(request, CHILD_COMMAND)
 
 
-def spawn(request: bytes, command: tuple[str, ...] = CHILD_COMMAND) -> Child:
-    """Start a publish child.
+def read_answer(ended: Ended) -> PublishAnswer:
+    """Read what a publish child left; one that could not say how it went has failed."""
+    return PublishAnswer.from_line(ended.output) or PublishAnswer(_last_words(ended.status), "Crashed")
 
-    The request travels as a memfd, because a pipe holds only 64 KiB and the worker does not wait for the child to read.
-    """
-    payload = os.memfd_create("publish-request", os.MFD_CLOEXEC)
-    reader, writer = os.pipe()
-    try:
-        os.write(payload, request)
-        os.lseek(payload, 0, os.SEEK_SET)
-        moves = [(os.POSIX_SPAWN_DUP2, payload, 0), (os.POSIX_SPAWN_DUP2, writer, 1)]
-        return Child(os.posix_spawn(command[0], command, os.environ, file_actions=moves), reader)
-    except OSError:
-        os.close(reader)
-        raise
-    finally:
-        os.close(payload)
-        os.close(writer)
+
+def _last_words(status: int) -> str:
+    if status == -signal.SIGKILL:
+        return "the publish child was killed: if not by hand, the container's memory limit is too low for it"
+    return f"the publish child ended with status {status} and without an answer: its traceback is in the log above"
 
 
 class Publisher:
     """Keeps the Node in line with the newest request. Driven by the daemon's loop: it never waits by itself.
 
+    ``take_over``: also take the Node over from an upstream Node Feature Discovery.
     ``on_answer`` is told of each attempt that ended, with the bytes of its request.
     """
 
@@ -100,10 +73,12 @@ class Publisher:
         kubeconfig: str | None,
         *,
         on_answer: Callable[[PublishAnswer, int], None],
-        start: Callable[[bytes], Child] = spawn,
+        take_over: bool = False,
+        start: Callable[[bytes], Child] = start_child,
     ) -> None:
         self._node_name = node_name
         self._kubeconfig = kubeconfig
+        self._take_over = take_over
         self._on_answer = on_answer
         self._start = start
         self._wanted: bytes | None = None
@@ -112,11 +87,13 @@ class Publisher:
         self._child: Child | None = None
         self._deadline = float("inf")
         self._not_before = 0.0
+        self._noted: tuple[str, ...] = ()
+        self._has_taken_over = False
         self.failures = 0
 
-    def want(self, labels: Mapping[str, str], annotations: Mapping[str, str], keep_prefixes: tuple[str, ...]) -> None:
-        """Set what the Node should carry."""
-        request = PublishRequest(self._node_name, labels, annotations, keep_prefixes, self._kubeconfig)
+    def want(self, content: NodeContent, known_prefixes: tuple[str, ...] | None) -> None:
+        """Set what the Node should carry; ``known_prefixes`` as in :class:`nfd_worker.wire.PublishRequest`."""
+        request = PublishRequest(self._node_name, content, known_prefixes, self._take_over, self._kubeconfig)
         self._wanted = request.to_bytes()
 
     def repeat(self) -> None:
@@ -137,9 +114,8 @@ class Publisher:
         if self._child is not None:
             if now < self._deadline:
                 return self._deadline
-            log.warning("publish: the child took longer than %.0f s and is killed", CHILD_DEADLINE_SECONDS)
             self._child.kill()
-            self._finish(now)
+            self._finish(now, _LATE)
         if self._wanted == self._published:
             return float("inf")
         if now < self._not_before:
@@ -168,19 +144,43 @@ class Publisher:
         if self._child is not None and self._child.has_ended():
             self._finish(now)
 
-    def _finish(self, now: float) -> None:
+    def _finish(self, now: float, late: PublishAnswer | None = None) -> None:
         assert self._child is not None  # noqa: S101 - called only while one runs
         assert self._running is not None  # noqa: S101 - as above
-        answer = self._child.reap()
+        ended = self._child.reap()
         self._child = None
-        if not answer.is_published:
+        answer = late or read_answer(ended)
+        if answer.is_published:
+            self._succeeded(answer, self._running)
+        else:
             self._failed(now, answer, self._running)
-            return
-        self._published = self._running
+
+    def _succeeded(self, answer: PublishAnswer, request: bytes) -> None:
+        self._published = request
         self.failures = 0
         self._not_before = 0.0
-        log.info("publish: node %s labelled, %d bytes", self._node_name, len(self._running))
-        self._on_answer(answer, len(self._running))
+        log.info("publish: node %s labelled, %d bytes", self._node_name, len(request))
+        self._tell(answer)
+        self._on_answer(answer, len(request))
+
+    def _tell(self, answer: PublishAnswer) -> None:
+        """Log what else the answer says; a note that is repeated is told once."""
+        for note in answer.notes:
+            if note not in self._noted:
+                log.warning("publish: %s", note)
+        self._noted = answer.notes
+        if not answer.took_over:
+            return
+        if self._has_taken_over:
+            log.warning(
+                "publish: an upstream Node Feature Discovery wrote to node %s again (%s) after it was taken over: "
+                "stop its nfd-master, or both go on changing the node in turn",
+                self._node_name,
+                answer.took_over,
+            )
+        else:
+            log.info("publish: took over from an upstream Node Feature Discovery: %s", answer.took_over)
+        self._has_taken_over = True
 
     def _failed(self, now: float, answer: PublishAnswer, request: bytes) -> None:
         self.failures += 1

@@ -8,14 +8,18 @@ from nfd_worker.node_content import NodeContent, Taint
 FIELD_MANAGER = "nfd-worker"
 """Who owns our labels in server-side apply; never changes, or the old owner's labels would stay for ever."""
 
+PUBLISH = "publish"
+UNPUBLISH = "unpublish"
+
 
 class PublishRequest(NamedTuple):
     """What the Node should carry.
 
     ``known_prefixes``: None when all was read. Else some source was never read since the start: whatever of ours the
     Node carries stays, unless its key begins with one of these.
-    ``take_over``: also remove what an upstream Node Feature Discovery left on the Node, in the same write.
+    ``take_over``: also remove what an upstream Node Feature Discovery left on the Node, and become its only owner.
     ``kubeconfig``: None for the pod's service account or the user's default.
+    ``action``: :data:`PUBLISH`, or :data:`UNPUBLISH` to remove all that is ours, whatever ``content`` says.
     """
 
     node_name: str
@@ -23,10 +27,12 @@ class PublishRequest(NamedTuple):
     known_prefixes: tuple[str, ...] | None = None
     take_over: bool = False
     kubeconfig: str | None = None
+    action: str = PUBLISH
 
     def to_bytes(self) -> bytes:
         """Serialise; equal requests give equal bytes."""
-        return json.dumps({**self._asdict(), "content": self.content._asdict()}, sort_keys=True).encode()
+        values = {**self._asdict(), "content": self.content._asdict()}
+        return json.dumps(values, sort_keys=True, default=dict).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -43,11 +49,18 @@ class PublishRequest(NamedTuple):
 
 
 class PublishAnswer(NamedTuple):
-    """How it went: ``error`` is empty on success; ``kind`` is the class of error; ``retry_after`` in seconds."""
+    """How it went.
+
+    ``error``: empty on success. ``kind``: the class of error. ``retry_after``: seconds, where the API server asked.
+    ``notes``: what was left undone although the rest is published, a sentence each.
+    ``took_over``: what was taken from an upstream Node Feature Discovery, in words; empty when nothing was.
+    """
 
     error: str = ""
     kind: str = ""
     retry_after: float | None = None
+    notes: tuple[str, ...] = ()
+    took_over: str = ""
 
     @property
     def is_published(self) -> bool:
@@ -62,6 +75,7 @@ class PublishAnswer(NamedTuple):
     def from_line(cls, line: bytes) -> Self | None:
         """Undo :meth:`to_line`; None when it is not an answer, because the child died before it could say it."""
         try:
-            return cls(**json.loads(line))
-        except (ValueError, TypeError):
+            values = json.loads(line)
+            return cls(**{**values, "notes": tuple(values.get("notes", ()))})
+        except (ValueError, TypeError, AttributeError):
             return None

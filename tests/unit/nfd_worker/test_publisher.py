@@ -4,19 +4,21 @@ import os
 import select
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from nfd_worker.child import Child, spawn
+from nfd_worker.node_content import NodeContent
 from nfd_worker.publisher import (
+    CHILD_COMMAND,
     CHILD_DEADLINE_SECONDS,
     LAST_RETRY_SECONDS,
-    Child,
     Publisher,
     jitter,
     retry_seconds,
-    spawn,
 )
-from nfd_worker.wire import PublishAnswer
+from nfd_worker.wire import PublishAnswer, PublishRequest
 
 
 def script(code: str) -> tuple[str, ...]:
@@ -26,6 +28,7 @@ def script(code: str) -> tuple[str, ...]:
 
 OK = script("import sys; sys.stdin.buffer.read(); print('{}')")
 HANGS = script("import time; time.sleep(600)")
+ECHOES = script("import json, sys; print(json.dumps({'error': sys.stdin.read()}))")
 ECHOES_SIZE = script('import sys; n = len(sys.stdin.buffer.read()); print(\'{"error": "%d"}\' % n)')
 
 
@@ -49,7 +52,7 @@ class World:
 
     def want(self, **labels: str) -> None:
         """Want some labels."""
-        self.publisher.want(labels, {}, ())
+        self.publisher.want(NodeContent(labels), None)
 
     def wait(self, now: float = 0.0) -> None:
         """Serve the running child until it ends."""
@@ -58,6 +61,11 @@ class World:
             ready, _, _ = select.select([descriptor], [], [], 20)
             assert ready, "the child did not end"
             readers[descriptor](now)
+
+
+def says(answer: PublishAnswer) -> tuple[str, ...]:
+    """Make a child that gives an answer."""
+    return script(f"print({answer.to_line()!r})")
 
 
 def is_gone(pid: int) -> bool:
@@ -131,7 +139,7 @@ def test_a_child_is_killed_at_its_deadline_and_reaped() -> None:
     assert not is_gone(child.pid)
     again = world.publisher.step(deadline)
     assert is_gone(child.pid)
-    assert world.answers == [PublishAnswer("the publish child ended with status -9", "Crashed")]
+    assert [answer.kind for answer in world.answers] == ["Late"]
     assert deadline < again <= deadline + 1
     world.publisher.step(again)
     world.wait(again)
@@ -155,6 +163,7 @@ def test_stopping_ends_a_running_child_at_once() -> None:
     [
         pytest.param(script('print(\'{"error": "no", "kind": "Forbidden"}\')'), "Forbidden", id="refused"),
         pytest.param(script("raise SystemExit(3)"), "Crashed", id="crashed"),
+        pytest.param(script("import os; os.kill(os.getpid(), 9)"), "Crashed", id="killed"),
         pytest.param(script("print('nonsense')"), "Crashed", id="nonsense"),
         pytest.param(("/nonexistent/python",), "NotStarted", id="not started"),
     ],
@@ -183,3 +192,99 @@ def test_the_retries_come_later_and_later_and_differ_between_nodes() -> None:
     assert retry_seconds("a", 5, None) != retry_seconds("b", 5, None)
     assert retry_seconds("a", 1, 77.0) == 77.0
     assert all(0 <= jitter("node", n) <= 1 for n in range(100))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        pytest.param("import os; os.kill(os.getpid(), 9)", "memory limit", id="killed"),
+        pytest.param("raise SystemExit(3)", "status 3", id="crashed"),
+    ],
+)
+def test_a_child_without_an_answer_is_told_by_its_end(code: str, words: str) -> None:
+    """Too little memory is the usual reason for SIGKILL."""
+    world = World(script(code))
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.wait()
+    assert words in world.answers[0].error
+
+
+def test_the_server_says_when_to_come_back() -> None:
+    """Retry-After is the least; the answer's words are logged."""
+    world = World(says(PublishAnswer("slowly", "TooManyRequests", 40.0)))
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.wait(5.0)
+    assert world.publisher.step(5.0) == 45.0
+
+
+def test_what_fails_is_not_sent_again_but_the_newest(caplog: pytest.LogCaptureFixture) -> None:
+    """A bad value that was mended meanwhile is not tried for ever."""
+    world = World(says(PublishAnswer("bad value: x y", "Invalid")), ECHOES)
+    world.want(a="x y")
+    world.publisher.step(0.0)
+    world.wait()
+    assert "bad value: x y" in caplog.text
+    world.want(a="good")
+    world.publisher.step(2.0)
+    world.wait()
+    assert '"a": "good"' in world.answers[1].error
+
+
+def test_notes_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Every hour the same would bury the rest; one that is new is told."""
+    notes = [("one",), ("one",), ("one", "two")]
+    world = World(*(says(PublishAnswer(notes=note)) for note in notes))
+    for turn in range(3):
+        world.want(turn=str(turn))
+        world.publisher.step(0.0)
+        world.wait()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["publish: one", "publish: two"]
+    assert world.publisher.is_settled
+
+
+def test_an_upstream_that_comes_back_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Taking over once is what was asked for; twice means that it still runs."""
+    caplog.set_level("INFO")
+    world = World(says(PublishAnswer(took_over="3 labels")))
+    levels = []
+    for turn in range(2):
+        caplog.clear()
+        world.want(turn=str(turn))
+        world.publisher.step(0.0)
+        world.wait()
+        levels += [record.levelname for record in caplog.records if "3 labels" in record.getMessage()]
+    assert levels == ["INFO", "WARNING"]
+    assert "nfd-master" in caplog.text
+
+
+def test_the_request_says_whether_to_take_over() -> None:
+    """It is a setting of the worker, not of a scan."""
+    started: list[bytes] = []
+
+    def start(request: bytes) -> Child:
+        started.append(request)
+        return spawn(request, OK)
+
+    publisher = Publisher("node", "/k", on_answer=lambda *_: None, take_over=True, start=start)
+    publisher.want(NodeContent({"a": "1"}), ("b",))
+    publisher.step(0.0)
+    publisher.stop()
+    assert PublishRequest.from_bytes(started[0]) == PublishRequest(
+        "node", NodeContent({"a": "1"}), ("b",), take_over=True, kubeconfig="/k"
+    )
+
+
+def test_the_real_child_answers(tmp_path: Path) -> None:
+    """The command is right: it reads the request and says why it cannot publish it."""
+    assert CHILD_COMMAND[0] == sys.executable
+    world = World()
+    missing = str(tmp_path / "kubeconfig")
+    world.publisher = Publisher("node", missing, on_answer=lambda answer, _: world.answers.append(answer))
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.wait()
+    assert world.answers[0].kind == "Unreachable"
+    assert "--kubeconfig" in world.answers[0].error

@@ -3,30 +3,46 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.wire import PublishAnswer, PublishRequest
+from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
 TEXTS = st.dictionaries(st.text(), st.text())
+TAINTS = st.lists(st.builds(Taint, st.text(), st.text(), st.text())).map(tuple)
+REQUESTS = st.builds(
+    PublishRequest,
+    node_name=st.text(),
+    content=st.builds(NodeContent, TEXTS, TEXTS, TEXTS, TAINTS),
+    known_prefixes=st.none() | st.lists(st.text()).map(tuple),
+    take_over=st.booleans(),
+    kubeconfig=st.none() | st.text(),
+    action=st.sampled_from(["publish", UNPUBLISH]),
+)
+ANSWERS = st.builds(PublishAnswer, notes=st.lists(st.text()).map(tuple), took_over=st.text(), error=st.text())
 
 
-@given(TEXTS, TEXTS, st.lists(st.text()))
-def test_a_request_reads_back(labels: dict[str, str], annotations: dict[str, str], keep: list[str]) -> None:
+@given(REQUESTS)
+def test_a_request_reads_back(request: PublishRequest) -> None:
     """Any request is the same on the other side."""
-    request = PublishRequest("node", labels, annotations, tuple(keep))
     assert PublishRequest.from_bytes(request.to_bytes()) == request
 
 
 def test_equal_requests_are_equal_bytes_whatever_the_order() -> None:
     """Comparing bytes tells whether there is anything to publish."""
-    one = PublishRequest("n", {"a": "1", "b": "2"}, {})
-    other = PublishRequest("n", {"b": "2", "a": "1"}, {})
+    one = PublishRequest("n", NodeContent({"a": "1", "b": "2"}))
+    other = PublishRequest("n", NodeContent({"b": "2", "a": "1"}))
     assert one.to_bytes() == other.to_bytes()
 
 
-def test_an_answer_reads_back_and_nonsense_is_none() -> None:
+@given(ANSWERS)
+def test_an_answer_reads_back(answer: PublishAnswer) -> None:
+    """In one line, and with its notes."""
+    line = answer.to_line()
+    assert line.count("\n") == 1
+    assert PublishAnswer.from_line(line.encode()) == answer
+    assert answer.is_published is not bool(answer.error)
+
+
+def test_nonsense_is_no_answer() -> None:
     """A child that dies leaves half a line or none."""
-    answer = PublishAnswer("no", "Forbidden", 3.0)
-    assert PublishAnswer.from_line(answer.to_line().encode()) == answer
-    assert not answer.is_published
-    assert PublishAnswer().is_published
-    for line in (b"", b'{"error": "', b"[1]", b'{"other": 1}'):
+    for line in (b"", b'{"error": "', b"[1]", b'{"other": 1}', b"3", b"\xff"):
         assert PublishAnswer.from_line(line) is None

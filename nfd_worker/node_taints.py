@@ -1,0 +1,87 @@
+"""Taints of a Node: which list it should carry, with those of others left as they are. Pure.
+
+The list of taints is one value for the API server, so it is read, merged and written whole. The patch names the
+``resourceVersion`` that was read: when anybody changed the Node meanwhile it is refused with 409, and made anew. (A
+JSON patch with ``test`` would be refused with 422, the same as a taint that is not valid.) The tracking annotation
+travels in the same patch, so there is never a taint of ours that nothing tracks.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from nfd_worker.node_content import Taint
+from nfd_worker.node_state import Change, Json, NodeState
+from nfd_worker.tracking import TAINTS, contested, format_taints, parse_taints, tracked
+
+
+class MergedTaints(NamedTuple):
+    """``taints``: the whole list; ``ours``: those to track; ``held``: wanted ones that somebody else has set."""
+
+    taints: tuple[Json, ...]
+    ours: tuple[Taint, ...]
+    held: tuple[Taint, ...]
+
+
+def merge_taints(current: Sequence[Json], ours_before: Iterable[Taint], wanted: Iterable[Taint]) -> MergedTaints:
+    """Make the list of taints.
+
+    A taint is known by key and effect. One that is not in ``ours_before`` belongs to somebody else: it stays, and is
+    not ours even if we want the same. One of ours that is no longer wanted goes, unless somebody changed its value.
+    Of two wanted ones with the same key and effect the later one counts.
+    """
+    before = {_identity(taint): taint for taint in ours_before}
+    target = {_identity(taint): taint for taint in wanted}
+    foreign = {_identity(_taint(each)) for each in current} - before.keys()
+    ours = tuple(taint for identity, taint in target.items() if identity not in foreign)
+    held = tuple(taint for identity, taint in target.items() if identity in foreign)
+    merged: list[Json] = []
+    for each in current:
+        found = _taint(each)
+        identity = _identity(found)
+        if (
+            identity in foreign
+            or target.get(identity) == found
+            or (identity not in target and before[identity] != found)
+        ):
+            merged.append(each)
+        elif identity in target:
+            merged.append(_as_json(target[identity]))
+    there = {_identity(_taint(each)) for each in merged}
+    merged += [_as_json(taint) for taint in ours if _identity(taint) not in there]
+    return MergedTaints(tuple(merged), ours, held)
+
+
+def taints_patch(node: NodeState, wanted: Sequence[Taint], *, take_over: bool) -> Change:
+    """Compute what has to change on the Node."""
+    said = tracked(node, TAINTS)
+    if said.is_foreign and not take_over:
+        return Change({}, (contested(node, TAINTS, "taint"),) if wanted else ())
+    merged = merge_taints(node.taints, parse_taints(said.text), wanted)
+    body: Json = {}
+    if merged.taints != node.taints:
+        body["spec"] = {"taints": list(merged.taints) or None}
+    if (text := format_taints(merged.ours)) != said.text:
+        body["metadata"] = {"annotations": {TAINTS: text or None}}
+    notes = (f"taint {taint} is left as somebody else has set it on node {node.name}" for taint in merged.held)
+    return Change(body, tuple(notes))
+
+
+def taints_of_ours(node: NodeState, *, take_over: bool) -> tuple[Taint, ...]:
+    """Name the taints that are ours and still as we set them."""
+    said = tracked(node, TAINTS)
+    if said.is_foreign and not take_over:
+        return ()
+    there = {_taint(each) for each in node.taints}
+    return tuple(taint for taint in parse_taints(said.text) if taint in there)
+
+
+def _identity(taint: Taint) -> tuple[str, str]:
+    return taint.key, taint.effect
+
+
+def _taint(taint: Json) -> Taint:
+    return Taint(taint.get("key", ""), taint.get("value") or "", taint.get("effect", ""))
+
+
+def _as_json(taint: Taint) -> Json:
+    return {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
