@@ -1,10 +1,11 @@
-"""One discovery cycle as numbered steps: read the host, make labels, say what could not be read.
+"""One discovery cycle as numbered steps: read the host, run the rules, say what the Node should carry.
 
-Pure but for the reads: the same host, settings and last good features give the same report.
+Pure but for the reads: the same host, settings, rules and last good features give the same report.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
@@ -12,63 +13,127 @@ from nfd_worker.config import Settings
 from nfd_worker.errors import HostReadError
 from nfd_worker.features import Failed, Features, merge
 from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
-from nfd_worker.labels import LabelWarning, make_labels
+from nfd_worker.labels import CLUSTER, CUSTOM, make_content
+from nfd_worker.node_content import NodeContent, Refusal
+from nfd_worker.rule_files import RuleSet
+from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
+from nfd_worker.rules.run import run_rules
 from nfd_worker.sources import SOURCES, discover
+from nfd_worker.sources.custom import BUILT_IN_RULES
+
+Outcome = Features | Failed | None
+"""What reading a source came to; None when it is not known yet."""
 
 _ANNOTATED = {BOOT_ID_ANNOTATION: BOOT_ID, KERNEL_VERSION_ANNOTATION: OS_RELEASE}
+_NO_RULES = RuleSet()
+_NOTHING: Mapping[str, Outcome] = MappingProxyType({})
 
 
 class CycleReport(NamedTuple):
     """What one cycle found.
 
-    ``labels``, ``annotations``: what the Node should carry, full keys, sorted.
+    ``content``: what the Node should carry.
     ``features``: of all sources, merged.
     ``failed``: source -> why it could not be read.
-    ``unknown``: the failed sources that were never read before: what the Node says about them must stay.
-    ``warnings``: labels that were left out.
+    ``known_prefixes``: None when every source and rule file was read at least once; else the beginnings of the label
+    keys that are known: whatever else of ours is on the Node must stay.
+    ``refusals``: what was left out of the content. ``problems``: what is wrong with rules, from loading and running.
+    ``matched``: the names of the rules that matched, in the order in which they ran.
     ``last_good``: source -> features of its last good read; goes into the next cycle.
-    ``seconds``: how long the cycle took.
+    ``seconds``: how long the cycle took; ``source_seconds``: source -> how long reading it took, in this process.
     """
 
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    content: NodeContent
     features: Features
     failed: Mapping[str, str]
-    unknown: tuple[str, ...]
-    warnings: tuple[LabelWarning, ...]
+    known_prefixes: tuple[str, ...] | None
+    refusals: tuple[Refusal, ...]
+    problems: tuple[RuleProblem, ...]
+    matched: tuple[str, ...]
     last_good: Mapping[str, Features]
     seconds: float
+    source_seconds: Mapping[str, float]
 
 
-def run_cycle(host: Host, settings: Settings, last_good: Mapping[str, Features]) -> CycleReport:
-    """Run one cycle."""
+def run_cycle(
+    host: Host,
+    settings: Settings,
+    last_good: Mapping[str, Features],
+    rules: RuleSet = _NO_RULES,
+    scanned: Mapping[str, Outcome] = _NOTHING,
+) -> CycleReport:
+    """Run one cycle; ``scanned`` are the outcomes of sources that a child reads, which are not read here."""
     start = time.perf_counter()
     # 1. Read every source.
-    outcomes = {name: discover(name, host, settings.sources) for name in settings.feature_sources}
+    outcomes, source_seconds = _read_sources(host, settings, scanned)
     failed = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, Failed)}
     # 2. A failed read is not an absent feature: the last good one stands in for it.
-    stood_in = {name: last_good[name] for name in failed if name in last_good}
     found = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Features)}
-    known = {name: (found | stood_in)[name] for name in settings.feature_sources if name in found or name in stood_in}
+    known = {name: {**last_good, **found}[name] for name in outcomes if name in found or name in last_good}
+    features = merge(known.values())
     # 3. Let each source say which of it is worth a label.
-    wanted = {
-        name: SOURCES[name].labels(features, settings.sources)
-        for name, features in known.items()
+    source_labels = {
+        name: SOURCES[name].labels(found_features, settings.sources)
+        for name, found_features in known.items()
         if name in settings.label_sources
     }
-    # 4. Name and check the labels.
-    labels, warnings = make_labels(wanted, settings.label_whitelist)
-    # 5. Report.
+    # 4. Run the rules over all features: the node's own, then the cluster's.
+    outputs = {
+        CUSTOM: run_rules(_custom_rules(settings, rules), features),
+        CLUSTER: run_rules(rules.cluster, features),
+    }
+    # 5. Name and check what they want.
+    content, refusals = make_content(source_labels, outputs, features, settings.namespaces, _annotations(host))
+    # 6. Report.
     return CycleReport(
-        labels=labels,
-        annotations=_annotations(host),
-        features=merge(known.values()),
+        content=content,
+        features=features,
         failed=failed,
-        unknown=tuple(name for name in failed if name not in known and name in settings.label_sources),
-        warnings=warnings,
+        known_prefixes=_known_prefixes(settings, unknown=outcomes.keys() - known.keys(), rules=rules),
+        refusals=refusals,
+        problems=(*settings.rule_problems, *rules.problems, *_problems(outputs)),
+        matched=tuple(output.rule for ran in outputs.values() for output in ran.matched),
         last_good={**last_good, **found},
         seconds=time.perf_counter() - start,
+        source_seconds=source_seconds,
     )
+
+
+def _read_sources(
+    host: Host, settings: Settings, scanned: Mapping[str, Outcome]
+) -> tuple[Mapping[str, Outcome], Mapping[str, float]]:
+    outcomes: dict[str, Outcome] = {}
+    seconds: dict[str, float] = {}
+    for name in settings.feature_sources:
+        if name in scanned:
+            outcomes[name] = scanned[name]
+            continue
+        start = time.perf_counter()
+        outcomes[name] = discover(name, host, settings.sources)
+        seconds[name] = time.perf_counter() - start
+    return outcomes, seconds
+
+
+def _custom_rules(settings: Settings, rules: RuleSet) -> tuple[Rule, ...]:
+    """Put the node's own rules in their order; they are a label source and can be switched off as one."""
+    return (*BUILT_IN_RULES, *settings.custom_rules, *rules.custom) if CUSTOM in settings.label_sources else ()
+
+
+def _known_prefixes(settings: Settings, unknown: Set[str], rules: RuleSet) -> tuple[str, ...] | None:
+    """Tell which label keys are known; a rule can label anything, and may depend on a source that is not known.
+
+    A source that makes no labels is known to make none, whether it can be read or not.
+    """
+    if not unknown and rules.is_known:
+        return None
+    silent = unknown - set(settings.label_sources)
+    return tuple(
+        prefix for name, source in SOURCES.items() if name not in unknown - silent for prefix in source.prefixes
+    )
+
+
+def _problems(outputs: Mapping[str, RuleOutputs]) -> tuple[RuleProblem, ...]:
+    return tuple(problem for ran in outputs.values() for problem in ran.problems)
 
 
 def _annotations(host: Host) -> dict[str, str]:

@@ -1,69 +1,70 @@
 """How ``nfd-worker scan`` shows what it found: as a table, as JSON or as YAML. Pure: report in, text out."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import yaml
 
 from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.cycle import CycleReport
-from nfd_worker.features import Features
+from nfd_worker.features import Attributes, Features
+from nfd_worker.node_content import NodeContent
+from nfd_worker.pci_names import PciNames
+from nfd_worker.sources import SOURCES
+from nfd_worker.sources.pci import FIELDS
 
-FORMATS = ("table", "json", "yaml")
+_PCI_LABEL = re.compile(rf"{re.escape(FEATURE_LABEL_PREFIX)}/pci-([0-9a-f_]+)\.(present|sriov\.capable)")
+
+_OF_RULES = "rules and feature files"
 
 
-def render(report: CycleReport, output: str, *, with_features: bool) -> str:
-    """Render a report in one of :data:`FORMATS`."""
-    match output:
-        case "json":
-            return json.dumps(as_document(report, with_features=with_features), indent=2) + "\n"
-        case "yaml":
-            return str(yaml.safe_dump(as_document(report, with_features=with_features), sort_keys=False))
-        case _:
-            return as_table(report, with_features=with_features)
+class _Row(NamedTuple):
+    name: str
+    value: str = ""
+    words: str = ""
+
+
+_Blocks = Mapping[str, list[_Row]]
+
+
+def render(report: CycleReport, output: str, *, with_features: bool, names: PciNames | None = None) -> str:
+    """Render a report as ``table``, ``json`` or ``yaml``; ``names`` tells the table what PCI numbers mean."""
+    if output == "table":
+        return as_table(report, names or PciNames(), with_features=with_features)
+    return dump(as_document(report, with_features=with_features), output)
+
+
+def dump(document: Mapping[str, Any], output: str) -> str:
+    """Write a document as JSON or YAML."""
+    if output == "yaml":
+        return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_document(report: CycleReport, *, with_features: bool) -> dict[str, Any]:
     """Make the plain document that is shown as JSON and YAML."""
-    document: dict[str, Any] = {
-        "labels": dict(report.labels),
-        "annotations": dict(report.annotations),
-        "extendedResources": {},
-        "taints": [],
-        "failed": dict(report.failed),
-    }
+    document = content_document(report.content) | {"failed": dict(report.failed)}
     if with_features:
-        document["features"] = _features_document(report.features)
+        document["features"] = features_document(report.features)
     return document
 
 
-def as_table(report: CycleReport, *, with_features: bool) -> str:
-    """Make a table of labels for people, one block a source, with what failed below."""
-    blocks: dict[str, dict[str, str]] = {}
-    for key, value in report.labels.items():
-        blocks.setdefault(_source_of(key), {})[key.removeprefix(f"{FEATURE_LABEL_PREFIX}/")] = value
-    if report.annotations:
-        blocks["annotations"] = dict(report.annotations)
-    if with_features:
-        blocks |= {f"feature {name}": rows for name, rows in sorted(_feature_rows(report.features).items())}
-    lines = [line for title, rows in blocks.items() for line in _block(title, rows)]
-    lines += [f"FAILED {name}: {reason}" for name, reason in report.failed.items()]
-    lines += [f"WARNING {warning}" for warning in report.warnings]
-    return "\n".join(lines) + "\n"
+def content_document(content: NodeContent) -> dict[str, Any]:
+    """Make the plain document of what a Node should carry."""
+    return {
+        "labels": dict(content.labels),
+        "annotations": dict(content.annotations),
+        "extendedResources": dict(content.extended_resources),
+        "taints": [taint._asdict() for taint in content.taints],
+    }
 
 
-def _source_of(key: str) -> str:
-    namespace, _, name = key.partition("/")
-    return name.partition("-")[0] if namespace == FEATURE_LABEL_PREFIX else namespace
-
-
-def _block(title: str, rows: Mapping[str, str]) -> list[str]:
-    width = max((len(name) for name in rows), default=0)
-    return [title, *(f"  {name:<{width}}  {value}".rstrip() for name, value in rows.items()), ""]
-
-
-def _features_document(features: Features) -> dict[str, Any]:
+def features_document(features: Features) -> dict[str, Any]:
+    """Make the plain document of features: what ``rules eval --features`` reads."""
     return {
         "flags": {name: sorted(flags) for name, flags in sorted(features.flags.items())},
         "attributes": {name: dict(values) for name, values in sorted(features.attributes.items())},
@@ -71,10 +72,108 @@ def _features_document(features: Features) -> dict[str, Any]:
     }
 
 
-def _feature_rows(features: Features) -> dict[str, dict[str, str]]:
-    rows: dict[str, dict[str, str]] = {name: dict.fromkeys(sorted(flags), "") for name, flags in features.flags.items()}
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def as_table(report: CycleReport, names: PciNames, *, with_features: bool) -> str:
+    """Make a table for people: one block a source, then what is no label, then what went wrong, and the sums."""
+    words = _words_of_labels(report.features.instances.get("pci.device", ()), names)
+    lines = content_table(report.content, words)
+    if with_features:
+        lines += _lines(_feature_blocks(report.features, names))
+    lines += [f"FAILED   {name}: {reason}" for name, reason in report.failed.items()]
+    lines += [f"PROBLEM  {problem}" for problem in report.problems]
+    lines += [f"WARNING  {refusal}" for refusal in report.refusals]
+    return "\n".join([*lines, _sums(report)]) + "\n"
+
+
+def content_table(content: NodeContent, words: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Make the lines about what a Node should carry; ``words`` say what the numbers of PCI labels mean."""
+    return _lines(
+        {
+            **_label_blocks(content.labels, words),
+            "annotations": _rows(content.annotations),
+            "extended resources": _rows(content.extended_resources),
+            "taints": [_Row(taint.key, taint.value, taint.effect) for taint in content.taints],
+        }
+    )
+
+
+def _lines(blocks: _Blocks) -> list[str]:
+    return [line for title, rows in blocks.items() if rows for line in _block(title, rows)]
+
+
+def _label_blocks(labels: Mapping[str, str], words: Mapping[str, str]) -> _Blocks:
+    """Part labels by their source, then what rules and feature files gave, then other namespaces."""
+    blocks: dict[str, list[_Row]] = {name: [] for name in (*SOURCES, _OF_RULES)}
+    for key, value in labels.items():
+        row = _Row(key.removeprefix(f"{FEATURE_LABEL_PREFIX}/"), value, _words_of(key, words))
+        blocks.setdefault(_title(key), []).append(row)
+    return blocks
+
+
+def _title(key: str) -> str:
+    for name, source in SOURCES.items():
+        if source.prefixes and key.startswith(tuple(source.prefixes)):
+            return name
+    namespace = key.partition("/")[0]
+    return _OF_RULES if namespace == FEATURE_LABEL_PREFIX else namespace
+
+
+def _words_of_labels(devices: Iterable[Attributes], names: PciNames) -> dict[str, str]:
+    """Say what the numbers of a label can mean, whichever fields of a device it was made of."""
+    words: dict[str, str] = {}
+    for device in devices:
+        for count in range(1, len(FIELDS) + 1):
+            for fields in combinations(FIELDS, count):
+                part = {field: device[field] for field in fields if field in device}
+                words.setdefault("_".join(part.values()), names.device_name(part))
+    return words
+
+
+def _words_of(key: str, words: Mapping[str, str]) -> str:
+    found = _PCI_LABEL.fullmatch(key)
+    return words.get(found[1], "") if found else ""
+
+
+def _feature_blocks(features: Features, names: PciNames) -> _Blocks:
+    blocks: dict[str, list[_Row]] = {}
+    for name, flags in features.flags.items():
+        blocks[f"feature {name}"] = [_Row(flag) for flag in sorted(flags)]
     for name, values in features.attributes.items():
-        rows[name] = rows.get(name, {}) | dict(values)
+        blocks.setdefault(f"feature {name}", []).extend(_rows(values))
     for name, several in features.instances.items():
-        rows[name] = {str(n): " ".join(f"{k}={v}" for k, v in one.items()) for n, one in enumerate(several)}
-    return rows
+        words = [names.device_name(one) if name == "pci.device" else "" for one in several]
+        rows = [_Row(str(n), words[n] or _line(one), _line(one) if words[n] else "") for n, one in enumerate(several)]
+        blocks.setdefault(f"feature {name}", []).extend(rows)
+    return dict(sorted(blocks.items()))
+
+
+def _line(attributes: Attributes) -> str:
+    return " ".join(f"{name}={value}" for name, value in attributes.items())
+
+
+def _rows(values: Mapping[str, str]) -> list[_Row]:
+    return [_Row(name, value) for name, value in values.items()]
+
+
+def _block(title: str, rows: list[_Row]) -> list[str]:
+    name_width = max(len(row.name) for row in rows)
+    # Only what has words behind it is padded: a long value of another row would push them out of sight.
+    value_width = max((len(row.value) for row in rows if row.words), default=0)
+    lines = (f"  {row.name:<{name_width}}  {row.value:<{value_width}}  {row.words}".rstrip() for row in rows)
+    return [f"{title} ({len(rows)})", *lines, ""]
+
+
+def _sums(report: CycleReport) -> str:
+    content = report.content
+    sums = (
+        _count(len(content.labels), "label"), _count(len(content.annotations), "annotation"),
+        _count(len(content.extended_resources), "extended resource"), _count(len(content.taints), "taint"),
+        f"{_count(len(report.matched), 'rule')} matched",
+    )  # fmt: skip
+    return f"{', '.join(sums)}; {report.seconds * 1000:.0f} ms"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
