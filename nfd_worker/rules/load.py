@@ -10,7 +10,7 @@ import yaml
 
 from nfd_worker.rules.model import LoadedRules, Rule, RuleProblem
 from nfd_worker.rules.read_rule import Dialect, RuleReader
-from nfd_worker.rules.yaml_nodes import compose, excess, is_null, joined
+from nfd_worker.rules.yaml_nodes import MAX_PROBLEMS, compose, excess, is_null, joined
 
 API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
 KIND = "NodeFeatureRule"
@@ -34,7 +34,7 @@ def load_rules(text: str, file: str, dialect: Dialect = "rule") -> LoadedRules:
         rules += _document(reader, document)
     if composed.error:
         reader.problems.append(RuleProblem("", "", composed.error, file, composed.line))
-    return LoadedRules(tuple(rules), tuple(reader.problems))
+    return _loaded(reader, rules)
 
 
 def load_rule_list(node: yaml.Node | None, file: str, dialect: Dialect = "custom") -> LoadedRules:
@@ -44,6 +44,13 @@ def load_rule_list(node: yaml.Node | None, file: str, dialect: Dialect = "custom
     """
     reader = RuleReader(file, dialect=dialect)
     rules = [] if node is None or is_null(node) or _is_excessive(reader, node) else reader.rules(node, "", file)
+    return _loaded(reader, rules)
+
+
+def _loaded(reader: RuleReader, rules: list[Rule]) -> LoadedRules:
+    if reader.mistakes > MAX_PROBLEMS:
+        more = f"has {reader.mistakes - MAX_PROBLEMS} more problems"
+        reader.problems.append(RuleProblem("", "", more, reader.file))
     return LoadedRules(tuple(rules), tuple(reader.problems))
 
 

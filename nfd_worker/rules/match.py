@@ -11,8 +11,6 @@ from nfd_worker.features import Attributes, Features, Flags, Instances
 from nfd_worker.rules.expression import match_expression
 from nfd_worker.rules.model import FeatureMatcher, MatchExpression, Rule
 
-__all__ = ["Element", "Elements", "Match", "is_feature_name", "match_expression", "match_expressions", "match_name"]
-
 Element = Mapping[str, str]
 """What matched, as templates see it: ``{Name}`` of a flag, ``{Name, Value}`` of an attribute, an instance as it is."""
 

@@ -14,7 +14,7 @@ from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.rules.expression import check_expression
 from nfd_worker.rules.match import is_feature_name
 from nfd_worker.rules.model import OPERATORS, FeatureMatcher, MatchExpression, Rule
-from nfd_worker.rules.yaml_nodes import NodeReader, is_null, joined, nearest
+from nfd_worker.rules.yaml_nodes import NodeReader, is_null, joined
 
 Dialect = Literal["rule", "custom"]
 
@@ -42,9 +42,9 @@ class RuleReader(NodeReader):
         rules = []
         for index, (_, item) in enumerate(self.items(node, path)):
             self.rule = f"rule {owner}/{_name_of(item) or f'#{index + 1}'}"
-            before = len(self.problems)
+            before = self.mistakes
             rule = self._rule(item)
-            if len(self.problems) == before:
+            if self.mistakes == before:
                 rules.append(rule)
         self.rule = ""
         return rules
@@ -155,27 +155,27 @@ class RuleReader(NodeReader):
         if self.dialect == "custom" and not isinstance(node, yaml.MappingNode):
             return self._checked(MatchExpression("In", self._values(node, path)), node, path)
         fields = self._known(node, path, _EXPRESSION_FIELDS[self.dialect], ("type",))
-        before = len(self.problems)
+        before = self.mistakes
         op = self._operator(node, fields, path)
         values = self._values(fields["value"], joined(path, "value")) if "value" in fields else ()
         kind = self.text(fields["type"], joined(path, "type")) if "type" in fields else ""
         expression = MatchExpression(op, values, kind)
-        if len(self.problems) > before or not isinstance(node, yaml.MappingNode):
+        if self.mistakes > before or not isinstance(node, yaml.MappingNode):
             return expression
         return self._checked(expression, fields.get("value", node), joined(path, "value"))
 
     def _operator(self, node: yaml.Node, fields: Mapping[str, yaml.Node], path: str) -> str:
         known = _OPERATORS[self.dialect]
-        before = len(self.problems)
+        before = self.mistakes
         op = self.text(fields["op"], joined(path, "op")) if "op" in fields else ""
-        if op in known or len(self.problems) > before or not isinstance(node, yaml.MappingNode):
+        if op in known or self.mistakes > before or not isinstance(node, yaml.MappingNode):
             return op
         if not op:
             self.report(fields.get("op", node), joined(path, "op"), f"is missing; it is one of {', '.join(known)}")
         elif op in OPERATORS:
             self.report(fields["op"], joined(path, "op"), f"{op} {_ONLY_RULE}")
         else:
-            self.report(fields["op"], joined(path, "op"), f"there is no operator {op!r}{nearest(op, known)}")
+            self.report(fields["op"], joined(path, "op"), f"there is no operator {op[:40]!r}", word=op, known=known)
         return op
 
     def _values(self, node: yaml.Node, path: str) -> tuple[str, ...]:

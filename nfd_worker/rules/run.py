@@ -19,6 +19,7 @@ def run_rules(rules: Sequence[Rule], features: Features) -> RuleOutputs:
     """Run rules in order; one that fails is a problem, has no output, and does not stop the others."""
     attributes = dict(features.attributes)
     seen = features._replace(attributes=attributes)
+    earlier = dict(features.attributes.get(BACK_REFERENCE, {}))
     outputs: list[RuleOutput] = []
     problems: list[RuleProblem] = []
     for rule in rules:
@@ -29,9 +30,10 @@ def run_rules(rules: Sequence[Rule], features: Features) -> RuleOutputs:
             continue
         # From the first rule that could be decided on there is a rule.matched, even an empty one: it is what lets
         # "DoesNotExist" hold for a label that no rule has made.
-        made = {**output.labels, **output.vars} if output else {}
-        attributes[BACK_REFERENCE] = {**attributes.get(BACK_REFERENCE, {}), **made}
+        attributes[BACK_REFERENCE] = earlier
         if output:
+            earlier.update(output.labels)
+            earlier.update(output.vars)
             outputs.append(output)
     return RuleOutputs(tuple(outputs), tuple(problems))
 

@@ -14,6 +14,8 @@ from nfd_worker.rules.model import RuleProblem
 MAX_CHARACTERS = 1 << 20
 MAX_DEPTH = 100
 MAX_NODES = 100_000
+MAX_PROBLEMS = 200
+_SHOWN = 60
 
 _TAG = "tag:yaml.org,2002:"
 _NULL, _BOOL, _MERGE = f"{_TAG}null", f"{_TAG}bool", f"{_TAG}merge"
@@ -120,18 +122,23 @@ class NodeReader:
     """Reads values from nodes for one file and keeps what is wrong; what it cannot read it gives as empty.
 
     ``rule``: the origin of the rule being read, for problems. ``convert``: as of :func:`scalar_text`; then the names of
-    fields are compared without regard to case, too, as Go's JSON does.
+    fields are compared without regard to case, too, as Go's JSON does. ``mistakes``: how many there were, of which the
+    first 200 are kept as ``problems``.
     """
 
     def __init__(self, file: str, *, convert: bool) -> None:
         self.file = file
         self.convert = convert
         self.rule = ""
+        self.mistakes = 0
         self.problems: list[RuleProblem] = []
 
-    def report(self, node: yaml.Node, field: str, message: str) -> None:
-        """Keep a problem with the line of its node."""
-        self.problems.append(RuleProblem(self.rule, field, message, self.file, node.start_mark.line + 1))
+    def report(self, node: yaml.Node, field: str, message: str, *, word: str = "", known: Sequence[str] = ()) -> None:
+        """Keep a problem with the line of its node, and with a hint where a ``word`` is none of the known ones."""
+        self.mistakes += 1
+        if self.mistakes <= MAX_PROBLEMS:
+            hint = nearest(word, known) if known else ""
+            self.problems.append(RuleProblem(self.rule, field, message + hint, self.file, node.start_mark.line + 1))
 
     def fields(self, node: yaml.Node, path: str, known: Sequence[str]) -> dict[str, yaml.Node]:
         """Read a mapping whose keys are ``known``; fields that are null count as not given."""
@@ -140,7 +147,7 @@ class NodeReader:
         for key, (key_node, value) in self._pairs(node, path).items():
             name = by_name.get(key.lower() if self.convert else key)
             if name is None:
-                self.report(key_node, joined(path, key), f"there is no such field{nearest(key, known)}")
+                self.report(key_node, joined(path, key), "there is no such field", word=key, known=known)
             elif not is_null(value):
                 found[name] = value
         return found
@@ -194,12 +201,12 @@ class NodeReader:
 
 def joined(path: str, name: str) -> str:
     """Append a name to a path of fields."""
-    return f"{path}.{name}" if path else name
+    return f"{path}.{name[:_SHOWN]}" if path else name[:_SHOWN]
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """Say which of the known words is meant, if one is near."""
     import difflib  # noqa: PLC0415 - needed for mistakes only
 
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(word[:_SHOWN], known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
