@@ -1,51 +1,68 @@
-"""When to run a cycle: on start, on events, at intervals. One loop, one thread, until told to stop.
+"""The worker's loop: one thread that waits for events, runs cycles and drives its children, until told to stop.
 
-Events wake it at once: PCI devices that come or go, changes of the configuration file, SIGHUP. The interval is for what
-has no event. Now and then everything is applied again, which mends labels that somebody removed by hand.
+What wakes it: :mod:`nfd_worker.uevents`, :mod:`nfd_worker.inotify`, signals, the pipes of children, whoever asks the
+endpoint, and the time. :mod:`nfd_worker.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs it, and
+:mod:`nfd_worker.publisher` sends what came of it when that is something new.
 """
 
 import logging
-import select
 import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 
 from nfd_worker.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.features import Features
+from nfd_worker.gpu_scans import GpuScans
 from nfd_worker.host import Host
-from nfd_worker.labels import source_prefix
+from nfd_worker.inotify import FileWatch, Place, watch_files
+from nfd_worker.memory import give_back_memory
+from nfd_worker.metrics import Metrics
 from nfd_worker.publisher import Publisher, jitter
-from nfd_worker.telemetry import Endpoint, Metrics
-from nfd_worker.wakeups import ConfigWatch, DeviceWatch, Signals, watch_config, watch_devices
+from nfd_worker.rule_files import CUSTOM_DIRECTORY, RuleFiles
+from nfd_worker.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
+from nfd_worker.sources.local import FEATURE_FILES
+from nfd_worker.telemetry import Endpoint, Pages
+from nfd_worker.uevents import DeviceWatch, watch_devices
+from nfd_worker.wakeups import Readers, Signals, wait
+from nfd_worker.wire import PublishAnswer
 
 log = logging.getLogger(__name__)
 
-COALESCE_SECONDS = 0.3
-"""How long a burst of device events is collected before the rescan: a GPU brings a dozen events."""
+FIRST_SCAN_SECONDS = 5.0
+"""How long the first cycle waits for the first GPU scan: what a started worker says is best said at once, and whole."""
 
-REPEAT_SECONDS = 3600.0
-"""How often everything is applied again; each node adds up to a quarter, so that a fleet does not come at once."""
+OVERDUE_INTERVALS = 3
+OVERDUE_SECONDS = 60.0
+"""A worker whose last cycle is older than that is not healthy."""
 
-Readers = Mapping[int, Callable[[float], None]]
+_FIXED = ("config_file", "root", "node_name", "kubeconfig", "port", "oneshot", "take_over")
+"""Settings that a running worker keeps."""
+
+_GPU_SUBSYSTEMS = frozenset({"pci", "module"})
 
 
 class Daemon:
-    """The worker's loop. ``load`` reads the settings anew; ``settings`` are those it starts with."""
+    """The loop and what it drives. ``load`` reads the settings anew; ``settings`` are those it starts with."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self._settings = settings
         self._load = load
         self._host = Host(settings.root)
+        self._rules = RuleFiles(self._host, settings.rules_dir)
         self._metrics = Metrics(settings.node_name)
-        self._publisher = Publisher(settings.node_name, settings.kubeconfig, on_answer=self._metrics.saw_answer)
+        self._schedule = Schedule(settings.sleep_interval, _resync_seconds(settings))
+        self._publisher = Publisher(
+            settings.node_name, settings.kubeconfig, on_answer=self._on_answer, take_over=settings.take_over
+        )
+        self._gpus = GpuScans(on_change=lambda now: self._schedule.ask(GPU, now))
+        self._files: FileWatch | None = None
+        self._changed_subsystems: frozenset[str] = frozenset()
         self._last_good: Mapping[str, Features] = {}
-        self._warned: frozenset[str] = frozenset()
-        self._next_cycle = 0.0
-        self._next_repeat = float("inf")
+        self._troubles: frozenset[str] = frozenset()
+        self._started = self._last_cycle = time.monotonic()
         self._is_stopping = False
 
     def run(self) -> bool:
@@ -56,111 +73,159 @@ class Daemon:
         """
         with ExitStack() as stack:
             stack.callback(self._publisher.stop)
-            endpoint = Endpoint(self._settings.port, self._metrics) if self._serves else None
-            config = watch_config(self._settings.config_file)
-            signals = Signals()
-            for opened in (endpoint, config, signals):
-                if opened is not None:
-                    stack.callback(opened.close)
-            readers = partial(self._readers, signals, config, watch_devices(), endpoint)
+            stack.callback(self._gpus.stop)
+            readers = self._open(stack)
             while not self._is_stopping:
                 self._turn(readers)
         return not self._settings.oneshot or self._settings.no_publish or self._publisher.is_settled
 
-    @property
-    def _serves(self) -> bool:
-        return self._settings.port != 0 and not self._settings.oneshot
+    # --- one turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self, readers: Callable[[], Readers]) -> None:
         """Do what is due, then wait for what comes next."""
         now = time.monotonic()
-        if now >= self._next_repeat:
-            self._next_repeat = now + self._repeat_seconds
-            self._publisher.repeat()
-        if now >= self._next_cycle:
-            self._cycle(now)
-        next_publish = float("inf") if self._settings.no_publish else self._publisher.step(now)
+        wakes = [self._gpus.step(now, self._host) if self._scans_gpus else NEVER]
+        hold = self._hold_until
+        if now >= hold and (triggers := self._schedule.take(now)):
+            self._cycle(triggers, now)
+        wakes.append(max(hold, self._schedule.due))
+        wakes.append(NEVER if self._settings.no_publish else self._publisher.step(time.monotonic()))
         if self._settings.oneshot and self._is_done_once:
             self._is_stopping = True
             return
-        _wait(readers(), min(self._next_cycle, self._next_repeat, next_publish) - now)
+        wait(readers(), min(wakes) - time.monotonic())
+
+    @property
+    def _scans_gpus(self) -> bool:
+        return "gpu" in self._settings.feature_sources
+
+    @property
+    def _hold_until(self) -> float:
+        """Until when no cycle may run: the first one waits for the first GPU scan."""
+        if not self._scans_gpus or self._gpus.outcome() is not None:
+            return 0.0
+        return NEVER if self._settings.oneshot else self._started + FIRST_SCAN_SECONDS
 
     @property
     def _is_done_once(self) -> bool:
-        return self._settings.no_publish or self._publisher.is_settled or self._publisher.failures > 0
+        is_sent = self._settings.no_publish or self._publisher.is_settled or self._publisher.failures > 0
+        return is_sent and self._last_cycle > self._started
 
-    @property
-    def _repeat_seconds(self) -> float:
-        return REPEAT_SECONDS * (1 + jitter(self._settings.node_name) / 4)
-
-    def _cycle(self, now: float) -> None:
-        report = run_cycle(self._host, self._settings, self._last_good)
+    def _cycle(self, triggers: frozenset[str], now: float) -> None:
+        if CONFIG in triggers:
+            self._reload(now)
+        if RESYNC in triggers:
+            self._publisher.repeat()
+        if self._changed_subsystems & _GPU_SUBSYSTEMS:
+            self._gpus.poke()
+        self._changed_subsystems = frozenset()
+        scanned = {"gpu": self._gpus.outcome()} if self._scans_gpus else {}
+        report = run_cycle(self._host, self._settings, self._last_good, self._rules.read(), scanned)
         self._last_good = report.last_good
-        self._next_cycle = now + self._settings.sleep_interval
-        if self._next_repeat == float("inf"):
-            self._next_repeat = now + self._repeat_seconds
-        self._metrics.saw_cycle(report)
-        self._log(report)
-        keep = tuple(source_prefix(source) for source in report.unknown)
-        self._publisher.want(report.labels, report.annotations, keep)
+        self._last_cycle = time.monotonic()
+        self._metrics.saw_cycle(report, triggers)
+        self._log(report, triggers)
+        self._publisher.want(report.content, report.known_prefixes)
+        if START in triggers or CONFIG in triggers:
+            give_back_memory()
 
-    def _log(self, report: CycleReport) -> None:
+    def _log(self, report: CycleReport, triggers: frozenset[str]) -> None:
         """Log the cycle; a trouble that goes on is told once, not every minute."""
         failures = (f"{name}: not read: {reason}" for name, reason in report.failed.items())
-        troubles = frozenset((*map(str, report.warnings), *failures))
-        for trouble in sorted(troubles - self._warned):
+        troubles = frozenset((*map(str, report.refusals), *map(str, report.problems), *failures))
+        for trouble in sorted(troubles - self._troubles):
             log.warning("%s", trouble)
-        self._warned = troubles
-        log.debug("cycle: %d labels in %.1f ms", len(report.labels), report.seconds * 1000)
+        self._troubles = troubles
+        found, why = len(report.content.labels), ", ".join(sorted(triggers))
+        log.debug("cycle: %d labels in %.1f ms (%s)", found, report.seconds * 1000, why)
 
-    def _readers(
-        self, signals: Signals, config: ConfigWatch | None, devices: DeviceWatch | None, endpoint: Endpoint | None
-    ) -> Readers:
-        readers: dict[int, Callable[[float], None]] = {
-            signals.fileno(): lambda _now: self._on_signals(signals.drain()),
-            **self._publisher.readers(),
+    # --- what wakes it ------------------------------------------------------------------------------------------------
+
+    def _open(self, stack: ExitStack) -> Callable[[], Readers]:
+        """Start to listen; gives what to wait for in each turn. One who works only once listens to signals alone."""
+        signals = Signals()
+        stack.callback(signals.close)
+        fixed: dict[int, Callable[[float], None]] = {
+            signals.fileno(): lambda now: self._on_signals(signals.drain(), now)
         }
+        if self._settings.oneshot:
+            return lambda: {**fixed, **self._publisher.readers(), **self._gpus.readers()}
+        endpoint = self._open_endpoint(stack)
+        self._files = files = watch_files(_places(self._settings))
+        if files is not None:
+            stack.callback(files.close)
+            fixed[files.fileno()] = lambda now: self._on_files(files, now)
+        devices = watch_devices()
         if devices is not None:
-            readers[devices.fileno()] = lambda now: self._on_devices(now, is_changed=devices.drain())
-        if config is not None:
-            readers[config.fileno()] = lambda _now: self._on_config(is_changed=config.drain())
-        if endpoint is not None:
-            readers |= endpoint.readers()
-        return readers
+            fixed[devices.fileno()] = lambda now: self._on_devices(devices, now)
+        return lambda: {**fixed, **self._publisher.readers(), **self._gpus.readers(), **endpoint()}
 
-    def _on_signals(self, numbers: frozenset[int]) -> None:
+    def _open_endpoint(self, stack: ExitStack) -> Callable[[], Readers]:
+        if self._settings.port == 0:
+            return dict
+        endpoint = Endpoint(self._settings.port, Pages(self._is_alive, self._metrics.render))
+        stack.callback(endpoint.close)
+        return endpoint.readers
+
+    def _is_alive(self) -> bool:
+        longest = self._settings.sleep_interval * OVERDUE_INTERVALS + OVERDUE_SECONDS
+        return time.monotonic() - self._last_cycle <= longest
+
+    def _on_signals(self, numbers: frozenset[int], now: float) -> None:
         if numbers & {signal.SIGTERM, signal.SIGINT}:
             log.info("stopping")
             self._is_stopping = True
         elif signal.SIGHUP in numbers:
-            self._reload()
-            self._next_cycle = 0.0
+            self._schedule.ask(CONFIG, now)
 
-    def _on_config(self, *, is_changed: bool) -> None:
-        before = self._settings
-        if is_changed and self._reload() and self._settings != before:
-            log.info("config: %s changed", self._settings.config_file)
-            self._next_cycle = 0.0
+    def _on_files(self, files: FileWatch, now: float) -> None:
+        for trigger in files.drain():
+            self._schedule.ask(trigger, now)
 
-    def _on_devices(self, now: float, *, is_changed: bool) -> None:
-        if is_changed:
-            self._next_cycle = min(self._next_cycle, now + COALESCE_SECONDS)
+    def _on_devices(self, devices: DeviceWatch, now: float) -> None:
+        changed = devices.drain()
+        if changed:
+            self._changed_subsystems |= changed
+            self._schedule.ask(DEVICE, now)
 
-    def _reload(self) -> bool:
+    def _on_answer(self, answer: PublishAnswer, request_bytes: int) -> None:
+        self._metrics.saw_answer(answer, request_bytes, time.time())
+
+    # --- new settings -------------------------------------------------------------------------------------------------
+
+    def _reload(self, now: float) -> None:
         """Take new settings; a file that is wrong leaves the old ones in force."""
+        before = self._settings
         try:
-            self._settings = self._load()
+            loaded = self._load()
         except ConfigurationError as error:
             log.error("config: not reloaded, the old settings stay in force: %s", error)  # noqa: TRY400 - no traceback: the message is for the operator
-            return False
-        return True
+            return
+        self._settings = after = loaded._replace(**{name: getattr(before, name) for name in _FIXED})
+        if fixed := [name for name in _FIXED if getattr(loaded, name) != getattr(before, name)]:
+            log.warning("config: %s: taken up by a restart only", ", ".join(fixed))
+        if after == before:
+            return
+        log.info("config: %s changed", after.config_file)
+        logging.getLogger().setLevel(after.log_level.upper())
+        self._schedule.change(after.sleep_interval, _resync_seconds(after), now)
+        if after.rules_dir != before.rules_dir:
+            self._rules = RuleFiles(self._host, after.rules_dir)
+        if self._files is not None:
+            self._files.watch(_places(after))
 
 
-def _wait(readers: Readers, seconds: float) -> None:
-    """Wait until something is ready, for at most so long; then serve it."""
-    poll = select.poll()
-    for descriptor in readers:
-        poll.register(descriptor, select.POLLIN)
-    milliseconds = None if seconds == float("inf") else max(0, int(seconds * 1000) + 1)
-    for descriptor, _ in poll.poll(milliseconds):
-        readers[descriptor](time.monotonic())
+def _resync_seconds(settings: Settings) -> float:
+    """Say how often everything is applied again: nodes differ by up to a quarter, so as not to come all at once."""
+    return settings.resync_seconds * (1 + jitter(settings.node_name) / 4)
+
+
+def _places(settings: Settings) -> list[Place]:
+    """Name the files whose change asks for a cycle."""
+    root = settings.root.rstrip("/")
+    places = [
+        Place(settings.config_file, CONFIG, levels=0),
+        Place(f"{root}/{FEATURE_FILES}", FILE),
+        Place(f"{root}/{CUSTOM_DIRECTORY}", FILE, levels=2),
+    ]
+    return [*places, Place(settings.rules_dir, FILE)] if settings.rules_dir else places

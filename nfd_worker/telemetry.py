@@ -1,87 +1,43 @@
 """``/healthz`` and ``/metrics`` on a raw socket in the daemon's loop.
 
-``http.server`` and ``prometheus_client`` would double the resident process. What is spoken here is HTTP/1.0: one
-request a connection, answered as soon as its first line is there.
+``http.server`` would double the resident process. What is spoken here is HTTP/1.0: one request a connection, answered
+when its head is there. Nobody who asks can hold the loop up: connections are few, and an answer goes into the kernel's
+buffer whole.
 """
 
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
-from nfd_worker import __version__
-from nfd_worker.cycle import CycleReport
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.wire import PublishAnswer
-
-BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Upper bounds in seconds of the discovery histogram; those of Node Feature Discovery."""
 
 _MOST_CONNECTIONS = 16
-_LONGEST_REQUEST = 4096
+_LONGEST_REQUEST = 8192
+_SEND_BUFFER = 1 << 17
+"""More than any answer has, so that none waits for the other side to read."""
 
 
-class Metrics:
-    """Counts what the worker does, in the Prometheus text format (version 0.0.4)."""
+class Pages(NamedTuple):
+    """What is served. ``is_alive``: whether the loop does its work. ``metrics``: the text of the metrics."""
 
-    def __init__(self, node_name: str) -> None:
-        self._node_name = node_name
-        self._buckets = [0] * len(BUCKETS)
-        self._cycles = 0
-        self._seconds = 0.0
-        self._labels = 0
-        self._failed: Mapping[str, str] = {}
-        self._attempts: dict[str, int] = {"success": 0, "failure": 0}
-        self._bytes = 0
-
-    def saw_cycle(self, report: CycleReport) -> None:
-        """Count a discovery cycle."""
-        self._cycles += 1
-        self._seconds += report.seconds
-        self._labels = len(report.labels)
-        self._failed = report.failed
-        for number, bound in enumerate(BUCKETS):
-            self._buckets[number] += report.seconds <= bound
-
-    def saw_answer(self, answer: PublishAnswer, request_bytes: int) -> None:
-        """Count an attempt to publish."""
-        self._attempts["success" if answer.is_published else "failure"] += 1
-        self._bytes += request_bytes
-
-    def render(self) -> str:
-        """Write all metrics out."""
-        name = "nfd_worker_feature_discovery_duration_seconds"
-        node = f'node="{self._node_name}"'
-        lines = [
-            "# TYPE nfd_worker_build_info gauge",
-            f'nfd_worker_build_info{{version="{__version__}"}} 1',
-            f"# TYPE {name} histogram",
-            *(f'{name}_bucket{{{node},le="{bound:g}"}} {n}' for bound, n in zip(BUCKETS, self._buckets, strict=True)),
-            f'{name}_bucket{{{node},le="+Inf"}} {self._cycles}',
-            f"{name}_sum{{{node}}} {self._seconds:.6f}",
-            f"{name}_count{{{node}}} {self._cycles}",
-            "# TYPE nfd_worker_labels gauge",
-            f"nfd_worker_labels {self._labels}",
-            "# TYPE nfd_worker_source_failed gauge",
-            *(f'nfd_worker_source_failed{{source="{source}"}} 1' for source in sorted(self._failed)),
-            "# TYPE nfd_worker_publish_total counter",
-            *(f'nfd_worker_publish_total{{result="{result}"}} {n}' for result, n in sorted(self._attempts.items())),
-            "# TYPE nfd_worker_publish_bytes_total counter",
-            f"nfd_worker_publish_bytes_total {self._bytes}",
-        ]
-        return "\n".join(lines) + "\n"
+    is_alive: Callable[[], bool]
+    metrics: Callable[[], str]
 
 
-def answer_request(request: bytes, metrics: Metrics) -> bytes:
-    """Answer one HTTP request, given at least its first line."""
+def answer_request(request: bytes, pages: Pages) -> bytes:
+    """Answer one HTTP request, given its head."""
     words = request.split(b"\r\n", 1)[0].split()
     path = words[1].partition(b"?")[0] if len(words) > 1 else b""
     if words[:1] != [b"GET"]:
         return _response("405 Method Not Allowed", "only GET\n")
     if path == b"/healthz":
+        if not pages.is_alive():
+            return _response("503 Service Unavailable", "no discovery cycle for too long\n")
         return _response("200 OK", "ok\n")
     if path == b"/metrics":
-        return _response("200 OK", metrics.render())
+        return _response("200 OK", pages.metrics())
     return _response("404 Not Found", "there are /healthz and /metrics\n")
 
 
@@ -97,8 +53,8 @@ def _response(status: str, body: str) -> bytes:
 class Endpoint:
     """Listens on a port of all addresses; 0 lets the system choose one (``port`` says which)."""
 
-    def __init__(self, port: int, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, port: int, pages: Pages) -> None:
+        self._pages = pages
         try:
             self._listener = _listen(port)
         except OSError as error:
@@ -129,6 +85,7 @@ class Endpoint:
         except OSError:
             return  # gone again before we came to it
         connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         if len(self._connections) >= _MOST_CONNECTIONS:
             self._drop(next(iter(self._connections)))
         self._connections[connection.fileno()] = connection
@@ -146,15 +103,20 @@ class Endpoint:
             return
         request = self._requests.get(descriptor, b"") + chunk
         self._requests[descriptor] = request
-        if chunk and b"\n" not in request and len(request) < _LONGEST_REQUEST:
+        if chunk and not _is_whole(request) and len(request) < _LONGEST_REQUEST:
             return
         with suppress(OSError):  # whoever asked may be gone
-            connection.sendall(answer_request(request, self._metrics))
+            connection.sendall(answer_request(request, self._pages))
         self._drop(descriptor)
 
     def _drop(self, descriptor: int) -> None:
         self._requests.pop(descriptor, None)
         self._connections.pop(descriptor).close()
+
+
+def _is_whole(request: bytes) -> bool:
+    """Tell whether the head is there to its end; to answer before would reset the connection under the answer."""
+    return b"\r\n\r\n" in request or b"\n\n" in request
 
 
 def _listen(port: int) -> socket.socket:

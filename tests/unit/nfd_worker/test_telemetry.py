@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from nfd_worker.config import Settings
-from nfd_worker.cycle import run_cycle
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.telemetry import Endpoint, Metrics, answer_request
-from nfd_worker.wire import PublishAnswer
-from tests.unit.nfd_worker.trees import recorded
+from nfd_worker.telemetry import Endpoint, Pages, answer_request
+
+PAGES = Pages(is_alive=lambda: True, metrics=lambda: "a_metric 1\n")
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     """Listen on a free port."""
-    it = Endpoint(0, Metrics("n"))
+    it = Endpoint(0, PAGES)
     yield it
     it.close()
 
@@ -27,6 +25,8 @@ def serve(endpoint: Endpoint, rounds: int = 10) -> None:
     for _ in range(rounds):
         readers = endpoint.readers()
         ready, _, _ = select.select(list(readers), [], [], 0.05)
+        if not ready:
+            return
         for descriptor in ready:
             readers[descriptor](0.0)
 
@@ -49,30 +49,27 @@ def connect(endpoint: Endpoint) -> socket.socket:
 )
 def test_requests_are_answered(request_line: bytes, status: bytes) -> None:
     """Nonsense gets an answer, too."""
-    assert answer_request(request_line + b"\r\n\r\n", Metrics("n")).startswith(b"HTTP/1.0 " + status)
+    assert answer_request(request_line + b"\r\n\r\n", PAGES).startswith(b"HTTP/1.0 " + status)
 
 
-def test_metrics_count_cycles_labels_failures_and_publishes() -> None:
-    """The names are upstream's where it has one."""
-    metrics = Metrics("node-1")
-    report = run_cycle(recorded("arm64-cloud"), Settings(), {})
-    metrics.saw_cycle(report._replace(seconds=0.02, failed={"pci": "why"}))
-    metrics.saw_answer(PublishAnswer(), 100)
-    metrics.saw_answer(PublishAnswer("no"), 100)
-    lines = metrics.render().splitlines()
-    name = "nfd_worker_feature_discovery_duration_seconds"
-    assert f'{name}_bucket{{node="node-1",le="0.01"}} 0' in lines
-    assert f'{name}_bucket{{node="node-1",le="0.025"}} 1' in lines
-    assert f'{name}_count{{node="node-1"}} 1' in lines
-    assert f"nfd_worker_labels {len(report.labels)}" in lines
-    assert 'nfd_worker_source_failed{source="pci"} 1' in lines
-    assert 'nfd_worker_publish_total{result="failure"} 1' in lines
-    assert 'nfd_worker_publish_total{result="success"} 1' in lines
-    assert "nfd_worker_publish_bytes_total 200" in lines
+def test_a_loop_that_does_no_work_is_not_healthy() -> None:
+    """The kubelet restarts it then."""
+    stuck = PAGES._replace(is_alive=lambda: False)
+    assert answer_request(b"GET /healthz HTTP/1.1\r\n\r\n", stuck).startswith(b"HTTP/1.0 503 ")
+
+
+def test_metrics_are_served_in_the_text_format(endpoint: Endpoint) -> None:
+    """Prometheus goes by the content type."""
+    with connect(endpoint) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        serve(endpoint)
+        head, _, body = client.recv(4096).partition(b"\r\n\r\n")
+    assert b"Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
+    assert body == b"a_metric 1\n"
 
 
 def test_a_request_in_pieces_is_answered(endpoint: Endpoint) -> None:
-    """Only the end of the first line counts."""
+    """Slow clients are waited for, and the loop goes on."""
     with connect(endpoint) as client:
         client.sendall(b"GET /hea")
         serve(endpoint, 3)
@@ -96,7 +93,32 @@ def test_silent_connections_do_not_keep_others_out(endpoint: Endpoint) -> None:
     assert len(endpoint.readers()) == 1
 
 
+def test_an_answer_does_not_wait_for_its_reader() -> None:
+    """More than a network packet, to somebody who reads only later."""
+    endpoint = Endpoint(0, PAGES._replace(metrics=lambda: "x" * 100_000))
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", endpoint.port))
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        serve(endpoint)
+        assert len(endpoint.readers()) == 1
+        received = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    endpoint.close()
+    assert received.endswith(b"x" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0" * 20000, b"\xff\xfe\n\n", b"GET " + b"/" * 9000], ids=["zeros", "noise", "long"]
+)
+def test_nonsense_is_answered_and_dropped(endpoint: Endpoint, content: bytes) -> None:
+    """It is not kept until memory is full."""
+    with connect(endpoint) as client:
+        client.sendall(content)
+        serve(endpoint)
+        assert len(endpoint.readers()) == 1
+
+
 def test_a_taken_port_is_a_configuration_error(endpoint: Endpoint) -> None:
     """With hostNetwork that is likely; the message says what to do."""
     with pytest.raises(ConfigurationError, match="choose another with --port, or 0 for none"):
-        Endpoint(endpoint.port, Metrics("n"))
+        Endpoint(endpoint.port, PAGES)

@@ -1,70 +1,40 @@
-"""Wake-ups: the kubelet's way to change a mounted ConfigMap, and the kernel's device events."""
+"""Signals and waiting."""
 
 import os
-import select
-from pathlib import Path
+import signal
+import time
 
-import pytest
-
-from nfd_worker.wakeups import ConfigWatch, DeviceWatch, watch_config, watch_devices
+from nfd_worker.wakeups import Signals, wait
 
 
-def is_ready(watch: ConfigWatch | DeviceWatch, seconds: float = 1.0) -> bool:
-    """Wait for a descriptor."""
-    return bool(select.select([watch], [], [], seconds)[0])
+def test_signals_wake_and_are_named() -> None:
+    """SIGTERM does not end the process: the loop does."""
+    signals = Signals()
+    seen: list[frozenset[int]] = []
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGHUP)
+    wait({signals.fileno(): lambda _now: seen.append(signals.drain())}, 5.0)
+    signals.close()
+    assert seen == [{signal.SIGTERM, signal.SIGHUP}]
 
 
-def mounted(directory: Path, content: str, version: str) -> Path:
-    """Write a ConfigMap volume as the kubelet does: a directory of its own, and ``..data`` swapped to it."""
-    (directory / version).mkdir()
-    (directory / version / "nfd-worker.conf").write_text(content)
-    (directory / "..data_tmp").symlink_to(version)
-    (directory / "..data_tmp").rename(directory / "..data")
-    file = directory / "nfd-worker.conf"
-    if not file.is_symlink():
-        file.symlink_to("..data/nfd-worker.conf")
-    return file
+def test_handlers_are_put_back() -> None:
+    """Whoever ran the worker gets its signals again."""
+    before = signal.getsignal(signal.SIGTERM)
+    signals = Signals()
+    assert signal.getsignal(signal.SIGTERM) is not before
+    signals.close()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_swap_of_a_config_map_wakes(tmp_path: Path) -> None:
-    """The file itself never changes: its directory does."""
-    file = mounted(tmp_path, "core: {}", "..v1")
-    watch = ConfigWatch(str(file))
-    assert not is_ready(watch, 0)
-    mounted(tmp_path, "core: {noPublish: true}", "..v2")
-    assert is_ready(watch)
-    assert watch.drain()
-    assert not is_ready(watch, 0)
-    watch.close()
-
-
-def test_writing_the_file_wakes(tmp_path: Path) -> None:
-    """An editor on a plain machine works, too."""
-    watch = ConfigWatch(str(tmp_path / "nfd-worker.conf"))
-    (tmp_path / "nfd-worker.conf").write_text("core: {}")
-    assert is_ready(watch)
-    watch.close()
-
-
-def test_a_directory_that_is_not_there_is_told_and_not_watched(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The worker starts without a configuration file."""
-    caplog.set_level("INFO")
-    assert watch_config(str(tmp_path / "none" / "nfd-worker.conf")) is None
-    assert "SIGHUP reloads it" in caplog.text
-
-
-def test_a_uevent_of_the_pci_bus_wakes_and_others_do_not() -> None:
-    """The kernel sends an event when told to by root, as it does when a device comes."""
-    pci = sorted(Path("/sys/bus/pci/devices").glob("*/uevent"))
-    other = Path("/sys/devices/virtual/mem/null/uevent")
-    if not pci or not os.access(pci[0], os.W_OK) or not other.exists():
-        pytest.skip("needs root and a PCI device")
-    watch = watch_devices()
-    assert watch is not None
-    other.write_text("change")
-    assert not (is_ready(watch, 0.2) and watch.drain())
-    pci[0].write_text("change")
-    assert is_ready(watch)
-    assert watch.drain()
+def test_waiting_ends_with_the_time() -> None:
+    """And serves nobody then; a time that has passed does not wait at all."""
+    reader, writer = os.pipe()
+    served: list[float] = []
+    for seconds in (-1.0, 0.02):
+        start = time.monotonic()
+        wait({reader: served.append}, seconds)
+        assert max(seconds, 0.0) <= time.monotonic() - start < 1.0
+    assert not served
+    os.close(reader)
+    os.close(writer)
