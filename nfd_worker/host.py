@@ -153,7 +153,8 @@ class Host:
     def find_regular(self, path: str, max_bytes: int) -> bytes | None:
         """Read a file that anybody may have put there: nothing but a regular file, and none that is too long.
 
-        Anything else is told once in a warning, and None: a pipe would never end, a device may act when it is opened.
+        Anything else is None, and told once in a warning: a pipe would never end, a device may act when it is opened.
+        A directory is None without one.
 
         Raises:
             HostReadError: as :meth:`find`.
@@ -164,6 +165,8 @@ class Host:
             if error.errno not in _WRONG_PATH:
                 raise self._unreadable(path, error) from error
             self.warn_once(f"host: {self._below_root(path)} left out: {error.strerror}")
+            return None
+        if stat.S_ISDIR(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):
             self.warn_once(f"host: {self._below_root(path)} left out: it is not a regular file")
