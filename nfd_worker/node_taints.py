@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nfd_worker.node_content import Taint
 from nfd_worker.node_state import Change, Json, NodeState
-from nfd_worker.tracking import TAINTS, contested, format_taints, parse_taints, tracked
+from nfd_worker.tracking import TAINTS, format_taints, parse_taints
 
 
 class MergedTaints(NamedTuple):
@@ -53,26 +53,20 @@ def merge_taints(current: Sequence[Json], ours_before: Iterable[Taint], wanted: 
 
 def taints_patch(node: NodeState, wanted: Sequence[Taint], *, take_over: bool) -> Change:
     """Compute what has to change on the Node."""
-    said = tracked(node, TAINTS)
-    if said.is_foreign and not take_over:
-        return Change({}, (contested(node, TAINTS, "taint"),) if wanted else ())
-    merged = merge_taints(node.taints, parse_taints(said.text), wanted)
-    body: Json = {}
+    merged = merge_taints(node.taints, parse_taints(TAINTS.text(node, take_over=take_over)), wanted)
+    annotations = TAINTS.patch(node, format_taints(merged.ours), take_over=take_over)
+    body: Json = {"metadata": {"annotations": annotations}} if annotations else {}
     if merged.taints != node.taints:
         body["spec"] = {"taints": list(merged.taints) or None}
-    if (text := format_taints(merged.ours)) != said.text:
-        body["metadata"] = {"annotations": {TAINTS: text or None}}
     notes = (f"taint {taint} is left as somebody else has set it on node {node.name}" for taint in merged.held)
     return Change(body, tuple(notes))
 
 
 def taints_of_ours(node: NodeState, *, take_over: bool) -> tuple[Taint, ...]:
     """Name the taints that are ours and still as we set them."""
-    said = tracked(node, TAINTS)
-    if said.is_foreign and not take_over:
-        return ()
     there = {_taint(each) for each in node.taints}
-    return tuple(taint for taint in parse_taints(said.text) if taint in there)
+    tracked = dict.fromkeys(parse_taints(TAINTS.text(node, take_over=take_over)))
+    return tuple(taint for taint in tracked if taint in there)
 
 
 def _identity(taint: Taint) -> tuple[str, str]:

@@ -20,7 +20,6 @@ it; the worker's ClusterRole has no ``create``, so that is refused.
 import os
 import sys
 import time
-from collections.abc import Iterator
 
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
@@ -108,7 +107,7 @@ def _settle(client: Client, node: NodeState, content: NodeContent, *, take_over:
     took_over = leftovers(node) if take_over else Leftovers()
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            notes = tuple(_write(client, node, content, take_over=take_over))
+            notes = _write(client, node, content, take_over=take_over)
             return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "")
         except Conflict:
             if attempt == ATTEMPTS:
@@ -118,14 +117,14 @@ def _settle(client: Client, node: NodeState, content: NodeContent, *, take_over:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _write(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> Iterator[str]:
+def _write(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> tuple[str, ...]:
     upstream = leftovers(node) if take_over else Leftovers()
     resources = resources_patch(node, content.extended_resources, upstream.extended_resources)
-    node = _patch(client, node, resources.body, subresource="status")
+    node = _patch(client, node, resources, subresource="status")
     taints = taints_patch(node, content.taints, take_over=take_over)
     ending = take_over_patch(node, upstream, content) if take_over else {}
     _patch(client, node, merged(taints.body, ending))
-    yield from (*resources.notes, *taints.notes)
+    return taints.notes
 
 
 def _patch(client: Client, node: NodeState, body: Json, *, subresource: str | None = None) -> NodeState:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 from kube_api.names import is_qualified_name
 from nfd_worker.node_content import NodeContent
 from nfd_worker.node_state import Json, NodeState, disown
-from nfd_worker.tracking import EXTENDED_RESOURCES, NAMESPACE, TAINTS, parse_names, parse_taints
+from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS, UPSTREAM, parse_names, parse_taints
 
 _UPSTREAM_MANAGER = "nfd-master"
 _ANNOTATION = re.compile(
-    rf"(?:[^/]+\.)?{re.escape(NAMESPACE)}/"
+    rf"(?:[^/]+\.)?{re.escape(UPSTREAM)}/"
     r"(feature-labels|feature-annotations|extended-resources|taints|master\.version|worker\.version)"
 )
+_SHARED = (EXTENDED_RESOURCES, TAINTS)
 _NO_NAMES: Mapping[str, tuple[str, ...]] = {}
 
 
@@ -49,8 +50,7 @@ class Leftovers(NamedTuple):
 def leftovers(node: NodeState) -> Leftovers:
     """Read what upstream tracks in its annotations ``[<instance>.]nfd.node.kubernetes.io/...``.
 
-    Extended resources and taints are tracked by us in annotations of the same name; those are left over only as long as
-    another field manager owns them.
+    Those for extended resources and taints we write as well; they are left over when they say something else.
     """
     words: dict[str, list[str]] = {}
     for key in node.annotations:
@@ -69,15 +69,10 @@ def take_over_patch(node: NodeState, found: Leftovers, wanted: NodeContent) -> J
     """Compute the metadata that ends upstream's part in the Node, as a merge patch; empty when it has none."""
     gone = (found.bookkeeping | found.annotations) & node.annotations.keys() - wanted.annotations.keys()
     managers = {_UPSTREAM_MANAGER} | node.writers(found.bookkeeping)
-    entries = disown(
-        node.managers,
-        managers,
-        labels=wanted.labels,
-        annotations={*wanted.annotations, EXTENDED_RESOURCES, TAINTS},
-    )
+    entries = disown(node.managers, managers, labels=wanted.labels, annotations=wanted.annotations)
     parts: Json = {
         "labels": dict.fromkeys(found.labels & node.labels.keys() - wanted.labels.keys()),
-        "annotations": dict.fromkeys(gone - {EXTENDED_RESOURCES, TAINTS}),
+        "annotations": dict.fromkeys(gone - {record.shared for record in _SHARED}),
         "managedFields": entries if entries != list(node.managers) else [],
     }
     metadata = {name: part for name, part in parts.items() if part}
@@ -85,7 +80,7 @@ def take_over_patch(node: NodeState, found: Leftovers, wanted: NodeContent) -> J
 
 
 def _is_ours(node: NodeState, key: str) -> bool:
-    return key in (EXTENDED_RESOURCES, TAINTS) and not node.writers((key,))
+    return any(key == record.shared and not record.is_foreign(node) for record in _SHARED)
 
 
 def _names(node: NodeState, annotations: Iterable[str]) -> frozenset[str]:

@@ -1,45 +1,50 @@
 """The annotations that say which extended resources and taints of a Node are ours. Pure.
 
-Labels and annotations need none: server-side apply keeps their owner in ``managedFields``. The keys and formats are
-those of upstream's nfd-master, so each program can take over from the other.
+Labels and annotations need none: server-side apply keeps their owner in ``managedFields``. That cannot be relied on for
+what is patched: the API server merges the entries of the oldest plain updates when there are many.
+
+What counts is our own annotation. The same text also goes into the annotation that upstream's nfd-master tracks by:
+tools read it there, and if upstream is installed again it removes our taints as if they were its own. Where upstream's
+annotation says something else, upstream is at work, and it is left alone unless we take over.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kube_api.names import FEATURE_LABEL_PREFIX
+from kube_api.names import FEATURE_LABEL_PREFIX, GROUP
 from nfd_worker.node_content import EFFECTS, Taint
-from nfd_worker.node_state import NodeState
+from nfd_worker.node_state import Json, NodeState
 
-NAMESPACE = "nfd.node.kubernetes.io"
-EXTENDED_RESOURCES = f"{NAMESPACE}/extended-resources"
-TAINTS = f"{NAMESPACE}/taints"
+UPSTREAM = "nfd.node.kubernetes.io"
+"""Prefix of upstream's own annotations."""
 
 _PREFIX = f"{FEATURE_LABEL_PREFIX}/"
 
 
-class Tracked(NamedTuple):
-    """What an annotation tracks: its text, and whether another program wrote it."""
+class Record(NamedTuple):
+    """The two annotations: ``own`` is ours alone, ``shared`` is upstream's."""
 
-    text: str
-    is_foreign: bool
+    own: str
+    shared: str
+
+    def text(self, node: NodeState, *, take_over: bool) -> str:
+        """Read what is tracked as ours, with what upstream tracks if that is taken over."""
+        keys = (self.own, self.shared) if take_over else (self.own,)
+        return ",".join(filter(None, (node.annotations.get(key) for key in keys)))
+
+    def is_foreign(self, node: NodeState) -> bool:
+        """Tell whether upstream's annotation is there and says something else than ours."""
+        shared = node.annotations.get(self.shared, "")
+        return shared not in ("", node.annotations.get(self.own, ""))
+
+    def patch(self, node: NodeState, text: str, *, take_over: bool) -> Json:
+        """Say which annotations have to change for this text to be tracked; an empty one needs none."""
+        keys = (self.own,) if self.is_foreign(node) and not take_over else (self.own, self.shared)
+        return {key: text or None for key in keys if node.annotations.get(key, "") != text}
 
 
-def tracked(node: NodeState, annotation: str) -> Tracked:
-    """Read a tracking annotation.
-
-    It is ours unless ``managedFields`` name another writer: they can be lost, and then it was more probably we.
-    """
-    return Tracked(node.annotations.get(annotation, ""), bool(node.writers((annotation,))))
-
-
-def contested(node: NodeState, annotation: str, what: str) -> str:
-    """Say that another program tracks on this Node what we would have to."""
-    writers = ", ".join(sorted(node.writers((annotation,))))
-    return (
-        f"no {what} is set on node {node.name}: its annotation {annotation} was written by {writers}; "
-        "stop that program and run with --take-over"
-    )
+EXTENDED_RESOURCES = Record(f"{GROUP}/extended-resources", f"{UPSTREAM}/extended-resources")
+TAINTS = Record(f"{GROUP}/taints", f"{UPSTREAM}/taints")
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import pytest
 from nfd_worker.extended_resources import names_of_ours, resources_patch
 from nfd_worker.node_state import NodeState
 from nfd_worker.tracking import EXTENDED_RESOURCES
-from tests.unit.nfd_worker.test_node_state import entry
 
 Json = dict[str, Any]
 
@@ -16,17 +15,17 @@ VENDOR = "vendor.example/cards"
 CPU = {"cpu": "4"}
 
 
-def node(capacity: Json, allocatable: Json | None = None, *, said: str = "", writer: str = "nfd-worker") -> NodeState:
-    """Make a Node; ``allocatable`` is the capacity unless given."""
+def node(capacity: Json, allocatable: Json | None = None, *, said: str = "", shared: str | None = None) -> NodeState:
+    """Make a Node; ``allocatable`` is the capacity unless given, upstream's annotation says the same as ours."""
     status = {"capacity": CPU | capacity, "allocatable": CPU | (capacity if allocatable is None else allocatable)}
-    managers = [entry(writer, annotations=[EXTENDED_RESOURCES])]
-    metadata = {"annotations": {EXTENDED_RESOURCES: said}, "managedFields": managers} if said else {}
-    return NodeState.from_dict({"kind": "Node", "metadata": {"name": "n", **metadata}, "status": status})
+    texts = {EXTENDED_RESOURCES.own: said, EXTENDED_RESOURCES.shared: said if shared is None else shared}
+    metadata = {"name": "n", "annotations": {key: text for key, text in texts.items() if text}}
+    return NodeState.from_dict({"kind": "Node", "metadata": metadata, "status": status})
 
 
 def tracking(text: str | None) -> Json:
     """Make the part of the patch that tracks."""
-    return {"metadata": {"annotations": {EXTENDED_RESOURCES: text}}}
+    return {"metadata": {"annotations": {EXTENDED_RESOURCES.own: text, EXTENDED_RESOURCES.shared: text}}}
 
 
 @pytest.mark.parametrize(
@@ -75,27 +74,26 @@ def tracking(text: str | None) -> Json:
 )
 def test_the_patch(there: NodeState, wanted: dict[str, str], expected: Json) -> None:
     """What has to change, and nothing besides."""
-    assert resources_patch(there, wanted, {}) == (expected, ())
+    assert resources_patch(there, wanted, {}) == expected
 
 
-@pytest.mark.parametrize("wanted", [{}, {SLOTS: "3"}], ids=["nothing wanted", "wanted"])
-def test_what_upstream_tracks_is_left_alone(wanted: dict[str, str]) -> None:
-    """Two programs with one annotation: the second says so and keeps off."""
-    upstream = node({SLOTS: "2"}, said="slots", writer="nfd-master")
-    patch = resources_patch(upstream, wanted, {})
-    assert patch.body == {}
-    assert len(patch.notes) == len(wanted)
-    assert all("nfd-master" in note and "--take-over" in note for note in patch.notes)
+def test_what_upstream_tracks_is_left_alone() -> None:
+    """Two programs side by side; each has its own list."""
+    upstream = node({SLOTS: "2"}, shared="slots")
     assert names_of_ours(upstream) == ()
+    assert resources_patch(upstream, {}, {}) == {}
+    assert resources_patch(upstream, {VENDOR: "1"}, {}) == {
+        "status": {"capacity": {VENDOR: "1"}, "allocatable": {VENDOR: "1"}},
+        "metadata": {"annotations": {EXTENDED_RESOURCES.own: VENDOR}},
+    }
 
 
 def test_taking_over_removes_what_upstream_tracks_and_its_annotations() -> None:
     """Those of all its instances; what we want as well stays."""
-    instance = f"x.{EXTENDED_RESOURCES}"
-    upstream = node({SLOTS: "2", VENDOR: "1"}, said="slots", writer="nfd-master")
+    instance = f"x.{EXTENDED_RESOURCES.shared}"
+    upstream = node({SLOTS: "2", VENDOR: "1"}, shared="slots")
     upstream = upstream._replace(annotations={**upstream.annotations, instance: VENDOR})
-    patch = resources_patch(upstream, {SLOTS: "2"}, {EXTENDED_RESOURCES: (SLOTS,), instance: (VENDOR,)})
-    assert patch.body == {
+    assert resources_patch(upstream, {SLOTS: "2"}, {EXTENDED_RESOURCES.shared: (SLOTS,), instance: (VENDOR,)}) == {
         "status": {"capacity": {VENDOR: None}, "allocatable": {VENDOR: None}},
-        "metadata": {"annotations": {instance: None}},
+        "metadata": {"annotations": {instance: None, EXTENDED_RESOURCES.own: "slots"}},
     }

@@ -10,7 +10,6 @@ from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.node_state import NodeState
 from nfd_worker.node_taints import MergedTaints, merge_taints, taints_of_ours, taints_patch
 from nfd_worker.tracking import TAINTS
-from tests.unit.nfd_worker.test_node_state import entry
 
 Json = dict[str, Any]
 
@@ -70,11 +69,16 @@ def test_merging_again_changes_nothing_and_others_are_never_touched(
     assert {(t.key, t.effect) for t in (*once.ours, *once.held)} == {(t.key, t.effect) for t in wanted}
 
 
-def node(*taints: Json, said: str = "", writer: str = "nfd-worker") -> NodeState:
-    """Make a Node that carries taints, tracked by somebody."""
-    managers = [entry(writer, annotations=[TAINTS])]
-    metadata = {"name": "n", "annotations": {TAINTS: said} if said else {}, "managedFields": managers if said else []}
+def node(*taints: Json, own: str = "", shared: str = "") -> NodeState:
+    """Make a Node that carries taints, tracked by us or by upstream."""
+    annotations = {key: text for key, text in ((TAINTS.own, own), (TAINTS.shared, shared)) if text}
+    metadata = {"name": "n", "annotations": annotations}
     return NodeState.from_dict({"kind": "Node", "metadata": metadata, "spec": {"taints": list(taints)}})
+
+
+def tracking(text: str | None) -> Json:
+    """Make the part of the patch that tracks."""
+    return {"annotations": {TAINTS.own: text, TAINTS.shared: text}}
 
 
 def test_nothing_wanted_and_nothing_there_is_no_patch() -> None:
@@ -87,14 +91,14 @@ def test_list_and_tracking_are_one_patch() -> None:
     patch = taints_patch(node(FOREIGN), (OURS,), take_over=False)
     assert patch.body == {
         "spec": {"taints": [FOREIGN, as_json(OURS)]},
-        "metadata": {"annotations": {TAINTS: "feature.node.kubernetes.io/gpu=true:NoSchedule"}},
+        "metadata": tracking("feature.node.kubernetes.io/gpu=true:NoSchedule"),
     }
 
 
 def test_the_last_taint_takes_list_and_tracking_with_it() -> None:
     """The Node is as if we had never been there."""
-    patch = taints_patch(node(as_json(OURS), said=str(OURS)), (), take_over=False)
-    assert patch.body == {"spec": {"taints": None}, "metadata": {"annotations": {TAINTS: None}}}
+    patch = taints_patch(node(as_json(OURS), own=str(OURS), shared=str(OURS)), (), take_over=False)
+    assert patch.body == {"spec": {"taints": None}, "metadata": tracking(None)}
 
 
 def test_a_held_taint_is_told() -> None:
@@ -104,24 +108,27 @@ def test_a_held_taint_is_told() -> None:
     assert patch.notes == (f"taint {OURS} is left as somebody else has set it on node n",)
 
 
-@pytest.mark.parametrize("wanted", [(), (OURS,)], ids=["nothing wanted", "wanted"])
-def test_taints_that_upstream_tracks_are_left_alone(wanted: tuple[Taint, ...]) -> None:
-    """Two programs with one annotation: the second says so and keeps off."""
-    upstream = node(as_json(OURS), said=str(OURS), writer="nfd-master")
-    patch = taints_patch(upstream, wanted, take_over=False)
-    assert patch.body == {}
-    assert len(patch.notes) == len(wanted)
-    assert all("nfd-master" in note and "--take-over" in note for note in patch.notes)
+def test_taints_that_upstream_tracks_are_not_ours() -> None:
+    """Two programs side by side; each has its own list."""
+    upstream = node(as_json(OTHER_EFFECT), shared=str(OTHER_EFFECT))
     assert taints_of_ours(upstream, take_over=False) == ()
+    assert taints_patch(upstream, (), take_over=False).body == {}
+    assert taints_patch(upstream, (OURS,), take_over=False).body == {
+        "spec": {"taints": [as_json(OTHER_EFFECT), as_json(OURS)]},
+        "metadata": {"annotations": {TAINTS.own: str(OURS)}},
+    }
 
 
 def test_taking_over_makes_upstreams_taints_ours() -> None:
     """They go when we do not want them."""
-    upstream = node(as_json(OURS), said=str(OURS), writer="nfd-master")
+    upstream = node(as_json(OURS), shared=str(OURS))
     assert taints_of_ours(upstream, take_over=True) == (OURS,)
-    assert taints_patch(upstream, (), take_over=True).body["spec"] == {"taints": None}
+    assert taints_patch(upstream, (), take_over=True).body == {
+        "spec": {"taints": None},
+        "metadata": {"annotations": {TAINTS.shared: None}},
+    }
 
 
 def test_a_taint_that_was_changed_by_hand_is_not_kept_as_ours() -> None:
     """Only what is still as we set it."""
-    assert taints_of_ours(node(as_json(OTHER_VALUE), said=str(OURS)), take_over=False) == ()
+    assert taints_of_ours(node(as_json(OTHER_VALUE), own=str(OURS)), take_over=False) == ()

@@ -18,17 +18,15 @@ TAINT = Taint(f"{FEATURE}/gpu", "true", "NoSchedule")
 BOOT_ID = "driverwright.io/boot-id"
 
 
-def node(*, tracker: str = "nfd-worker") -> NodeState:
-    """Make a Node of ours, with a label of somebody else."""
-    said = {EXTENDED_RESOURCES: "slots,gone", TAINTS: str(TAINT)}
+def node(*, upstream: bool = False) -> NodeState:
+    """Make a Node of ours, with a label of somebody else; resources and taints may be upstream's."""
+    keys = [(record.shared if upstream else record.own) for record in (EXTENDED_RESOURCES, TAINTS)]
+    said = dict(zip(keys, ("slots,gone", str(TAINT)), strict=True))
     metadata = {
         "name": "n",
         "labels": {KERNEL: "6.1", PCI: "true", "other/label": "x"},
         "annotations": {BOOT_ID: "b", **said},
-        "managedFields": [
-            entry("nfd-worker", "Apply", labels=[KERNEL, PCI, "no/longer"], annotations=[BOOT_ID]),
-            entry(tracker, annotations=[*said]),
-        ],
+        "managedFields": [entry("nfd-worker", "Apply", labels=[KERNEL, PCI, "no/longer"], annotations=[BOOT_ID])],
     }
     taints = [{"key": TAINT.key, "value": TAINT.value, "effect": TAINT.effect}]
     status = {"capacity": {SLOTS: "2", "cpu": "4"}}
@@ -45,9 +43,9 @@ def test_ours_is_what_we_applied_and_what_our_annotations_track() -> None:
 
 def test_upstreams_is_ours_only_by_taking_over() -> None:
     """Its extended resources and taints as well as its labels."""
-    without = content_of_ours(node(tracker="nfd-master"), take_over=False)
+    without = content_of_ours(node(upstream=True), take_over=False)
     assert (without.extended_resources, without.taints) == ({}, ())
-    assert content_of_ours(node(tracker="nfd-master"), take_over=True) == OURS
+    assert content_of_ours(node(upstream=True), take_over=True) == OURS
 
 
 @pytest.mark.parametrize(

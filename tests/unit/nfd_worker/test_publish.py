@@ -98,8 +98,8 @@ PUBLISHED = {
     "annotations": {
         "example.io/owner": "me",
         f"{FEATURE}/note": "hello",
-        EXTENDED_RESOURCES: "slots",
-        TAINTS: f"{GPU}=true:NoSchedule",
+        **dict.fromkeys(EXTENDED_RESOURCES, "slots"),
+        **dict.fromkeys(TAINTS, f"{GPU}=true:NoSchedule"),
     },
     "capacity": {"cpu": "4", SLOTS: "2"},
     "allocatable": {"cpu": "3", SLOTS: "2"},
@@ -272,15 +272,25 @@ def test_an_interrupted_take_over_is_finished_by_the_next_run(
     assert carried(upstream) == PUBLISHED
 
 
-def test_without_taking_over_upstreams_things_are_left_alone(upstream: NodeServer) -> None:
-    """Two programs side by side: labels are shared, the rest is upstream's, and that is said."""
+def test_without_taking_over_both_programs_live_side_by_side(upstream: NodeServer) -> None:
+    """What upstream set stays, ours comes and goes."""
     before = carried(upstream)
-    answer = publish(request(), upstream.client)
+    assert publish(request(), upstream.client) == PublishAnswer()
     after = carried(upstream)
-    assert len(answer.notes) == 2
-    for part in ("capacity", "allocatable", "taints"):
-        assert after[part] == before[part]
-    assert after["annotations"] == {**before["annotations"], f"{FEATURE}/note": "hello"}
+    for part in ("labels", "annotations", "capacity", "allocatable"):
+        assert before[part].items() <= after[part].items()
+    assert after["capacity"][SLOTS] == "2"
+    assert after["taints"] == [*before["taints"], {"key": GPU, "value": "true", "effect": "NoSchedule"}]
+    publish(request(NodeContent()), upstream.client)
+    assert carried(upstream) == before
+
+
+def test_upstream_at_work_again_is_taken_over_again(upstream: NodeServer) -> None:
+    """And the answer says so, for the worker to warn."""
+    publish(request(take_over=True), upstream.client)
+    upstream.change("nfd-master", UPSTREAM)
+    assert publish(request(take_over=True), upstream.client).took_over
+    assert carried(upstream) == PUBLISHED
 
 
 # ---------------------------------------------------------------- unpublishing

@@ -61,9 +61,10 @@ def test_other_annotations_are_none_of_upstreams(key: str) -> None:
 
 def test_our_own_tracking_is_not_left_over() -> None:
     """Else every cycle would take over what it has just written."""
-    keys = [f"{NFD}/extended-resources", f"{NFD}/taints"]
-    ours = node(dict.fromkeys(keys, "slots"), entry("nfd-worker", annotations=keys))
-    assert leftovers(ours) == Leftovers()
+    names = ("extended-resources", "taints")
+    same = {f"{prefix}/{name}": "slots" for name in names for prefix in (NFD, "driverwright.io")}
+    assert leftovers(node(same)) == Leftovers()
+    assert leftovers(node({**same, f"{NFD}/taints": "a:NoSchedule"})).bookkeeping == {f"{NFD}/taints"}
 
 
 def test_names_that_cannot_be_are_left_out() -> None:
@@ -88,7 +89,6 @@ def test_what_we_do_not_want_goes_and_what_we_want_is_ours_alone() -> None:
     left, same = patch["managedFields"]
     assert same == ours
     assert set(left["fieldsV1"]["f:metadata"]["f:labels"]) == {"f:vendor.example/card", "f:kubernetes.io/hostname"}
-    assert f"f:{NFD}/taints" not in left["fieldsV1"]["f:metadata"]["f:annotations"]
 
 
 def test_whoever_wrote_upstreams_annotations_is_upstream() -> None:

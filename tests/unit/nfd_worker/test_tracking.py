@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.node_state import NodeState
-from nfd_worker.tracking import TAINTS, Tracked, format_names, format_taints, parse_names, parse_taints, tracked
-from tests.unit.nfd_worker.test_node_state import entry
+from nfd_worker.tracking import TAINTS, format_names, format_taints, parse_names, parse_taints
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 KEYS = st.builds("{}/{}".format, st.sampled_from(["feature.node.kubernetes.io", "vendor.example"]), NAMES)
@@ -37,18 +36,52 @@ def test_what_is_no_taint_is_left_out(text: str) -> None:
     assert parse_taints(f"{text},k=v:NoExecute") == (Taint("k", "v", "NoExecute"),)
 
 
+def node(own: str | None = None, shared: str | None = None) -> NodeState:
+    """Make a Node with these annotations."""
+    annotations = {TAINTS.own: own, TAINTS.shared: shared}
+    there = {key: text for key, text in annotations.items() if text is not None}
+    return NodeState.from_dict({"kind": "Node", "metadata": {"annotations": there}})
+
+
 @pytest.mark.parametrize(
-    ("writers", "is_foreign"),
+    ("own", "shared", "is_foreign"),
     [
-        pytest.param(["nfd-worker"], False, id="ours"),
-        pytest.param([], False, id="managers lost"),
-        pytest.param(["nfd-master"], True, id="upstream's"),
-        pytest.param(["nfd-master", "nfd-worker"], True, id="both"),
+        pytest.param(None, None, False, id="none"),
+        pytest.param("a", "a", False, id="both the same"),
+        pytest.param("a", None, False, id="upstream's was removed"),
+        pytest.param(None, "a", True, id="upstream's alone"),
+        pytest.param("a", "b", True, id="upstream's says something else"),
     ],
 )
-def test_an_annotation_is_ours_unless_somebody_else_wrote_it(writers: list[str], is_foreign: bool) -> None:
-    """What another program tracks must not be removed."""
-    managers = [entry(writer, annotations=[TAINTS]) for writer in writers]
-    metadata = {"annotations": {TAINTS: "a:NoSchedule"}, "managedFields": managers}
-    node = NodeState.from_dict({"kind": "Node", "metadata": metadata})
-    assert tracked(node, TAINTS) == Tracked("a:NoSchedule", is_foreign)
+def test_upstreams_annotation_is_foreign_when_it_says_something_else(
+    own: str | None, shared: str | None, is_foreign: bool
+) -> None:
+    """Whoever wrote it."""
+    assert TAINTS.is_foreign(node(own, shared)) is is_foreign
+
+
+def test_what_upstream_tracks_counts_only_when_it_is_taken_over() -> None:
+    """Ours always does."""
+    assert TAINTS.text(node("a", "b"), take_over=False) == "a"
+    assert TAINTS.text(node("a", "b"), take_over=True) == "a,b"
+    assert TAINTS.text(node(), take_over=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("there", "text", "take_over", "expected"),
+    [
+        pytest.param(node(), "", False, {}, id="nothing"),
+        pytest.param(node(), "a", False, {TAINTS.own: "a", TAINTS.shared: "a"}, id="comes"),
+        pytest.param(node("a", "a"), "a", True, {}, id="stays"),
+        pytest.param(node("a", "a"), "", False, {TAINTS.own: None, TAINTS.shared: None}, id="goes"),
+        pytest.param(node("a"), "a", False, {TAINTS.shared: "a"}, id="removed by hand"),
+        pytest.param(node("a", "b"), "", False, {TAINTS.own: None}, id="upstream's stays"),
+        pytest.param(node(None, "b"), "b", True, {TAINTS.own: "b"}, id="taken over as it is"),
+        pytest.param(node(None, "b"), "", True, {TAINTS.shared: None}, id="taken over and gone"),
+    ],
+)
+def test_both_annotations_are_kept_in_line(
+    there: NodeState, text: str, take_over: bool, expected: dict[str, str | None]
+) -> None:
+    """But for upstream's while upstream is at work."""
+    assert TAINTS.patch(there, text, take_over=take_over) == expected
