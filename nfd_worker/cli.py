@@ -83,15 +83,15 @@ def _run(flags: Flags, environment: Environment) -> int:
 
 def _scan_settings(flags: Flags, sources: str | None, environment: Environment) -> Settings:
     """Load the settings of a scan; another root means another machine, whose own configuration and rules count."""
-    root = flags["root"]
+    root, is_elsewhere = (flags["root"] or "/").rstrip("/"), flags["root"] is not None
     if sources is not None:
         flags = {**flags, "feature-sources": sources, "label-sources": sources}
-    if root is not None and flags["config"] is None:
-        file = root.rstrip("/") + DEFAULT_FILE
+    if is_elsewhere and flags["config"] is None:
+        file = root + DEFAULT_FILE
         flags = {**flags, "config": file if os.path.exists(file) else os.devnull}  # noqa: PTH110 - as everywhere here
     settings = _with_logging(load_settings(flags, environment))
-    is_elsewhere = root is not None and flags["rules-dir"] is None
-    return settings._replace(rules_dir=root.rstrip("/") + settings.rules_dir) if is_elsewhere else settings
+    has_own_rules = is_elsewhere and flags["rules-dir"] is None
+    return settings._replace(rules_dir=root + settings.rules_dir) if has_own_rules else settings
 
 
 def _namespaces(config_file: str | None) -> NamespaceOptions:

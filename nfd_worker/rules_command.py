@@ -90,5 +90,6 @@ def read_features(file: str) -> Features:
         ConfigurationError: when the file cannot be read or holds something else.
     """
     document = parse_document(read_text(file), shown(file))
-    has_more = isinstance(document, Mapping) and "features" in document
-    return parse_features(document["features"] if has_more else document, shown(file))
+    if isinstance(document, Mapping) and "features" in document:
+        document = document["features"]
+    return parse_features(document, shown(file))

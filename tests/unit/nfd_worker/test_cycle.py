@@ -1,4 +1,4 @@
-"""One cycle: labels of what was read, the last good of what could not be, and silence about what never was."""
+"""One cycle: content of what was read, the last good of what could not be, and silence about what never was."""
 
 import shutil
 from pathlib import Path
@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 
 from nfd_worker.config import Settings, load_settings
-from nfd_worker.cycle import run_cycle
+from nfd_worker.cycle import Outcome, run_cycle
+from nfd_worker.features import Failed, Features
 from nfd_worker.host import Host
+from nfd_worker.rule_files import RuleSet
+from nfd_worker.rules.load import load_rules
+from nfd_worker.rules.model import Rule, RuleProblem
 from tests.unit.nfd_worker.trees import HOSTS, recorded
+
+PREFIX = "feature.node.kubernetes.io"
+NO_GPU: dict[str, Outcome] = {"gpu": Features()}
 
 
 @pytest.fixture
@@ -18,34 +25,39 @@ def root(tmp_path: Path) -> Path:
 
 
 def break_source(root: Path, source: str) -> None:
-    """Make a source unreadable: what it reads becomes a directory, or goes away with its mount."""
+    """Make a source unreadable: what it reads goes away, as with a missing mount."""
     if source == "pci":
-        shutil.rmtree(root / "sys")
+        shutil.rmtree(root / "sys/bus")
     else:
-        path = root / {"kernel": "proc/sys/kernel/osrelease", "system": "etc/os-release"}[source]
-        path.unlink()
+        (root / {"kernel": "proc/sys/kernel/osrelease", "system": "etc/os-release"}[source]).unlink()
+
+
+def rules(text: str) -> tuple[Rule, ...]:
+    """Load rules that are all good."""
+    loaded = load_rules(text, "r.yaml", dialect="rule")
+    assert not loaded.problems
+    return loaded.rules
 
 
 def test_the_boot_is_named() -> None:
     """The controller compares it with what driver pods prove."""
     report = run_cycle(recorded("arm64-cloud"), Settings(), {})
-    assert report.annotations == {
+    assert report.content.annotations == {
         "driverwright.io/boot-id": "9d2b7fe8-0d7b-4b60-9c2a-7e1f4a0f6a52",
         "driverwright.io/kernel-version": "6.1.109-118.189.amzn2023.aarch64",
     }
     assert not report.failed
-    assert report.seconds > 0
 
 
 def test_without_a_boot_id_nothing_is_said(root: Path) -> None:
     """An unreadable boot id proves nothing, and is no reason to stop labelling."""
     file = root / "proc/sys/kernel/random/boot_id"
     file.unlink()
-    assert "driverwright.io/boot-id" not in run_cycle(Host(str(root)), Settings(), {}).annotations
+    assert "driverwright.io/boot-id" not in run_cycle(Host(str(root)), Settings(), {}).content.annotations
     file.mkdir()
     report = run_cycle(Host(str(root)), Settings(), {})
-    assert "driverwright.io/boot-id" not in report.annotations
-    assert report.labels
+    assert "driverwright.io/boot-id" not in report.content.annotations
+    assert report.content.labels
 
 
 @pytest.mark.parametrize("source", ["kernel", "pci", "system"])
@@ -55,50 +67,151 @@ def test_labels_of_a_failed_source_stay_as_they_were(root: Path, source: str) ->
     before = run_cycle(host, Settings(), {})
     break_source(root, source)
     after = run_cycle(host, Settings(), before.last_good)
-    mine = {key: value for key, value in before.labels.items() if f"/{source}-" in key}
+    mine = {key: value for key, value in before.content.labels.items() if f"/{source}-" in key}
     assert mine
-    assert mine.items() <= after.labels.items()
-    assert list(after.failed) == [source]
-    assert after.unknown == ()
-    assert run_cycle(host, Settings(), after.last_good).labels == after.labels
+    assert mine.items() <= after.content.labels.items()
+    assert source in after.failed
+    assert after.known_prefixes is None
+    assert run_cycle(host, Settings(), after.last_good).content.labels == after.content.labels
 
 
 @pytest.mark.parametrize("source", ["kernel", "pci", "system"])
-def test_a_source_that_was_never_read_is_unknown(root: Path, source: str) -> None:
-    """After a restart nothing is known, and what the Node says must stay."""
+def test_a_source_that_was_never_read_is_not_known(root: Path, source: str) -> None:
+    """After a restart what the Node says about it must stay, and with it what rules may have made of it."""
     break_source(root, source)
     report = run_cycle(Host(str(root)), Settings(), {})
-    assert report.unknown == (source,)
-    assert not any(f"/{source}-" in key for key in report.labels)
-    assert any("/cpu-" in key for key in report.labels)
+    assert report.known_prefixes is not None
+    assert f"{PREFIX}/{source}-" not in report.known_prefixes
+    assert f"{PREFIX}/cpu-" in report.known_prefixes
+    assert not any(f"/{source}-" in key for key in report.content.labels)
 
 
-def test_a_source_that_shall_not_label_is_not_unknown_either(root: Path) -> None:
-    """Its labels go, whether it can be read or not."""
+def test_a_source_that_shall_not_label_is_known_to_have_no_labels(root: Path) -> None:
+    """Its labels go, whether it can be read or not; those of rules stay, which may depend on it."""
     break_source(root, "pci")
     settings = load_settings({"label-sources": "all,-pci"}, {})
     report = run_cycle(Host(str(root)), settings, {})
-    assert report.unknown == ()
-    assert list(report.failed) == ["pci"]
+    assert report.known_prefixes is not None
+    assert f"{PREFIX}/pci-" in report.known_prefixes
+    assert not any(f"{PREFIX}/my-rule".startswith(prefix) for prefix in report.known_prefixes)
+
+
+def test_rule_files_that_were_never_read_are_not_known() -> None:
+    """A rule can label anything: only what begins like a source's labels is known."""
+    report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, RuleSet(is_known=False))
+    assert report.known_prefixes is not None
+    assert f"{PREFIX}/pci-" in report.known_prefixes
+
+
+def test_a_scan_that_is_under_way_is_neither_failed_nor_known() -> None:
+    """None: the child has not answered yet."""
+    report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, scanned={"gpu": None})
+    assert report.failed == {}
+    assert report.known_prefixes is not None
+    assert not any(prefix.startswith("nvidia.com/") for prefix in report.known_prefixes)
+
+
+def test_what_a_child_found_counts_as_any_source() -> None:
+    """Its features are seen by rules, its failure is told, and its last good features stand in."""
+    host, settings = recorded("intel-gpu-server"), Settings()
+    found = Features(attributes={"gpu.machine": {"name": "m"}})
+    seen = RuleSet(cluster=rules("[{name: r, labels: {m: '@gpu.machine.name'}}]"))
+    first = run_cycle(host, settings, {}, seen, {"gpu": found})
+    assert first.content.labels[f"{PREFIX}/m"] == "m"
+    assert first.known_prefixes is None
+    second = run_cycle(host, settings, first.last_good, seen, {"gpu": Failed("hangs")})
+    assert second.failed == {"gpu": "hangs"}
+    assert second.content.labels == first.content.labels
 
 
 def test_only_chosen_sources_are_read_and_label() -> None:
     """Feature sources are read; of these the label sources make labels."""
     settings = load_settings({"feature-sources": "pci,system", "label-sources": "pci,cpu"}, {})
     report = run_cycle(recorded("intel-gpu-server"), settings, {})
-    assert set(report.last_good) == {"pci", "system"}
+    assert set(report.last_good) == set(report.source_seconds) == {"pci", "system"}
     assert "system.osrelease" in report.features.attributes
-    assert {key.partition("/")[2].partition("-")[0] for key in report.labels} == {"pci"}
+    assert {key.partition("/")[2].partition("-")[0] for key in report.content.labels} == {"pci"}
 
 
 def test_the_whitelist_of_the_settings_is_used() -> None:
     """It comes from core.labelWhiteList."""
     settings = load_settings({"label-whitelist": "10de"}, {})
-    labels = run_cycle(recorded("intel-gpu-server"), settings, {}).labels
-    assert set(labels) == {
-        "feature.node.kubernetes.io/pci-0302_10de.present",
-        "feature.node.kubernetes.io/pci-0302_10de.sriov.capable",
+    assert set(run_cycle(recorded("intel-gpu-server"), settings, {}).content.labels) == {
+        f"{PREFIX}/pci-0302_10de.present",
+        f"{PREFIX}/pci-0302_10de.sriov.capable",
     }
+
+
+def test_built_in_rules_see_all_features() -> None:
+    """The recorded host has an adapter of Mellanox."""
+    report = run_cycle(recorded("intel-gpu-server"), Settings(), {})
+    assert report.content.labels[f"{PREFIX}/rdma.capable"] == "true"
+    assert report.matched == ("rdma.capable",)
+
+
+def test_custom_rules_are_a_label_source() -> None:
+    """They can be switched off as one; the cluster's rules cannot."""
+    settings = load_settings({"label-sources": "all,-custom"}, {})
+    given = RuleSet(
+        custom=rules("[{name: mine, labels: {mine: '1'}}]"), cluster=rules("[{name: ours, labels: {ours: '1'}}]")
+    )
+    report = run_cycle(recorded("intel-gpu-server"), settings, {}, given)
+    assert report.matched == ("ours",)
+
+
+def test_custom_rules_run_in_their_order() -> None:
+    """Built in, then of the configuration, then of files: a later one wins."""
+    one, two, three = (rules(f"[{{name: n{value}, labels: {{x: '{value}'}}}}]") for value in "123")
+    settings = Settings(custom_rules=one)
+    report = run_cycle(recorded("arm64-cloud"), settings, {}, RuleSet(custom=two, cluster=three))
+    assert report.matched == ("n1", "n2", "n3")
+    assert report.content.labels[f"{PREFIX}/x"] == "3"
+    assert run_cycle(recorded("arm64-cloud"), settings, {}, RuleSet(custom=two)).content.labels[f"{PREFIX}/x"] == "2"
+
+
+def test_each_group_has_back_references_of_its_own() -> None:
+    """A rule of the cluster does not see what a custom rule made, as with two programs."""
+    makes = rules("[{name: makes, labels: {made: '1'}}]")
+    text = """
+    - {name: sees, labels: {saw: '1'}, matchFeatures: [{feature: rule.matched, matchExpressions: {made: {op: Exists}}}]}
+    """
+    apart = run_cycle(recorded("arm64-cloud"), Settings(), {}, RuleSet(custom=makes, cluster=rules(text)))
+    assert apart.matched == ("makes",)
+    together = run_cycle(recorded("arm64-cloud"), Settings(), {}, RuleSet(cluster=makes + rules(text)))
+    assert together.matched == ("makes", "sees")
+
+
+def test_all_problems_and_refusals_are_reported() -> None:
+    """Of the configuration, of files, and of running; what was left out is told apart."""
+    text = """
+    - {name: fails, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Gt, value: ["1"]}}}]}
+    - {name: works, labels: {kubernetes.io/x: "1"}, taints: [{key: a.b/c, effect: NoSchedule}]}
+    """
+    in_config, in_file = RuleProblem("c", "", "1"), RuleProblem("f", "", "2")
+    settings = Settings(rule_problems=(in_config,))
+    report = run_cycle(
+        recorded("arm64-cloud"), settings, {}, RuleSet(cluster=rules(text), problems=(in_file,))
+    )  # fmt: skip
+    assert report.problems[:2] == (in_config, in_file)
+    assert [problem.rule for problem in report.problems[2:]] == ["rule r.yaml/fails"]
+    assert {refusal.reason for refusal in report.refusals} == {"ns-not-allowed", "not-enabled"}
+
+
+def test_rules_give_all_four_kinds() -> None:
+    """With taints enabled."""
+    text = """
+    - name: all
+      labels: {l: "1"}
+      annotations: {a: "some words"}
+      extendedResources: {e: "4"}
+      taints: [{key: a.b/c, value: v, effect: NoSchedule}]
+    """
+    settings = load_settings({"enable-taints": "true"}, {})
+    content = run_cycle(recorded("arm64-cloud"), settings, {}, RuleSet(cluster=rules(text))).content
+    assert content.labels[f"{PREFIX}/l"] == "1"
+    assert content.annotations[f"{PREFIX}/a"] == "some words"
+    assert content.extended_resources == {f"{PREFIX}/e": "4"}
+    assert [str(taint) for taint in content.taints] == ["a.b/c=v:NoSchedule"]
 
 
 def test_the_same_host_gives_the_same_report() -> None:
@@ -106,4 +219,5 @@ def test_the_same_host_gives_the_same_report() -> None:
     host = recorded("debian-qemu-guest")
     first = run_cycle(host, Settings(), {})
     second = run_cycle(host, Settings(), first.last_good)
-    assert (first.labels, first.annotations) == (second.labels, second.annotations)
+    assert first.content == second.content
+    assert first.seconds > 0
