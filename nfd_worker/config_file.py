@@ -25,8 +25,11 @@ _BOOL = "tag:yaml.org,2002:bool"
 class _Reader(NodeReader):
     """Reads values from YAML's nodes, because only they know their line; the first mistake ends it."""
 
-    def report(self, node: yaml.Node, field: str, message: str) -> NoReturn:
-        raise ConfigurationError(f"{self.file}:{node.start_mark.line + 1}: {field or 'the file'} {message}")
+    def report(
+        self, node: yaml.Node, field: str, message: str, *, word: str = "", known: Iterable[str] = ()
+    ) -> NoReturn:
+        place = f"{self.file}:{node.start_mark.line + 1}: {field or 'the file'}"
+        raise ConfigurationError(f"{place} {message}{nearest(word, known)}")
 
 
 Read = Callable[[_Reader, yaml.Node, str], Any]
@@ -203,7 +206,7 @@ def _read_section(reader: _Reader, node: yaml.Node, section: str, values: Values
         elif key.lower() in _SECTIONS:
             _read_section(reader, value, key, values)
         else:
-            reader.report(_key_node(node, name), key, f"is not a setting{nearest(key, _KEYS)}")
+            reader.report(_key_node(node, name), key, "is not a setting", word=key, known=_KEYS)
 
 
 def _read_value(reader: _Reader, node: yaml.Node, key: str, notes: tuple[str, ...]) -> Values:

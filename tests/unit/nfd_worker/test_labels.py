@@ -203,11 +203,11 @@ def test_taints_need_to_be_enabled_and_say_so_once() -> None:
 
 def test_taints_are_sorted_and_a_later_one_wins() -> None:
     """Key and effect together are what a Node has once."""
-    taints = (Taint("b.io/x", "1", "NoSchedule"), Taint("a.io/x", "1", "NoSchedule"), Taint("b.io/x", "1", "NoExecute"))
+    taints = (Taint("b.io/x", "1", "NoSchedule"), Taint("a.io/x", "1", "NoSchedule"), Taint("b.io/x", "3", "NoExecute"))
     outputs = (rule("r", taints=taints), rule("s", taints=(Taint("b.io/x", "2", "NoSchedule"), Taint("x"))))
     made = make(cluster=outputs, options=OPTIONS._replace(enable_taints=True))
     assert [str(taint) for taint in made.content.taints] == [
-        "a.io/x=1:NoSchedule", "b.io/x=1:NoExecute", "b.io/x=2:NoSchedule",
+        "a.io/x=1:NoSchedule", "b.io/x=3:NoExecute", "b.io/x=2:NoSchedule",
     ]  # fmt: skip
     assert [refusal.reason for refusal in made.refusals] == ["unprefixed"]
 

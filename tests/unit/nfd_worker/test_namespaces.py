@@ -102,6 +102,7 @@ def test_annotations(key: str, value: str, reason: str | None) -> None:
         pytest.param("feature.node.kubernetes.io/x", "2Gi", None, id="quantity"),
         pytest.param("feature.node.kubernetes.io/x", "1500m", None, id="fraction where the API server takes it"),
         pytest.param("vendor.io/x", "1500m", "invalid-value", id="fraction where it does not"),
+        pytest.param("vendor.io/x", "0", None, id="nothing"),
         pytest.param("vendor.io/x", "-1", "invalid-value", id="less than nothing"),
         pytest.param("vendor.io/x", "many", "invalid-value", id="no quantity"),
         pytest.param("node.kubernetes.io/x", "1", "ns-not-allowed", id="Kubernetes' namespace"),

@@ -124,3 +124,11 @@ def test_a_pattern_is_kept_as_text_and_checked() -> None:
     assert parse_pattern(r"^pci-(?U:\pL+)") == r"^pci-(?U:\pL+)"
     with pytest.raises(ValueError, match="is not a regular expression"):
         parse_pattern("(")
+
+
+def test_ports_and_log_levels_are_read() -> None:
+    """Levels in any letter case."""
+    read = {option.flag: option.parse for option in OPTIONS}
+    assert (read["port"]("65535"), read["log-level"]("DEBUG")) == (65535, "debug")
+    assert read["feature-gates"]("AllAlpha=true,NodeFeatureAPI=true") is False
+    assert read["feature-gates"]("AllAlpha=true,DisableAutoPrefix=false") is True
