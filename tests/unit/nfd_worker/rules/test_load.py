@@ -193,6 +193,23 @@ def test_what_is_wrong_with_a_condition(text: str, problem: str) -> None:
     assert [str(one) for one in loaded.problems] == [f"f.yaml:5: rule f.yaml/r: {place}"]
 
 
+@pytest.mark.parametrize("field", ["labelsTemplate", "varsTemplate"])
+def test_templates_are_parsed_once_and_beforehand(field: str) -> None:
+    """A rule keeps its parsed template; what is wrong with one is told with its field and line."""
+    loaded = load_rules(
+        f"- name: good\n  {field}: a={{{{ len .pci.device }}}}\n- name: bad\n  {field}: '{{{{'\n", "f.yaml"
+    )
+    (good,) = loaded.rules
+    template = good.labels_template or good.vars_template
+    assert template.expand({"pci": {"device": [{}, {}]}}) == "a=2"
+    assert [(one.rule, one.field, one.line) for one in loaded.problems] == [("rule f.yaml/bad", field, 4)]
+
+
+def test_an_empty_template_is_none() -> None:
+    """As if it were not given."""
+    assert load_rules(rule("labelsTemplate: ''"), "f.yaml").rules == (Rule("r", "rule f.yaml/r"),)
+
+
 def test_one_bad_rule_does_not_stop_the_others() -> None:
     """All mistakes of it are told, each with its line."""
     text = "- name: a\n- label: {}\n  vars: {x: 1}\n- name: b\n- nonsense\n"

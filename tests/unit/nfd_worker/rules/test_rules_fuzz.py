@@ -16,6 +16,9 @@ CUSTOM = """\
   vars:
     c: |
       text
+  labelsTemplate: |
+    {{ range .pci.device }}{{ .vendor }}=x
+    {{ end }}{{ if .cpu }}n={{ len .cpu.cpuid }}{{ end }}
   matchFeatures:
     - feature: kernel.config
       matchExpressions: [A, "B=y"]
@@ -36,7 +39,7 @@ SCRAPS = [
     *"[]{}:,-?&*!|>'\"%@`#~ \n\t\\", "\n---\n", "\n...\n", "<<: *e", "&e ", "*e", "!!int ", "!!binary ", "!x ", "? ",
     "null", "yes", "0300", "1.0e+400", "\\ud800", "\\UFFFFFFFF", "%YAML 9.9\n---\n", "%TAG ! x\n", "\x00", "\x85",
     "\ufeff", "\U0001f600", "((((", "a{1000}{1000}", "op: In", "value: [x]", "type: version", "\n- name: x\n",
-    "[" * 120, "&e [*e]", "- " * 120, "9" * 5000,
+    "[" * 120, "&e [*e]", "- " * 120, "{{", "}}", "{{ end }}", "9" * 5000,
 ]  # fmt: skip
 
 TEXTS = st.one_of(st.sampled_from(["", "a", "1", "2", "1.2", "true", "(", "a+", "^a$", "v1.2-rc1", "cpu.x"]), st.text())
