@@ -17,7 +17,7 @@ from nfd_worker.labels import CLUSTER, CUSTOM, make_content
 from nfd_worker.node_content import NodeContent, Refusal
 from nfd_worker.rule_files import RuleSet
 from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
-from nfd_worker.rules.run import run_rules
+from nfd_worker.rules.run import BACK_REFERENCE, run_rules
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.custom import BUILT_IN_RULES
 
@@ -83,7 +83,8 @@ def run_cycle(
         CLUSTER: run_rules(rules.cluster, features),
     }
     # 5. Name and check what they want.
-    content, refusals = make_content(source_labels, outputs, features, settings.namespaces, _annotations(host))
+    named = with_back_references(features, outputs[CLUSTER])
+    content, refusals = make_content(source_labels, outputs, named, settings.namespaces, _annotations(host))
     # 6. Report.
     return CycleReport(
         content=content,
@@ -97,6 +98,12 @@ def run_cycle(
         seconds=time.perf_counter() - start,
         source_seconds=source_seconds,
     )
+
+
+def with_back_references(features: Features, ran: RuleOutputs) -> Features:
+    """Add what the cluster's rules made, so that a dynamic value can name it: ``@rule.matched.<label or variable>``."""
+    made = {name: value for output in ran.matched for name, value in {**output.labels, **output.vars}.items()}
+    return features._replace(attributes={**features.attributes, BACK_REFERENCE: made})
 
 
 def _read_sources(

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nfd_worker.cycle import with_back_references
 from nfd_worker.documents import parse_document, read_text, shown
 from nfd_worker.features import Features
 from nfd_worker.labels import CLUSTER, make_content
@@ -41,7 +42,8 @@ def validate(files: Sequence[str], options: NamespaceOptions) -> int:
 def evaluation(loaded: LoadedRules, features: Features, options: NamespaceOptions) -> dict[str, Any]:
     """Run rules over features and make the document that ``rules eval`` prints; taints are on."""
     ran = run_rules(loaded.rules, features)
-    result = make_content({}, {CLUSTER: ran}, features, options._replace(enable_taints=True))
+    named = with_back_references(features, ran)
+    result = make_content({}, {CLUSTER: ran}, named, options._replace(enable_taints=True))
     variables = {name: value for output in ran.matched for name, value in output.vars.items()}
     outputs = {output.origin: output for output in ran.matched}
     names = {rule.origin: rule.name for rule in loaded.rules}

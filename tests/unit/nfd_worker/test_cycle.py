@@ -181,6 +181,17 @@ def test_each_group_has_back_references_of_its_own() -> None:
     assert together.matched == ("makes", "sees")
 
 
+def test_a_dynamic_value_can_name_what_rules_made() -> None:
+    """A variable of any rule of the cluster."""
+    given = rules("""
+    - {name: uses, labels: {count: "@rule.matched.count"}}
+    - {name: makes, vars: {count: "2"}}
+    """)
+    report = run_cycle(recorded("arm64-cloud"), Settings(), {}, RuleSet(cluster=given))
+    assert report.content.labels[f"{PREFIX}/count"] == "2"
+    assert "rule.matched" not in report.features.attributes
+
+
 def test_all_problems_and_refusals_are_reported() -> None:
     """Of the configuration, of files, and of running; what was left out is told apart."""
     text = """
