@@ -29,6 +29,9 @@ from kube_api.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.publish import publish, unpublish
+from nfd_worker.wire import PublishRequest
 from tests.integration.cluster_setup import (
     Json,
     admin,
@@ -124,10 +127,28 @@ BUILDER_MUST_NOT: dict[str, Request] = {
 
 WORKER_MUST_NOT: dict[str, Request] = {
     "list nodes": lambda c: c.list(NODES.path()),
+    "watch nodes": lambda c: list(c.watch(NODES.path(), resource_version="0", seconds=1)),
+    "replace nodes": lambda c: c.replace(NODES.path(name="node-a"), {"metadata": {"name": "node-a"}}),
+    "replace a node's status": lambda c: c.replace(
+        NODES.path(name="node-a", subresource="status"), {"metadata": {"name": "node-a"}}
+    ),
+    "reach a node's kubelet": lambda c: c.get(NODES.path(name="node-a", subresource="proxy")),
+    "create nodes by applying": lambda c: c.apply(
+        NODES.path(name="evil"),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "evil"}},
+        field_manager="nfd-worker",
+    ),
     "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
     "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
     "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
     "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
+    "delete pods": lambda c: c.delete(PODS.path(namespace=NAMESPACE, name="p")),
+    "exec into pods": lambda c: c.create(
+        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
+    ),
+    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
+    "list namespaces": lambda c: c.list(NAMESPACES.path()),
     "read secrets": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
     "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
     "read config maps": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
@@ -229,12 +250,14 @@ def test_driver_builder_may_hold_its_lease(builder: Client) -> None:
     assert other.try_once()
 
 
-def test_nfd_worker_may_label_its_node(worker: Client, root: Client) -> None:
-    """Labels and annotations by server-side apply, extended resources through the status."""
-    body: Json = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "node-a", "labels": {"feature.node.kubernetes.io/x": "true"}},
-    }
-    worker.apply(NODES.path(name="node-a"), body, field_manager="nfd-worker")
-    assert root.get(NODES.path(name="node-a"))["metadata"]["labels"]["feature.node.kubernetes.io/x"] == "true"
+def test_nfd_worker_may_publish_to_its_node(worker: Client, root: Client) -> None:
+    """Labels, annotations, extended resources and taints come and go; test_publish_to_node.py says more."""
+    key = "feature.node.kubernetes.io/x"
+    content = NodeContent({key: "true"}, {key: "1"}, {key: "2"}, (Taint(key, "true", "NoSchedule"),))
+    assert publish(PublishRequest("node-a", content), worker).is_published
+    node = root.get(NODES.path(name="node-a"))
+    assert (node["metadata"]["labels"][key], node["metadata"]["annotations"][key]) == ("true", "1")
+    assert node["status"]["capacity"][key] == "2"
+    assert key in {taint["key"] for taint in node["spec"]["taints"]}
+    assert unpublish("node-a", worker).is_published
+    assert key not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
