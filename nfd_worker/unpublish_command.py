@@ -3,6 +3,7 @@
 import select
 import sys
 import time
+from collections.abc import Callable
 
 from nfd_worker.child import Child
 from nfd_worker.config import Settings
@@ -11,19 +12,19 @@ from nfd_worker.node_content import NodeContent
 from nfd_worker.publisher import CHILD_DEADLINE_SECONDS, read_answer, start_child
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
-_NOTHING = NodeContent({}, {}, {})
 
-
-def unpublish(settings: Settings) -> int:
+def unpublish(settings: Settings, start: Callable[[bytes], Child] = start_child) -> int:
     """Remove everything of ours from the Node and print how it went; 1 when that failed.
+
+    ``start`` starts the publish child.
 
     Raises:
         ConfigurationError: when the Node's name is not known.
     """
     if not settings.node_name:
         raise ConfigurationError("the node's name is not known: set --node-name or NODE_NAME")
-    request = PublishRequest(settings.node_name, _NOTHING, kubeconfig=settings.kubeconfig, action=UNPUBLISH)
-    answer = ask(request)
+    request = PublishRequest(settings.node_name, NodeContent(), kubeconfig=settings.kubeconfig, action=UNPUBLISH)
+    answer = _ask(request, start)
     if not answer.is_published:
         sys.stderr.write(f"nfd-worker: node {settings.node_name} not cleaned up: {answer.error}\n")
         return 1
@@ -31,14 +32,15 @@ def unpublish(settings: Settings) -> int:
     return 0
 
 
-def ask(request: PublishRequest) -> PublishAnswer:
-    """Run the publish child and wait for its answer."""
+def _ask(request: PublishRequest, start: Callable[[bytes], Child]) -> PublishAnswer:
     try:
-        child = start_child(request.to_bytes())
+        child = start(request.to_bytes())
     except OSError as error:
         return PublishAnswer(f"cannot start the publish child: {error}", "NotStarted")
     if not _has_ended(child, time.monotonic() + CHILD_DEADLINE_SECONDS):
         child.kill()
+        child.reap()
+        return PublishAnswer(f"no answer after {CHILD_DEADLINE_SECONDS:.0f} s: the API server is too slow", "Late")
     return read_answer(child.reap())
 
 
