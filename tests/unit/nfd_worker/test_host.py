@@ -66,8 +66,10 @@ def test_find_first_goes_on_after_what_is_not_there(tmp_path: Path) -> None:
 
 def test_a_number_may_be_hexadecimal_and_nothing_else(tmp_path: Path) -> None:
     """What is not a number names the file and what it holds."""
-    it = host(tmp_path, {"ten": "10\n", "hex": "0x10\n", "word": "many\n"})
+    it = host(tmp_path, {"ten": "10\n", "hex": "0x10\n", "word": "many\n", "huge": "9" * 5000})
     assert (it.find_int("ten"), it.find_int("hex")) == (10, 16)
+    with pytest.raises(HostReadError, match=r"huge holds '9+', which is not a number"):
+        it.find_int("huge")
     with pytest.raises(HostReadError, match=r"word holds 'many\\n', which is not a number"):
         it.find_int("word")
 
@@ -101,3 +103,75 @@ def test_the_machine_of_a_recorded_host_is_its_own(tmp_path: Path) -> None:
     assert host(tmp_path, {"proc/sys/kernel/arch": "aarch64\n"}).machine == "aarch64"
     assert Host(str(tmp_path / "empty")).machine == ""
     assert Host("/").machine == os.uname().machine
+
+
+def test_the_files_of_a_directory_come_together_and_trimmed(tmp_path: Path) -> None:
+    """Without those that are not there; names may lead further down."""
+    it = host(tmp_path, {"sys/d/vendor": "0x10de\n", "sys/d/group/type": " DMA \n", "sys/d/x/y": ""})
+    assert it.find_all("sys/d", ("vendor", "device", "group/type")) == {"vendor": "0x10de", "group/type": "DMA"}
+    assert it.find_all("sys/gone", ("vendor",)) == {}
+    with pytest.raises(HostReadError, match=r"cannot read .*/sys/d/x: Is a directory"):
+        it.find_all("sys/d", ("x",))
+
+
+def test_a_directory_that_leads_to_itself_cannot_be_read(tmp_path: Path) -> None:
+    """That is not absence."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(HostReadError, match="Too many levels"):
+        Host(str(tmp_path)).find_all("loop", ("x",))
+
+
+def test_the_start_of_a_long_file_is_enough_where_it_is_asked_for(tmp_path: Path) -> None:
+    """/proc makes text as it is read."""
+    it = host(tmp_path, {"proc/cpuinfo": "x" * 200_000})
+    assert it.find_start("proc/cpuinfo") == "x" * 65536
+    assert it.find_start("proc/gone") is None
+
+
+def test_a_pipe_in_place_of_a_file_does_not_stop_the_worker(tmp_path: Path) -> None:
+    """It reads as empty."""
+    os.mkfifo(tmp_path / "pipe")
+    assert Host(str(tmp_path)).find("pipe") == ""
+
+
+def test_content_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
+    """Equal content, the same result."""
+    it = Host(str(tmp_path))
+    first = it.parsed("f", b"a", bytearray)
+    assert it.parsed("f", b"a", bytearray) is first
+    assert it.parsed("f", b"b", bytearray) == b"b"
+    assert it.parsed("other", b"a", bytearray) is not first
+
+
+def test_a_directory_that_every_node_has_is_asked_for_by_its_mount(tmp_path: Path) -> None:
+    """Then the message says what to mend."""
+    it = host(tmp_path, {"sys/bus/x": ""})
+    it.require("sys/bus")
+    with pytest.raises(HostReadError, match=r"cannot read proc/bus below .*: is the host's /proc mounted there\?"):
+        it.require("proc/bus")
+
+
+def test_a_warning_comes_once_and_memory_of_it_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """A file that says something new in every cycle costs no memory for ever."""
+    it = Host("/")
+    for number in (*range(256), *range(256)):
+        it.warn_once(f"number {number}")
+    assert caplog.messages == [f"number {number}" for number in range(256)]
+    it.warn_once("one more")
+    it.warn_once("number 0")
+    assert caplog.messages[256:] == ["one more", "number 0"]
+
+
+@pytest.mark.parametrize("size", [0, 10, 11])
+def test_only_short_files_of_others_are_read(tmp_path: Path, size: int) -> None:
+    """The limit itself is not too long."""
+    it = host(tmp_path, {"f": b"x" * size})
+    assert it.find_regular("f", 10) == (b"x" * size if size <= 10 else None)
+
+
+def test_a_directory_among_files_of_others_is_passed_over_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody meant it as a file."""
+    assert host(tmp_path, {"d/x": ""}).find_regular("d", 10) is None
+    assert not caplog.records

@@ -74,8 +74,9 @@ def policy(number: int, governor: str, cpus: str = "0\n") -> dict[str, str]:
             {f"{PSTATE}/status": "active\n", **policy(0, "powersave"), **policy(1, "performance", "\n")},
             {"status": "active", "scaling_governor": "powersave"},
         ),
+        ({f"{PSTATE}/status": "active\n", f"{POLICY}0/affected_cpus": "0\n"}, {"status": "active"}),
     ],
-    ids=["no driver", "off", "passive", "one governor", "two governors", "a policy without CPUs"],
+    ids=["no driver", "off", "passive", "one governor", "two governors", "a policy without CPUs", "a governor untold"],
 )
 def test_pstate(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
     """The governor is told where all CPUs that are there have the same."""
@@ -98,8 +99,12 @@ def topology(number: int, siblings: str, socket: str = "0") -> dict[str, str]:
             {**topology(0, "0,2"), "sys/bus/cpu/devices/cpu1/online": "0\n"},
             {"hardware_multithreading": "true", "socket_count": "1"},
         ),
+        (
+            {**topology(0, "0"), "sys/devices/cpu_atom/cpus": "0\n", "sys/devices/cpu_core/cpus": "1\n"},
+            {"hardware_multithreading": "false", "socket_count": "1", "cpu_atom": "true", "cpu_core": "true"},
+        ),
     ],
-    ids=["not told", "one thread", "two sockets", "an offline CPU"],
+    ids=["not told", "one thread", "two sockets", "an offline CPU", "two types of cores"],
 )
 def test_topology(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
     """A CPU that is offline does not hide the others."""

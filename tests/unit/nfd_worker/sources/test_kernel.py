@@ -131,3 +131,42 @@ def test_an_unreadable_list_of_modules_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(HostReadError):
         it.find("proc/modules")
     assert isinstance(discover("kernel", it, SourceSettings()), Failed)
+
+
+def test_files_are_named_by_the_release_to_the_letter(tmp_path: Path) -> None:
+    """A label cannot hold the plus sign; a file's name can."""
+    it = host(tmp_path, {
+        "proc/sys/kernel/osrelease": "6.12.9+deb12-amd64\n", "boot/config-6.12.9+deb12-amd64": "CONFIG_NO_HZ=y\n",
+        "usr/lib/modules/6.12.9+deb12-amd64/modules.builtin": "kernel/a.ko\n",
+    })  # fmt: skip
+    found = discover("kernel", it, SourceSettings())
+    assert isinstance(found, Features)
+    assert found.attributes["kernel.version"] == {"full": "6.12.9_deb12-amd64"}
+    assert found.attributes["kernel.config"]["NO_HZ"] == "y"
+    assert found.flags["kernel.enabledmodule"] == {"a"}
+
+
+@pytest.mark.parametrize("release", ["", "../../etc", "6.1\0", "6.1 x", "9" * 65])
+def test_what_names_no_kernel_is_a_failure(tmp_path: Path, release: str) -> None:
+    """And leads to no other file."""
+    found = discover("kernel", host(tmp_path, {"proc/sys/kernel/osrelease": release}), SourceSettings())
+    assert isinstance(found, Failed)
+    assert "names no kernel" in found.reason
+
+
+def test_a_configuration_that_stays_the_same_is_decompressed_once(tmp_path: Path) -> None:
+    """It would be most of the CPU time of a scan."""
+    it = host(tmp_path, {"proc/config.gz": gzip.compress(b"CONFIG_HZ=1\n")})
+    config = read_config(it, PLACES)
+    assert read_config(it, PLACES) is config
+    host(tmp_path, {"proc/config.gz": gzip.compress(b"CONFIG_HZ=2\n")})
+    changed = read_config(it, PLACES)
+    assert changed is not None
+    assert changed["HZ"] == "2"
+
+
+def test_a_broken_gzip_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is there in every cycle."""
+    it = host(tmp_path, {"proc/config.gz": b"no gzip"})
+    assert read_config(it, PLACES) is read_config(it, PLACES) is None
+    assert len(caplog.records) == 1

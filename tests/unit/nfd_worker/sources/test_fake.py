@@ -1,0 +1,26 @@
+"""Source fake: what the settings say."""
+
+from pathlib import Path
+
+from nfd_worker.features import Features
+from nfd_worker.sources import SOURCES, discover
+from nfd_worker.sources.fake import labels
+from nfd_worker.sources.settings import FakeSettings, SourceSettings
+from tests.unit.nfd_worker.trees import host
+
+
+def test_features_and_labels_are_those_of_the_settings(tmp_path: Path) -> None:
+    """For trying out rules."""
+    fake = FakeSettings({"a": "1"}, ("f",), {"k": "v"}, ({"name": "i"},))
+    settings = SourceSettings(fake=fake)
+    found = discover("fake", host(tmp_path, {}), settings)
+    assert found == Features(
+        {"fake.flag": frozenset("f")}, {"fake.attribute": {"k": "v"}}, {"fake.instance": ({"name": "i"},)}
+    )
+    assert isinstance(found, Features)
+    assert labels(found, settings) == {"a": "1"}
+
+
+def test_nobody_gets_it_without_asking() -> None:
+    """It is for tests."""
+    assert not SOURCES["fake"].is_default

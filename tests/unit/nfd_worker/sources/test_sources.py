@@ -1,0 +1,43 @@
+"""The table of sources: their order, and whose a label is."""
+
+from pathlib import Path
+
+import pytest
+
+from nfd_worker.errors import HostReadError
+from nfd_worker.features import Failed, Features
+from nfd_worker.labels import label_key
+from nfd_worker.sources import SOURCES, discover
+from nfd_worker.sources.settings import SourceSettings
+from tests.unit.nfd_worker.trees import RECORDED, host, recorded
+
+
+def test_sources_run_by_priority_and_name() -> None:
+    """Labels of a later one overwrite those of an earlier one; feature files come last."""
+    assert list(SOURCES) == sorted(SOURCES, key=lambda name: (SOURCES[name].priority, name))
+    assert list(SOURCES)[-1] == "local"
+
+
+def test_all_sources_of_upstream_are_here() -> None:
+    """``custom`` is rules and not a source; ``gpu`` is ours."""
+    upstream = {"cpu", "kernel", "local", "memory", "network", "pci", "storage", "system", "usb", "fake"}
+    assert set(SOURCES) == upstream | {"gpu"}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_label_begins_as_its_source_says(name: str) -> None:
+    """So that labels of a source that was never read can be told from others on the Node."""
+    for source, (_, labels, prefixes, *_) in SOURCES.items():
+        found = discover(source, recorded(name), SourceSettings())
+        assert isinstance(found, Features)
+        for label in labels(found, SourceSettings()) if prefixes else ():
+            assert label_key(source, label).startswith(prefixes)
+
+
+def test_a_failed_read_is_a_value(tmp_path: Path) -> None:
+    """And no exception, whatever source it is."""
+    it = host(tmp_path, {})
+    failed = [name for name in SOURCES if isinstance(discover(name, it, SourceSettings()), Failed)]
+    assert failed == ["kernel", "memory", "network", "pci", "storage", "system", "usb"]
+    with pytest.raises(HostReadError):
+        SOURCES["kernel"].discover(it, SourceSettings())
