@@ -18,6 +18,7 @@ it; the worker's ClusterRole has no ``create``, so that is refused.
 """
 
 import os
+import select
 import sys
 import time
 
@@ -43,12 +44,21 @@ def main() -> int:
     """Carry out the request on standard input; the answer goes to standard output."""
     with os.fdopen(0, "rb") as stdin:
         request = PublishRequest.from_bytes(stdin.read())
+    if _is_orphan():
+        return 1
     try:
         answer = carry_out(request, Client.from_environment(request.kubeconfig))
     except KubeApiError as error:
         answer = PublishAnswer(explain(error, request.node_name), type(error).__name__, error.retry_after)
     sys.stdout.write(answer.to_line())
     return 0 if answer.is_published else 1
+
+
+def _is_orphan() -> bool:
+    """Tell whether nobody reads the answer any more: the worker was killed, and the next one may know better."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def carry_out(request: PublishRequest, client: Client) -> PublishAnswer:

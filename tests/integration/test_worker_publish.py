@@ -218,6 +218,71 @@ def test_a_new_kernel_and_a_changed_boot_are_published(
     assert worker.end() == 0
 
 
+def test_a_node_that_joins_late_or_is_made_anew_is_labelled(
+    control_plane_ground: ProvingGround, node: str, daemon: Callable[..., Daemon]
+) -> None:
+    """The worker says that it is missing, and goes on."""
+    path, api = f"/api/v1/nodes/{node}", control_plane_ground.api
+    api.delete(path)
+    worker = daemon("--sleep-interval", "1s")
+    worker.wait_for(f"node {node} does not exist")
+    api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    worker.wait_for("labelled")
+    assert GPU in labels(control_plane_ground, node)
+    assert worker.end() == 0
+
+
+def test_a_worker_killed_at_any_moment_is_continued_by_the_next(
+    control_plane_ground: ProvingGround, node: str, root: Path, kubeconfig: Path, daemon: Callable[..., Daemon]
+) -> None:
+    """Neither a half-done write nor a child that outlives it does harm."""
+    for tenths in range(2, 20, 3):
+        (root / "proc/sys/kernel/osrelease").write_text(f"6.8.0-{tenths}-generic\n")
+        worker = daemon("--sleep-interval", "1s")
+        time.sleep(tenths / 10)
+        worker.process.kill()
+        worker.process.wait()
+    (root / "proc/sys/kernel/osrelease").write_text("6.8.0-99-generic\n")
+    assert run_once(root, node, kubeconfig).returncode == 0
+    time.sleep(2)
+    assert labels(control_plane_ground, node)[KERNEL] == "6.8.0-99-generic"
+
+
+def test_unpublishing_takes_everything_back(
+    control_plane_ground: ProvingGround, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """One command, with the worker's own rights."""
+    before = labels(control_plane_ground, node)
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert labels(control_plane_ground, node) != before
+    argv = [sys.executable, "-m", "nfd_worker", "unpublish", "--node-name", node, "--kubeconfig", str(kubeconfig)]
+    for _ in range(2):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert labels(control_plane_ground, node) == before
+        assert "driverwright.io/boot-id" not in metadata(control_plane_ground, node).get("annotations", {})
+
+
+def test_the_worker_takes_over_when_it_is_told_to(
+    control_plane_ground: ProvingGround, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """What upstream tracked and the worker does not find goes."""
+    tracked = {"nfd.node.kubernetes.io/feature-labels": "custom-foreign"}
+    control_plane_ground.api.request(
+        f"/api/v1/nodes/{node}",
+        method="PATCH",
+        body={"metadata": {"annotations": tracked}},
+        kind="application/merge-patch+json",
+    )
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert f"{PREFIX}custom-foreign" in labels(control_plane_ground, node)
+    done = run_once(root, node, kubeconfig, "--take-over=true")
+    assert done.returncode == 0, done.stderr
+    assert "took over" in done.stderr
+    assert f"{PREFIX}custom-foreign" not in labels(control_plane_ground, node)
+    assert not tracked.keys() & metadata(control_plane_ground, node)["annotations"].keys()
+
+
 def test_the_worker_outlives_the_api_server(
     control_plane_ground: ProvingGround, node: str, root: Path, daemon: Callable[..., Daemon]
 ) -> None:
