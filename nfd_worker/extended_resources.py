@@ -24,13 +24,15 @@ from nfd_worker.tracking import EXTENDED_RESOURCES, format_names, parse_names
 def resources_patch(node: NodeState, wanted: Mapping[str, str], upstream: Mapping[str, tuple[str, ...]]) -> Json:
     """Compute what has to change in the status; empty when the Node is as it should be.
 
+    A resource that somebody else has set to just what we want is not ours later, as with server-side apply.
     ``upstream``: what is taken over: tracking annotation -> names of the resources.
     """
     before = {*names_of_ours(node), *chain.from_iterable(upstream.values())}
+    ours = {key for key, value in wanted.items() if key in before or not _is_equal(node.capacity.get(key), value)}
     status = _status(node, wanted, gone=before - wanted.keys())
     shared = EXTENDED_RESOURCES.shared
     annotations: Json = {key: None for key in upstream if key != shared and key in node.annotations}
-    annotations |= EXTENDED_RESOURCES.patch(node, format_names(wanted), take_over=shared in upstream)
+    annotations |= EXTENDED_RESOURCES.patch(node, format_names(ours), take_over=shared in upstream)
     body: Json = {"status": status} if status else {}
     return body | ({"metadata": {"annotations": annotations}} if annotations else {})
 

@@ -15,7 +15,7 @@ from nfd_worker.tracking import TAINTS, format_taints, parse_taints
 
 
 class MergedTaints(NamedTuple):
-    """``taints``: the whole list; ``ours``: those to track; ``held``: wanted ones that somebody else has set."""
+    """``taints``: the whole list; ``ours``: those to track; ``held``: wanted ones that somebody else set otherwise."""
 
     taints: tuple[Json, ...]
     ours: tuple[Taint, ...]
@@ -31,9 +31,10 @@ def merge_taints(current: Sequence[Json], ours_before: Iterable[Taint], wanted: 
     """
     before = {_identity(taint): taint for taint in ours_before}
     target = {_identity(taint): taint for taint in wanted}
-    foreign = {_identity(_taint(each)) for each in current} - before.keys()
+    there = {_identity(taint): taint for taint in map(_taint, current)}
+    foreign = there.keys() - before.keys()
     ours = tuple(taint for identity, taint in target.items() if identity not in foreign)
-    held = tuple(taint for identity, taint in target.items() if identity in foreign)
+    held = tuple(target[identity] for identity in target if identity in foreign and there[identity] != target[identity])
     merged: list[Json] = []
     for each in current:
         found = _taint(each)
@@ -46,8 +47,8 @@ def merge_taints(current: Sequence[Json], ours_before: Iterable[Taint], wanted: 
             merged.append(each)
         elif identity in target:
             merged.append(_as_json(target[identity]))
-    there = {_identity(_taint(each)) for each in merged}
-    merged += [_as_json(taint) for taint in ours if _identity(taint) not in there]
+    set_already = {_identity(_taint(each)) for each in merged}
+    merged += [_as_json(taint) for taint in ours if _identity(taint) not in set_already]
     return MergedTaints(tuple(merged), ours, held)
 
 

@@ -40,6 +40,13 @@ def tracking(text: str | None) -> Json:
             id="comes",
         ),
         pytest.param(node({SLOTS: "2"}, said="slots"), {SLOTS: "2"}, {}, id="stays"),
+        pytest.param(node({SLOTS: "2"}), {SLOTS: "2"}, {}, id="somebody else's, as we want it"),
+        pytest.param(
+            node({SLOTS: "1"}),
+            {SLOTS: "2"},
+            {"status": {"capacity": {SLOTS: "2"}, "allocatable": {SLOTS: "2"}}, **tracking("slots")},
+            id="somebody else's, now ours",
+        ),
         pytest.param(node({SLOTS: "2k"}, said="slots"), {SLOTS: "2000"}, {}, id="written otherwise"),
         pytest.param(node({SLOTS: "1500m"}, said="slots"), {SLOTS: "1.5"}, {}, id="a fraction"),
         pytest.param(
