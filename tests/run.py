@@ -11,6 +11,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+sys.path.insert(0, str(ROOT))
+
+from tests.proving_ground.packages import ensure_packages, why_unsupported  # noqa: E402
+from tests.proving_ground.progress import PlainLines  # noqa: E402
+
+COLLECTED_WITH = ("busybox-static", "gcc")
+"""What tests look for when they are collected, so it has to be there before."""
+
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10"]
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
@@ -19,6 +27,8 @@ NO_TESTS = 5
 def main() -> int:
     """Run both; 1 when either of them found something."""
     began = time.monotonic()
+    if why_unsupported() is None:
+        ensure_packages(COLLECTED_WITH, PlainLines())
     with tempfile.TemporaryFile("w+") as output:
         rest = subprocess.Popen([*PYTEST, "-m", "not e2e"], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
