@@ -52,9 +52,6 @@ SOURCES: Mapping[str, Source] = {
 }
 """All sources in the order in which they run; later labels overwrite earlier ones."""
 
-NOT_YET_BUILT: frozenset[str] = frozenset()
-"""Sources of Node Feature Discovery that this worker does not have."""
-
 
 def discover(name: str, host: Host, settings: SourceSettings) -> Features | Failed:
     """Run one source; a failed read is a value, and not an absent feature."""

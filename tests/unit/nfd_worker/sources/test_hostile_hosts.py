@@ -28,7 +28,7 @@ from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings
 from tests.unit.nfd_worker.trees import HOSTS, RECORDED
 
-MANY = settings(max_examples=int(os.environ.get("DW_FUZZ_EXAMPLES", settings.default.max_examples)))
+MANY = settings(max_examples=int(os.environ["DW_FUZZ_EXAMPLES"])) if "DW_FUZZ_EXAMPLES" in os.environ else settings()
 
 LONGEST_SCAN_SECONDS = 1.0
 
@@ -134,8 +134,9 @@ def hostile(name: str, done: list[Change], added: list[tuple[str, bytes, str]]) 
         root = Path(folder) / "host"
         for path, content in tree.items():
             write(root / path, content)
-        for directory, stranger, content in added:
-            write(root / directory / os.fsdecode(stranger) / "device", CONTENTS[content])
+        for directory, stranger, kind in added:
+            place = root / directory / os.fsdecode(stranger)
+            write(place if directory == FEATURE_FILES else place / "device", CONTENTS[kind])
         for change in done:
             apply(root, list(tree)[int(change.where * len(tree))], change)
         yield Host(str(root))
