@@ -1,14 +1,14 @@
 """Which keys and values a Node may carry: the rules of Kubernetes, of Node Feature Discovery and of the admin. Pure.
 
 Kubernetes keeps ``kubernetes.io`` and all below it for itself, but for ``feature.node.kubernetes.io`` and, for labels,
-``profile.node.kubernetes.io``, and what is below these two. Any other namespace is free, as far as ``denyLabelNs`` does
-not take labels out of it.
+``profile.node.kubernetes.io``, and what is below these two. ``driverwright.io`` is ours: no rule and no feature file may
+say that a driver is ready. Any other namespace is free, as far as ``denyLabelNs`` does not take labels out of it.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from kube_api.names import FEATURE_LABEL_PREFIX, is_label_value, is_qualified_name
+from kube_api.names import FEATURE_LABEL_PREFIX, GROUP, is_label_value, is_qualified_name
 from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.quantity import parse_quantity
 from nfd_worker.rules.regexps import is_found
@@ -60,6 +60,7 @@ _INVALID_VALUE = Problem(
     "invalid-value",
     "the value must be empty or at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at both ends",
 )
+_OURS = Problem("ns-not-allowed", f"the namespace {GROUP} says what driverwright has proven; choose another")
 
 
 def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | None:
@@ -71,6 +72,8 @@ def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | No
     namespace, slash, _ = key.partition("/")
     if not slash:
         return _UNPREFIXED
+    if _is_within(namespace, GROUP):
+        return _OURS
     return None if namespace in options.extra_label_ns else _check_label_namespace(namespace, options)
 
 
@@ -162,6 +165,8 @@ def _check_label_namespace(namespace: str, options: NamespaceOptions) -> Problem
 
 def _check_namespace(key: str) -> Problem | None:
     namespace, slash, _ = key.partition("/")
+    if _is_within(namespace, GROUP):
+        return _OURS
     if not slash or not _is_within(namespace, _KUBERNETES) or _is_within(namespace, FEATURE_LABEL_PREFIX):
         return None
     return _of_kubernetes(namespace)

@@ -150,3 +150,13 @@ def test_a_full_key_wins_over_the_same_key_without_its_prefix() -> None:
     both = {"x": 1, "feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}
     assert add_prefixes(both) == {"feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}
     assert add_prefixes(dict(reversed(both.items()))) == {"feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}
+
+
+def test_nobody_but_us_says_that_a_driver_is_ready() -> None:
+    """Feature files belong to the node's administrator, and rules to the cluster's: neither has proven anything."""
+    options = NamespaceOptions(extra_label_ns=("driverwright.io",))
+    problem = check_label("driverwright.io/default.edu.ready", "1.0", options)
+    assert problem is not None
+    assert problem.reason == "ns-not-allowed"
+    assert check_annotation("driverwright.io/boot-id", "x") is not None
+    assert check_taint(Taint("driverwright.io/mine", "", "NoSchedule")) is not None
