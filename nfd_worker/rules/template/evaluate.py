@@ -9,8 +9,8 @@ from typing import Any, Literal, assert_never
 from nfd_worker.rules.template.arguments import literal_argument, source_of, value_argument
 from nfd_worker.rules.template.errors import FunctionError, TemplateError
 from nfd_worker.rules.template.formatting import printed
-from nfd_worker.rules.template.functions import FUNCTIONS
 from nfd_worker.rules.template.functions.registry import Registered
+from nfd_worker.rules.template.functions.table import FUNCTIONS
 from nfd_worker.rules.template.limits import MAX_NESTING, MAX_OUTPUT_BYTES, Meter
 from nfd_worker.rules.template.nodes import (
     Action,
@@ -171,6 +171,7 @@ class _Run:
                 self._variables[first + place] = (name, values[place])
 
     def _use(self, node: Use, dot: Any) -> None:
+        self._meter.spend(2)
         value = None if node.pipe is None else self._pipeline(node.pipe, dot)
         if node.name not in self._templates:
             raise FunctionError(f"template {node.name!r} is not defined")
@@ -195,13 +196,15 @@ class _Run:
     def _assign(self, name: str, value: Any) -> None:
         for place in range(len(self._variables) - 1, -1, -1):
             if self._variables[place][0] == name:
+                self._meter.spend((len(self._variables) - place) // 16)
                 self._variables[place] = (name, value)
                 return
         raise FunctionError(f"{name} is not defined; := defines a variable")
 
     def _variable(self, name: str) -> Any:
-        for known, value in reversed(self._variables):
+        for distance, (known, value) in enumerate(reversed(self._variables)):
             if known == name:
+                self._meter.spend(distance // 16)
                 return value
         raise FunctionError(f"{name} is not defined here")
 

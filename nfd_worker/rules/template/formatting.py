@@ -25,6 +25,8 @@ def printed(meter: Meter, value: Any) -> str:
 
 def plain(meter: Meter, value: Any) -> str:
     """Write ``value`` as ``%v`` does."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
     writer = Writer(meter)
     writer.value(value, "v", Flags())
     return writer.text()
@@ -65,6 +67,7 @@ class _Directives:
 
     def __init__(self, meter: Meter, template: str, values: tuple[Any, ...]) -> None:
         self.writer = Writer(meter)
+        self._meter = meter
         self._template = template
         self._values = values
         self._place = 0
@@ -97,6 +100,7 @@ class _Directives:
         self.writer.write(")")
 
     def _directive(self) -> None:
+        self._meter.spend(4)
         flags = self._flags()
         self._is_good_argument, self._has_index = True, False
         self._index()

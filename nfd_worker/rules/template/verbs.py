@@ -61,13 +61,13 @@ class Writer:
 
     def value(self, value: Any, verb: str, flags: Flags) -> None:
         """Add ``value`` as ``%verb`` shows it."""
-        if verb == "T":
-            self._padded(_text(type_of(value), flags), flags)
-        elif value is None:
-            if verb == "v":
+        if value is None:
+            if verb in "vT":
                 self._padded("<nil>", flags)
             else:
                 self._bad(verb, value, flags)
+        elif verb == "T":
+            self._padded(_text(type_of(value), flags), flags)
         else:
             self._element(value, verb, flags)
 
@@ -82,11 +82,11 @@ class Writer:
             case bool():
                 self._known(("true" if value else "false") if verb in "tv" else None, value, verb, flags)
             case str():
+                self._meter.spend(0 if verb in "vs" else len(value) // 8)
                 self._known(_string(value, verb, flags), value, verb, flags)
             case int():
                 self._meter.allocate((flags.width or 0) + (flags.precision or 0))
-                padding = flags if verb in "cq" else flags._replace(zero=False)
-                self._known(_integer(value, verb, flags), value, verb, padding)
+                self._integer(value, verb, flags)
             case float():
                 self._meter.allocate((flags.width or 0) + (flags.precision or 0))
                 self._float(value, verb, flags)
@@ -132,6 +132,13 @@ class Writer:
             self._element(value, "v", flags)
         self.write(")")
 
+    def _integer(self, value: int, verb: str, flags: Flags) -> None:
+        shown = _integer(value, verb, flags)
+        if shown is None:
+            self._bad(verb, value, flags)
+        else:
+            self._padded(shown, flags if verb in "cq" else flags._replace(zero=False))
+
     def _float(self, value: float, verb: str, flags: Flags) -> None:
         shown = _float(value, verb, flags)
         if shown is None:
@@ -152,7 +159,7 @@ def _text(text: str, flags: Flags) -> str:
 def _string(text: str, verb: str, flags: Flags) -> str | None:
     match verb:
         case "v":
-            return quoted(text) if flags.go_syntax else _text(text, flags)
+            return quoted(_text(text, flags)) if flags.go_syntax else _text(text, flags)
         case "s":
             return _text(text, flags)
         case "q":
@@ -195,7 +202,7 @@ def _digits(value: int, verb: str, flags: Flags) -> str:
     if least is None and flags.zero and flags.width is not None:
         least = flags.width - len(sign)
     digits = format(abs(int(value)), "o" if verb == "O" else verb).rjust(least or 0, "0")
-    if flags.alternate and not (verb == "o" and digits.startswith("0")):
+    if flags.alternate and not (verb in "oO" and digits.startswith("0")):
         digits = {"b": "0b", "o": "0", "O": "0", "x": "0x", "X": "0X"}.get(verb, "") + digits
     return sign + ("0o" if verb == "O" else "") + digits
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.functions.text import SPACES
+from nfd_worker.rules.template.limits import Meter
 
 REGISTRY = Registry()
 
@@ -39,8 +40,9 @@ def _is_part_of_word(character: str) -> bool:
     return unicodedata.category(character)[0] == "L" or character.isdecimal() or character not in SPACES
 
 
-@REGISTRY.function("title(string)")
-def _title_words(text: str) -> str:
+@REGISTRY.function("title(string)", metered=True)
+def _title_words(meter: Meter, text: str) -> str:
+    meter.spend(len(text))
     before = " "
     changed = []
     for character in text:
@@ -49,8 +51,9 @@ def _title_words(text: str) -> str:
     return "".join(changed)
 
 
-@REGISTRY.function("untitle(string)")
-def _untitle_words(text: str) -> str:
+@REGISTRY.function("untitle(string)", metered=True)
+def _untitle_words(meter: Meter, text: str) -> str:
+    meter.spend(len(text))
     begins = True
     changed = []
     for character in text:
@@ -59,8 +62,9 @@ def _untitle_words(text: str) -> str:
     return "".join(changed)
 
 
-@REGISTRY.function("swapcase(string)")
-def _swap_case(text: str) -> str:
+@REGISTRY.function("swapcase(string)", metered=True)
+def _swap_case(meter: Meter, text: str) -> str:
+    meter.spend(len(text))
     begins = True
     changed = []
     for character in text:
@@ -77,8 +81,9 @@ def _swap_case(text: str) -> str:
     return "".join(changed)
 
 
-@REGISTRY.function("initials(string)")
-def _initials(text: str) -> str:
+@REGISTRY.function("initials(string)", metered=True)
+def _initials(meter: Meter, text: str) -> str:
+    meter.spend(len(text))
     return "".join(
         character
         for before, character in zip(" " + text, text, strict=False)
@@ -86,9 +91,10 @@ def _initials(text: str) -> str:
     )
 
 
-@REGISTRY.function("camelcase(string)")
-def _camel_case(text: str) -> str:
+@REGISTRY.function("camelcase(string)", metered=True)
+def _camel_case(meter: Meter, text: str) -> str:
     """Join words with a capital each; connectors at the ends, and all but one of several, stay."""
+    meter.spend(len(text))
     inner = text.lstrip(f"-_{SPACES}")
     if not inner:
         return text
@@ -125,7 +131,10 @@ def _kind(character: str) -> str:
 
 
 def _words(text: str) -> list[_Word]:
-    """Cut into runs of one kind; a capital begins a word, and the last of several begins the next one."""
+    """Cut into runs of one kind; a capital begins a word, and the last of several begins the next one.
+
+    Behind punctuation ``-`` and ``_`` are punctuation, too.
+    """
     words: list[_Word] = []
     place = 0
     while place < len(text):
@@ -142,16 +151,19 @@ def _words(text: str) -> list[_Word]:
 
 
 def _run_end(text: str, place: int, kind: str) -> int:
-    while place < len(text) and _kind(text[place]) == kind:
+    while place < len(text) and (
+        _kind(text[place]) == kind or (kind == "punctuation" and unicodedata.category(text[place])[0] == "P")
+    ):
         place += 1
     return place
 
 
-def _connected(text: str, connector: str) -> str:
+def _connected(meter: Meter, text: str, connector: str) -> str:
     """Write the words in lower case with ``connector`` between them.
 
     A number belongs to the word before it, unless small letters follow: Bld4Floor is bld4_floor, http2xx is http_2xx.
     """
+    meter.spend(2 * len(text))
     words = _words(text)
     written: list[str] = []
     place = 0
@@ -205,7 +217,15 @@ def _small(word: _Word, connector: str) -> str:
     return "".join(map(_lower, word.text)) if word.kind == "capital" else word.text
 
 
-REGISTRY.add("upper(string)", lambda text: "".join(map(_upper, text)))
-REGISTRY.add("lower(string)", lambda text: "".join(map(_lower, text)))
-REGISTRY.add("snakecase(string)", lambda text: _connected(text, "_"))
-REGISTRY.add("kebabcase(string)", lambda text: _connected(text, "-"))
+def _each(convert: Callable[[str], str]) -> Callable[[Meter, str], str]:
+    def change(meter: Meter, text: str) -> str:
+        meter.spend(len(text) // 4)
+        return "".join(map(convert, text))
+
+    return change
+
+
+REGISTRY.add("upper(string)", _each(_upper), metered=True)
+REGISTRY.add("lower(string)", _each(_lower), metered=True)
+REGISTRY.add("snakecase(string)", lambda meter, text: _connected(meter, text, "_"), metered=True)
+REGISTRY.add("kebabcase(string)", lambda meter, text: _connected(meter, text, "-"), metered=True)

@@ -25,7 +25,7 @@ def _folded(operation: str) -> Callable[..., float]:
             total = decimal.Decimal(repr(numbers[0]))
             for number in numbers[1:]:
                 total = _apply(operation, total, decimal.Decimal(repr(number)))
-            return float(total)
+            return float(total) + 0.0
 
     return fold
 

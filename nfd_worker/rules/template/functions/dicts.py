@@ -12,7 +12,16 @@ from nfd_worker.rules.template.functions.defaults import is_empty
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.functions.text import text_of
 from nfd_worker.rules.template.limits import Meter
-from nfd_worker.rules.template.values import ANY_MAP, STRING_LIST, GoList, GoMap, in_byte_order, type_of
+from nfd_worker.rules.template.values import (
+    ANY_MAP,
+    STRING_LIST,
+    GoList,
+    GoMap,
+    element_type,
+    in_byte_order,
+    is_assignable,
+    type_of,
+)
 
 REGISTRY = Registry()
 
@@ -99,7 +108,14 @@ def _merge_into(meter: Meter, target: dict[str, Any], source: Mapping[str, Any],
                 continue
         is_kept = not is_empty(before) and (isinstance(value, dict) or not overwrites)
         if not is_kept and (value is not None or overwrites):
-            target[key] = value
+            _put(target, key, value)
+
+
+def _put(target: dict[str, Any], key: str, value: Any) -> None:
+    wanted = element_type(type_of(target))
+    if not is_assignable(value, wanted):
+        raise FunctionError(f"a {type_of(value)} cannot be merged into a {type_of(target)}")
+    target[key] = value
 
 
 @REGISTRY.function("deepCopy mustDeepCopy(any)", metered=True, is_deep=True)

@@ -72,6 +72,7 @@ class _Writer:
             case bool():
                 return str(value).lower()
             case str():
+                self._meter.spend(len(value) // 16)
                 return _string(value, self._escapes_html)
             case int():
                 return str(int(value))

@@ -1,6 +1,6 @@
 """Sprig's functions on lists. None changes its list: each gives a new one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nfd_worker.rules.template.comparison import deep_equal
@@ -9,11 +9,12 @@ from nfd_worker.rules.template.functions.defaults import is_empty
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter
 from nfd_worker.rules.template.numbers import cast_int64
-from nfd_worker.rules.template.values import ANY_LIST, GoList, kind_of
+from nfd_worker.rules.template.values import ANY_LIST, GoList, Object, kind_of, type_of
 
 REGISTRY = Registry()
 
 _INTEGERS = "[]int"
+_WITH_ELEMENTS = (list, dict, Object)
 
 
 def _list(value: Any, action: str) -> list[Any]:
@@ -22,34 +23,54 @@ def _list(value: Any, action: str) -> list[Any]:
     raise FunctionError(f"cannot {action} on type {'nil' if value is None else kind_of(value)}; a list is wanted")
 
 
+class _Known:
+    """Values among which another one is looked for; those without elements are found at once."""
+
+    def __init__(self, meter: Meter, values: Iterable[Any] = ()) -> None:
+        self._meter = meter
+        self._scalars: set[tuple[str, Any]] = set()
+        self._others: list[Any] = []
+        for value in values:
+            self.add(value)
+
+    def add(self, value: Any) -> None:
+        self._meter.spend(1)
+        if isinstance(value, _WITH_ELEMENTS):
+            self._others.append(value)
+        elif value == value:  # noqa: PLR0124 - NaN equals nothing
+            self._scalars.add((type_of(value), value))
+
+    def __contains__(self, value: Any) -> bool:
+        self._meter.spend(1)
+        if not isinstance(value, _WITH_ELEMENTS):
+            return (type_of(value), value) in self._scalars
+        return any(self._is_same(value, other) for other in self._others)
+
+    def _is_same(self, value: Any, other: Any) -> bool:
+        self._meter.visit(value)
+        return deep_equal(value, other)
+
+
 @REGISTRY.function("without mustWithout(any, ...any)", metered=True, is_deep=True)
 def _without(meter: Meter, items: Any, *omitted: Any) -> GoList:
-    return GoList(item for item in _list(items, "find without") if not _holds(meter, omitted, item))
+    known = _Known(meter, omitted)
+    return GoList(item for item in _list(items, "find without") if item not in known)
 
 
 @REGISTRY.function("uniq mustUniq(any)", metered=True, is_deep=True)
 def _unique(meter: Meter, items: Any) -> GoList:
+    known = _Known(meter)
     kept = GoList()
     for item in _list(items, "find uniq"):
-        if not _holds(meter, kept, item):
+        if item not in known:
+            known.add(item)
             kept.append(item)
     return kept
 
 
 @REGISTRY.function("has mustHas(any, any)", metered=True, is_deep=True)
 def _has(meter: Meter, item: Any, items: Any) -> bool:
-    return items is not None and _holds(meter, _list(items, "find has"), item)
-
-
-def _holds(meter: Meter, items: Any, item: Any) -> bool:
-    for other in items:
-        if isinstance(item, str | int) or isinstance(other, str | int):
-            meter.allocate(8)
-        else:
-            meter.visit(item)
-        if deep_equal(item, other):
-            return True
-    return False
+    return items is not None and item in _Known(meter, _list(items, "find has"))
 
 
 @REGISTRY.function("slice mustSlice(any, ...any)")

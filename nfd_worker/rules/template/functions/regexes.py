@@ -24,8 +24,10 @@ class _BadPattern(FunctionError):
 
 def _pattern(meter: Meter, pattern: str, text: str) -> Any:
     meter.spend(_COMPILING + len(pattern) + len(text) // 4)
-    import re2  # noqa: PLC0415 - 1.8 MiB that few templates need
-
+    try:
+        import re2  # noqa: PLC0415 - 1.8 MiB that few templates need
+    except ImportError as error:
+        raise FunctionError("regular expressions need the Python package google-re2, which is not installed") from error
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 1 << 20
@@ -114,6 +116,7 @@ def _expanded(meter: Meter, replacement: bytes, match: Any) -> bytes:
     """Fill in ``$1`` and ``${name}``; a group that is not there is empty."""
 
     def group(reference: re.Match[bytes]) -> bytes:
+        meter.spend(1)
         if reference["dollar"]:
             return b"$"
         value = _group(match, (reference["name"] or reference["braced"]).decode("ascii"))

@@ -25,6 +25,8 @@ REGISTRY = Registry()
 SPACES = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 """What Go's unicode.IsSpace calls space; ``str.strip()`` takes more."""
 
+_NO_SPACES = dict.fromkeys(map(ord, SPACES))
+
 
 def text_of(meter: Meter, value: Any) -> str:
     """Write any value as sprig's ``toString``."""
@@ -88,7 +90,9 @@ def _newline_and_indent(meter: Meter, spaces: int, text: str) -> str:
 
 @REGISTRY.function("quote(...any)", metered=True, is_deep=True)
 def _quote(meter: Meter, *values: Any) -> str:
-    return " ".join(quoted(text_of(meter, value)) for value in values if value is not None)
+    texts = [text_of(meter, value) for value in values if value is not None]
+    meter.spend(sum(map(len, texts)) // 8)
+    return " ".join(map(quoted, texts))
 
 
 @REGISTRY.function("squote(...any)", metered=True, is_deep=True)
@@ -185,7 +189,7 @@ REGISTRY.add("trim(string)", lambda text: text.strip(SPACES))
 REGISTRY.add("trimall trimAll(string, string)", _trim)
 REGISTRY.add("trimSuffix(string, string)", lambda suffix, text: text.removesuffix(suffix))
 REGISTRY.add("trimPrefix(string, string)", lambda prefix, text: text.removeprefix(prefix))
-REGISTRY.add("nospace(string)", lambda text: "".join(mark for mark in text if mark not in SPACES))
+REGISTRY.add("nospace(string)", lambda text: text.translate(_NO_SPACES))
 REGISTRY.add("contains(string, string)", lambda part, text: part in text)
 REGISTRY.add("hasPrefix(string, string)", lambda prefix, text: text.startswith(prefix))
 REGISTRY.add("hasSuffix(string, string)", lambda suffix, text: text.endswith(suffix))

@@ -24,7 +24,7 @@ _OPERATOR = r"(?:!=|>=|=>|<=|=<|~>|=|>|<|~|\^)?"
 _CONSTRAINT = re.compile(
     rf"(?P<operator>{_OPERATOR})\s*v?(?P<major>{_PART})(?:\.(?P<minor>{_PART}))?(?:\.(?P<patch>{_PART}))?{_TAIL}"
 )
-_ALL = re.compile(rf"\s*{_OPERATOR}\s*{_LOOSE}\s*(?:(?:(?<=\s)|,)\s*{_OPERATOR}\s*{_LOOSE}\s*)*")
+_ALL = re.compile(rf"\s*+{_OPERATOR}\s*+{_LOOSE}\s*+(?:(?:(?<=\s)|,)\s*+{_OPERATOR}\s*+{_LOOSE}\s*+)*")
 _RANGE = re.compile(rf"\s*({_LOOSE})\s+-\s+({_LOOSE})\s*")
 _LONGEST = 256
 

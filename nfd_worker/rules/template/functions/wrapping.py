@@ -20,6 +20,7 @@ def _wrap_with(meter: Meter, width: int, newline: str, text: str) -> str:
 
 
 def _wrapped(meter: Meter, width: int, newline: str, text: str, *, breaks_words: bool) -> str:
+    meter.spend(len(text) // 8)
     raw = to_bytes(text)
     width = max(width, 1)
     lines: list[str] = []
