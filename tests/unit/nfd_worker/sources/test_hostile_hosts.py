@@ -49,31 +49,26 @@ CONTENTS: dict[str, bytes] = {
 
 def to_directory(path: Path) -> None:
     """A directory where a file should be."""
-    remove(path)
     path.mkdir()
 
 
 def to_loop(path: Path) -> None:
     """A link that leads to itself."""
-    remove(path)
     path.symlink_to(path.name)
 
 
 def to_parent(path: Path) -> None:
     """A link that makes the tree endless."""
-    remove(path)
     path.symlink_to("..")
 
 
 def to_pipe(path: Path) -> None:
     """A pipe to which nobody writes."""
-    remove(path)
     os.mkfifo(path)
 
 
 def to_io_error(path: Path) -> None:
     """A file that opens and cannot be read."""
-    remove(path)
     path.symlink_to("/proc/self/mem")
 
 
@@ -88,6 +83,7 @@ def remove(path: Path) -> None:
 CHANGES: dict[str, Callable[[Path], None]] = {
     change.__name__: change for change in (remove, to_directory, to_loop, to_parent, to_pipe, to_io_error)
 }
+"""What a file or directory can become; it is removed before."""
 
 NAMES = st.sampled_from(
     [b"\xff\xfe", b" ", b"a b", b"-", b"x" * 255, b"new\nline", b"1-1:1.0", b"cpu99", b"bonding_masters"]
@@ -147,12 +143,10 @@ def apply(root: Path, path: str, change: Change) -> None:
     parts = Path(path).parts
     target = root.joinpath(*parts[: max(1, len(parts) - change.up)])
     try:
+        remove(target)
         if change.what in CHANGES:
             CHANGES[change.what](target)
-        elif change.up == 0:
-            target.write_bytes(CONTENTS[change.what])
         else:
-            remove(target)
             target.write_bytes(CONTENTS[change.what])
     except OSError:
         return
