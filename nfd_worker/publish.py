@@ -107,9 +107,7 @@ def unpublish(node_name: str, client: Client) -> PublishAnswer:
 
 
 def _apply(client: Client, node_name: str, content: NodeContent) -> NodeState:
-    # An empty map would be a field of ours as well, and stay for ever.
-    maps = {"labels": dict(content.labels), "annotations": dict(content.annotations)}
-    metadata = {"name": node_name, **{name: values for name, values in maps.items() if values}}
+    metadata = {"name": node_name, "labels": dict(content.labels), "annotations": dict(content.annotations)}
     body = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata}
     return NodeState.from_dict(client.apply(NODES.path(name=node_name), body, field_manager=FIELD_MANAGER))
 

@@ -1,7 +1,8 @@
 """Publishing to a Node of a real API server: what is owned, shared, taken over, left alone, and what is refused.
 
 Everything here goes through the publish child's own code, with the service account of ``deploy/`` and no more. There is
-no kubelet; ``test_worker_publish.py`` drives the whole worker.
+no kubelet, and the controller manager is stopped: that of Kubernetes 1.20 writes lists of taints without looking
+whether somebody has changed them meanwhile. ``test_worker_publish.py`` drives the whole worker beside it.
 """
 
 import itertools
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -21,7 +22,7 @@ from kube_api.client import JSON_PATCH, Client
 from kube_api.errors import Conflict, Forbidden, Invalid, NotFound
 from kube_api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, SERVICE_ACCOUNTS
 from nfd_worker.node_content import NodeContent, Taint
-from nfd_worker.publish import publish, unpublish
+from nfd_worker.publish import ATTEMPTS, publish, unpublish
 from nfd_worker.publish_errors import explain
 from nfd_worker.publisher import start_child
 from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS
@@ -60,11 +61,13 @@ PUBLISHED: Json = {
 
 
 @pytest.fixture(scope="module")
-def root(control_plane_ground: ProvingGround) -> Client:
-    """Install the accounts; give the administrator."""
+def root(control_plane_ground: ProvingGround) -> Iterator[Client]:
+    """Install the accounts and stop the controller manager; give the administrator."""
     client = admin(control_plane_ground)
     install(client)
-    return client
+    control_plane_ground.control_plane.stop("kube-controller-manager")
+    yield client
+    control_plane_ground.control_plane.start("kube-controller-manager")
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +260,39 @@ def test_taints_that_others_change_at_the_same_time_survive(root: Client, worker
     assert now == theirs[-1] | {GPU}
     publish(request(node, NodeContent()), worker)
     assert {taint["key"] for taint in carried(root, node)["taints"]} == theirs[-1]
+
+
+class Meddled:
+    """The worker's client, but somebody else changes the taints just before each of its first patches."""
+
+    def __init__(self, worker: Client, meddle: Callable[[int], object], *, times: int) -> None:
+        self.get, self.apply = worker.get, worker.apply
+        self._patch = worker.patch
+        self._meddle = meddle
+        self._left = times
+
+    def patch(self, path: str, body: Json) -> Json:
+        """Let the other one go first."""
+        if self._left:
+            self._left -= 1
+            self._meddle(self._left)
+        return self._patch(path, body)
+
+
+@pytest.mark.parametrize("times", [1, ATTEMPTS - 1, ATTEMPTS])
+def test_a_list_of_taints_that_is_no_longer_the_one_read_is_never_written(
+    root: Client, worker: Client, node: str, times: int
+) -> None:
+    """It is read again a few times; then the worker backs off."""
+    meddled = Meddled(worker, lambda left: _toggle(root, node, f"example.io/{left}"), times=times)
+    content = NodeContent({GPU: "true"}, taints=(TAINT,))
+    if times == ATTEMPTS:
+        with pytest.raises(Conflict):
+            publish(request(node, content), cast(Client, meddled))
+    else:
+        publish(request(node, content), cast(Client, meddled))
+    theirs = {THEIRS["key"], *(f"example.io/{left}" for left in range(times))}
+    assert {t["key"] for t in carried(root, node)["taints"]} == theirs | ({GPU} if times < ATTEMPTS else set())
 
 
 def _toggle(root: Client, name: str, key: str) -> set[str]:
