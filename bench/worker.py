@@ -163,9 +163,8 @@ def report_resident(worker: Worker) -> None:
     print(f"a changed cycle sends          {len(changed)} request, {sum(size for *_, size in changed)} bytes")
     unchanged = ApiServer.received[sent[-1] :]
     told = f"{len(unchanged)} requests, {sum(size for *_, size in unchanged)} bytes"
-    print(
-        f"{CYCLES} unchanged cycles send       {told} (upstream: {CYCLES} GETs, {CYCLES * UPSTREAM_BYTES_UNCHANGED} bytes)"
-    )
+    upstream = f"{CYCLES} GETs, {CYCLES * UPSTREAM_BYTES_UNCHANGED} bytes"
+    print(f"{CYCLES} unchanged cycles send       {told} (upstream: {upstream})")
     worker.sleep("60s")
     time.sleep(2)
     before = worker.cpu_seconds()

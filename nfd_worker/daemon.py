@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+from nfd_worker import memory
 from nfd_worker.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.errors import ConfigurationError
@@ -18,7 +19,6 @@ from nfd_worker.features import Features
 from nfd_worker.gpu_scans import GpuScans
 from nfd_worker.host import Host
 from nfd_worker.inotify import FileWatch, Place, watch_files
-from nfd_worker.memory import give_back_memory
 from nfd_worker.metrics import Metrics
 from nfd_worker.publisher import Publisher, jitter
 from nfd_worker.rule_files import CUSTOM_DIRECTORY, RuleFiles
@@ -126,8 +126,10 @@ class Daemon:
         self._metrics.saw_cycle(report, triggers)
         self._log(report, triggers)
         self._publisher.want(report.content, report.known_prefixes)
-        if START in triggers or CONFIG in triggers:
-            give_back_memory()
+        if START in triggers:
+            memory.settle()
+        elif triggers & {CONFIG, RESYNC}:
+            memory.give_back()
 
     def _log(self, report: CycleReport, triggers: frozenset[str]) -> None:
         """Log the cycle; a trouble that goes on is told once, not every minute."""

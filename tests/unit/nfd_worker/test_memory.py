@@ -1,0 +1,30 @@
+"""Memory is given back, and nothing that is in use goes with it."""
+
+import gc
+import weakref
+
+from nfd_worker import memory
+
+
+class Loop:
+    """An object that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_what_starting_left_behind_is_freed_and_the_rest_is_set_aside() -> None:
+    """The collector does not look at it again."""
+    garbage = weakref.ref(Loop())
+    before = gc.get_freeze_count()
+    memory.settle()
+    assert garbage() is None
+    assert gc.get_freeze_count() > before
+    gc.unfreeze()
+
+
+def test_garbage_is_freed() -> None:
+    """Later as well."""
+    garbage = weakref.ref(Loop())
+    memory.give_back()
+    assert garbage() is None
