@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kube_api import names
-from nfd_worker.publish import owned_label_keys
+from nfd_worker.node_state import NodeState
 from tests.story.cluster import Json
 
 ARCHITECTURE = "amd64"
@@ -49,7 +49,7 @@ class OwnNode:
             ),
             labels=node["metadata"].get("labels") or {},
             described_kernel=(node["metadata"].get("annotations") or {}).get(names.KERNEL_VERSION_ANNOTATION, ""),
-            worker_labels=len(owned_label_keys(node["metadata"])),
+            worker_labels=len(NodeState.from_dict({"kind": "Node", **node}).applied("labels")),
         )
 
     @property

@@ -25,7 +25,8 @@ from kube_api.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )  # fmt: skip
-from nfd_worker.publish import owned_label_keys
+from nfd_worker.node_state import NodeState
+from nfd_worker.publish import unpublish
 from nfd_worker.wire import FIELD_MANAGER
 from tests.proving_ground.progress import Progress, Step
 from tests.story.cluster import Cluster, Json, StoryError
@@ -80,11 +81,11 @@ def _remove_drivers(cluster: Cluster, step: Step) -> None:
 def _clear_nodes(cluster: Cluster, before: Mapping[str, Json]) -> None:
     """Let nfd-worker own nothing on any node; what it had taken over from others is set back."""
     for node in cluster.client.list(NODES.path()).items:
-        path, owned = _path(NODES, node), owned_label_keys(node["metadata"])
+        path, owned = _path(NODES, node), NodeState.from_dict(node).applied("labels")
         if not owned:
             continue
-        nothing = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
-        left = cluster.client.apply(path, nothing, field_manager=FIELD_MANAGER)["metadata"]
+        unpublish(node["metadata"]["name"], cluster.client)
+        left = cluster.client.get(path)["metadata"]
         lost = lost_fields(before.get(node["metadata"]["name"], {}), left, owned)
         if lost:
             cluster.client.patch(path, {"metadata": lost})
