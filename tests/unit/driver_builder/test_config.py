@@ -35,6 +35,8 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         retry_max_seconds=3600.0,
         identity=os.uname().nodename,
         lease_name="driver-builder",
+        feature_rules=True,
+        feature_rules_namespace="driverwright",
         port=8080,
     )
 
@@ -133,3 +135,16 @@ def test_a_wrong_flag_is_refused(words: tuple[str, ...]) -> None:
     """The parser itself says what is wrong."""
     with pytest.raises(argparse.ArgumentError):
         parsed(*words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "is_on"),
+    [
+        pytest.param(["--no-feature-rules"], {}, False, id="flag"),
+        pytest.param([], {"DRIVER_BUILDER_NO_FEATURE_RULES": "true"}, False, id="environment"),
+        pytest.param([], {"DRIVER_BUILDER_NO_FEATURE_RULES": "false"}, True, id="environment says no"),
+    ],
+)
+def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
+    """A cluster that runs nfd-master for its rules keeps it."""
+    assert settings(parsed(*arguments), environment).feature_rules is is_on
