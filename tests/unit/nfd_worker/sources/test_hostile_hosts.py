@@ -132,7 +132,8 @@ def hostile(name: str, done: list[Change], added: list[tuple[str, bytes, str]]) 
             write(root / path, content)
         for directory, stranger, kind in added:
             place = root / directory / os.fsdecode(stranger)
-            write(place if directory == FEATURE_FILES else place / "device", CONTENTS[kind])
+            if not place.exists():
+                write(place if directory == FEATURE_FILES else place / "device", CONTENTS[kind])
         for change in done:
             apply(root, list(tree)[int(change.where * len(tree))], change)
         yield Host(str(root))
