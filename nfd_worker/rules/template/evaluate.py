@@ -306,6 +306,8 @@ def _field(value: Any, name: str) -> Any:
 
 def _described(operand: Operand) -> str:
     match operand:
+        case Dot():
+            return "."
         case Field():
             return "." + ".".join(operand.names)
         case Variable():

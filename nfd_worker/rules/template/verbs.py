@@ -7,7 +7,6 @@ from nfd_worker.rules.template.limits import Meter
 from nfd_worker.rules.template.quoting import can_be_raw, is_printable, quoted
 from nfd_worker.rules.template.values import (
     ANY,
-    Object,
     Uint8,
     Uint64,
     in_byte_order,
@@ -90,10 +89,8 @@ class Writer:
             case float():
                 self._meter.allocate((flags.width or 0) + (flags.precision or 0))
                 self._float(value, verb, flags)
-            case Object():
-                self._known(_string(value.text, verb, flags), value, verb, flags)
             case _:
-                self._known(_string(str(value), verb, flags), value, verb, flags)
+                self._known(_string(value.text, verb, flags), value, verb, flags)
 
     def _list(self, values: list[Any], verb: str, flags: Flags) -> None:
         self.write(f"{type_of(values)}{{" if flags.go_syntax else "[")

@@ -3,7 +3,6 @@
 Go changes one character into one character, where Python's ``upper`` may make two of it; these do as Go.
 """
 
-import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +11,12 @@ from nfd_worker.rules.template.functions.text import SPACES
 from nfd_worker.rules.template.limits import Meter
 
 REGISTRY = Registry()
+
+
+def _category(character: str) -> str:
+    import unicodedata  # noqa: PLC0415 - 0.3 MiB that few templates need
+
+    return unicodedata.category(character)
 
 
 def _mapped(convert: Callable[[str], str]) -> Callable[[str], str]:
@@ -37,7 +42,7 @@ def _is_connector(character: str) -> bool:
 def _is_part_of_word(character: str) -> bool:
     if character < "\x80":
         return character.isalnum() or character == "_"
-    return unicodedata.category(character)[0] == "L" or character.isdecimal() or character not in SPACES
+    return _category(character)[0] == "L" or character.isdecimal() or character not in SPACES
 
 
 @REGISTRY.function("title(string)", metered=True)
@@ -68,7 +73,7 @@ def _swap_case(meter: Meter, text: str) -> str:
     begins = True
     changed = []
     for character in text:
-        category = unicodedata.category(character)
+        category = _category(character)
         if category in ("Lu", "Lt"):
             changed.append(_lower(character))
             begins = False
@@ -120,7 +125,7 @@ class _Word(NamedTuple):
 def _kind(character: str) -> str:
     if _is_connector(character):
         return "connector"
-    category = unicodedata.category(character)
+    category = _category(character)
     if category[0] == "P":
         return "punctuation"
     if category == "Lu":
@@ -152,7 +157,7 @@ def _words(text: str) -> list[_Word]:
 
 def _run_end(text: str, place: int, kind: str) -> int:
     while place < len(text) and (
-        _kind(text[place]) == kind or (kind == "punctuation" and unicodedata.category(text[place])[0] == "P")
+        _kind(text[place]) == kind or (kind == "punctuation" and _category(text[place])[0] == "P")
     ):
         place += 1
     return place

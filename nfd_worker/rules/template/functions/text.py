@@ -170,8 +170,6 @@ def _abbreviated(offset: int, width: int, text: str) -> str:
         offset = len(raw) - room
     if offset <= 4:
         return from_bytes(raw[:room]) + "..."
-    if width < 7:
-        return ""
     if offset + room < len(raw):
         return "..." + (_abbreviated(0, room, from_bytes(raw[offset:])) if room >= 4 else "")
     return "..." + from_bytes(raw[len(raw) - room :])

@@ -59,6 +59,11 @@ def test_encodings(template: str, expected: str) -> None:
         ),
         pytest.param('{{toRawJson "<a>"}}', '"<a>"', id="toRawJson"),
         pytest.param(
+            "{{toJson (list 1.5e-9 1e100 -0.0 0.0 123456789.0)}}",
+            "[1.5e-9,1e+100,-0,0,123456789]",
+            id="toJson of characters",
+        ),
+        pytest.param(
             '{{toPrettyJson (dict "a" (list 1 (dict)) "b" (list))}}',
             '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}',
             id="toPrettyJson",

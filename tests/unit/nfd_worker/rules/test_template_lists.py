@@ -134,6 +134,15 @@ def test_counts(template: str, expected: str) -> None:
             "true false true false",
             id="deepEqual",
         ),
+        pytest.param('{{$d := dict "a" 1}}{{merge $d $d}}', "map[a:1]", id="merge with itself"),
+        pytest.param(
+            (
+                '{{merge (dict "a" (list 1)) (dict "a" (list 2) "b" nil "c" (list))}} '
+                '{{mergeOverwrite (dict "a" (list 1)) (dict "a" (list))}}'
+            ),
+            "map[a:[1] c:[]] map[a:[]]",
+            id="merge of nil and lists",
+        ),
     ],
 )
 def test_maps(template: str, expected: str) -> None:
@@ -180,6 +189,11 @@ def test_defaults(template: str, expected: str) -> None:
             '{{typeOf 1}} {{typeOf (list)}} {{typeOf (dict)}} {{typeOf nil}} {{typeOf (semver "1")}}',
             "int []interface {} map[string]interface {} <nil> *semver.Version",
             id="typeOf",
+        ),
+        pytest.param(
+            '{{deepEqual (semver "1") (semver "1")}} {{uniq (list (semver "1") (semver "1")) | len}}',
+            "true 1",
+            id="versions and lists",
         ),
         pytest.param(
             ('{{kindIs "int" 1}} {{typeIs "string" "a"}} {{typeIsLike "semver.Version" (semver "1.2.3")}}'),

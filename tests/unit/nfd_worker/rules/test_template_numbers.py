@@ -47,6 +47,11 @@ def test_whole_numbers(template: str, expected: str) -> None:
             "123.556 124 -3 2 3.14 1200",
             id="round",
         ),
+        pytest.param(
+            '{{round 1 400}} {{round 0 400}} {{round 1.5 -400}} {{floor (float64 "inf")}}',
+            "NaN NaN NaN +Inf",
+            id="round of extremes",
+        ),
     ],
 )
 def test_rounding(template: str, expected: str) -> None:
@@ -99,6 +104,16 @@ def test_decimals(template: str, expected: str) -> None:
             ),
             "1.5 0 3 1000 1 8 10 0 0",
             id="float64",
+        ),
+        pytest.param(
+            '{{float64 nil}} {{float64 (list)}} {{float64 "0x1p99999"}} {{float64 "-Infinity"}}',
+            "0 0 0 -Inf",
+            id="float64 of others",
+        ),
+        pytest.param(
+            '{{$v := semver "18446744073709551615.2"}}{{add $v.Major 0}} {{add $v.Minor 1}}',
+            "-1 3",
+            id="int of a version's number",
         ),
         pytest.param(
             '{{toDecimal "777"}} {{toDecimal 755}} {{toDecimal "8"}} {{toDecimal "-17"}}',

@@ -122,6 +122,14 @@ def test_printf_strings(template: str, expected: str) -> None:
             id="verbs go to the elements",
         ),
         pytest.param('{{printf "100%%"}}', "100%", id="percent sign"),
+        pytest.param(
+            '{{printf "%v %s %q" (semver "1.2") (semver "1.2") (semver "1.2")}}', '1.2.0 1.2.0 "1.2.0"', id="a version"
+        ),
+        pytest.param(
+            '{{printf "%x %b %g %e %.3x" 0.0 0.0 0.0 0.0 1.0}}',
+            "0x0p+00 0p-1074 0 0.000000e+00 0x1.000p+00",
+            id="negative zero and zero",
+        ),
     ],
 )
 def test_printf_values(template: str, expected: str) -> None:
@@ -144,6 +152,21 @@ def test_printf_values(template: str, expected: str) -> None:
             "2 1 %!d(BADINDEX) %!d(BADINDEX)",
             id="chosen arguments",
         ),
+        pytest.param(
+            '{{printf "%[2]*[1]d|%[3]*.[2]*[1]f|" 12 6 2}} {{printf "%[1]5d|%.[1]d|%[5]5d|%[1" 1}}',
+            "    12|%!f(int=000012)| %!d(BADINDEX)|1|%!d(BADINDEX)|%!(NOVERB)",
+            id="chosen widths",
+        ),
+        pytest.param(
+            '{{printf "%*d|" -5 1}} {{printf "%-05d|% +d" 7 7}} {{printf "%.*d %*d" nil 1 nil 2}}',
+            "1    | 7    |+7 %!(BADPREC)1 %!(BADWIDTH)2",
+            id="negative width from an argument",
+        ),
+        pytest.param(
+            '{{printf "%99999999d" 1}} {{printf "%*d" 9999999 1}}',
+            "%!(NOVERB)%!(EXTRA int=1) %!(BADWIDTH)1",
+            id="too large a width",
+        ),
     ],
 )
 def test_printf_mistakes(template: str, expected: str) -> None:
@@ -156,6 +179,8 @@ def test_printf_mistakes(template: str, expected: str) -> None:
     [
         pytest.param('{{html "<a href=\'x\'>&\\"" 1 2}}', "&lt;a href=&#39;x&#39;&gt;&amp;&#34;1 2", id="html"),
         pytest.param("{{html nil}}", "&lt;no value&gt;", id="html of nil"),
+        pytest.param('{{html (list "<" 1)}}', "[&lt; 1]", id="html of a list"),
+        pytest.param(r'{{js "\x01\u00a0\U000e0001"}}', r"\u0001\u00A0\uE0001", id="js of characters that do not print"),
         pytest.param('{{js "<é\\n\'\\"=\\\\"}}', "\\u003Cé\\u000A\\'\\\"\\u003D\\\\", id="js"),
         pytest.param('{{urlquery "a b&é/~"}}', "a+b%26%C3%A9%2F~", id="urlquery"),
     ],

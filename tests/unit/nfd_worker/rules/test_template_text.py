@@ -126,6 +126,11 @@ def test_cases(template: str, expected: str) -> None:
             id="wrap",
         ),
         pytest.param(
+            '[{{wrap 5 "    hello"}}]|{{wrap 2 "a bcdefg"}}|[{{wrap 3 ""}}]',
+            "[hello]|a\nbcdefg|[]",
+            id="wrap of leading spaces and a long last word",
+        ),
+        pytest.param(
             (r'{{wrapWith 5 "\t" "Hello World"}}|{{wrapWith 3 "-" "abcdefgh"}}|{{wrapWith 4 "," "a ' 'bcdef gh "}}'),
             "Hello\tWorld|abc-def-gh|a,bcde,f gh,",
             id="wrapWith",
@@ -156,6 +161,11 @@ def test_makes(template: str, expected: str) -> None:
             '{{splitn "," 2 "a,b,c"}} {{splitn "," 0 "a"}} {{splitn "" 2 "abc"}}',
             "map[_0:a _1:b,c] map[] map[_0:a _1:bc]",
             id="splitn",
+        ),
+        pytest.param(
+            '{{splitn "" 9 "abc"}} {{splitn "" -1 "ab"}}',
+            "map[_0:a _1:b _2:c] map[_0:a _1:b]",
+            id="splitn into characters",
         ),
         pytest.param('{{sortAlpha (list "b" "a" 3 nil "é" "z")}} {{sortAlpha "x"}}', "[3 a b z é] [x]", id="sortAlpha"),
         pytest.param('{{toStrings (list 1 nil "a")}} {{toStrings 1}}', "[1 a] [1]", id="toStrings"),
