@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
 from nfd_worker.config import build_settings
 from nfd_worker.config_file import parse_file, read_file
 from nfd_worker.documents import parse_document, read_text, shown
@@ -18,6 +19,7 @@ from nfd_worker.rules.model import RuleOutput, RuleOutputs
 
 _ORIGIN = "file"
 _FIELDS = ("labels", "annotations", "extendedResources", "taints", "options")
+_BOOKKEEPING = (BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION)
 _IGNORED = ("failed", "features")
 """What ``nfd-worker scan`` prints beside."""
 
@@ -62,12 +64,16 @@ def parse_content(document: object, file: str) -> NodeContent:
 
 
 def judge(wanted: NodeContent, options: NamespaceOptions) -> Verdict:
-    """Part what is wanted into what a Node would get and what not, as for the rules of a cluster."""
+    """Part what is wanted into what a Node would get and what not, as for the rules of a cluster.
+
+    What the worker itself writes of each scan may stand among it, as it does in what ``nfd-worker scan`` prints.
+    """
+    own = {key: value for key, value in wanted.annotations.items() if key in _BOOKKEEPING}
     output = RuleOutput(
-        rule="", origin=_ORIGIN, labels=wanted.labels, annotations=wanted.annotations,
-        extended_resources=wanted.extended_resources, taints=wanted.taints,
+        rule="", origin=_ORIGIN, labels=wanted.labels, extended_resources=wanted.extended_resources,
+        annotations={key: value for key, value in wanted.annotations.items() if key not in own}, taints=wanted.taints,
     )  # fmt: skip
-    accepted, refusals = make_content({}, {CLUSTER: RuleOutputs((output,))}, Features(), options)
+    accepted, refusals = make_content({}, {CLUSTER: RuleOutputs((output,))}, Features(), options, own)
     silent = _left_out_silently(wanted, accepted, refusals, options)
     return Verdict(accepted, tuple(sorted((*refusals, *silent))))
 
