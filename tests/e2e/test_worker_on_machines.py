@@ -159,7 +159,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def disk(story: Story, tmp_path_factory: pytest.TempPathFactory) -> WorkerDisk:
     """Take the worker's image apart."""
-    return WorkerDisk(story.engine, story.images["nfd-worker"], tmp_path_factory.mktemp("worker"))
+    return WorkerDisk(story.stage.engine, story.images["nfd-worker"], tmp_path_factory.mktemp("worker"))
 
 
 @pytest.fixture(scope="module")
