@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test unit integration e2e lint format images bench clean
+.PHONY: help demo test unit integration e2e fuzz lint format images bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ integration: $(READY) ## Run the tests against a real API server, engine and reg
 
 e2e: $(READY) ## Run the tests on real kernels in QEMU
 	@$(PYTEST) -m e2e
+
+fuzz: $(READY) ## Try ten thousand hostile hosts, rules, templates and settings (about half an hour)
+	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q --timeout=7200 -k "fuzz or hostile or any_" tests/unit/nfd_worker
 
 lint: $(READY) ## Check formatting, types, import layers, dependencies, YAML, Dockerfiles, shell
 	@$(BIN)/python tests/lint.py

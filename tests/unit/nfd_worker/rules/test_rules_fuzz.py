@@ -95,7 +95,7 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(deadline=1000, max_examples=300)
+@settings(deadline=1000)
 @given(
     text=st.one_of(mutated(), st.text(), st.text(alphabet="[]{}:,-?&*! \nax")),
     dialect=st.sampled_from(["rule", "custom"]),

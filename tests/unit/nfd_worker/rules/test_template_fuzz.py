@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd_worker.rules.template import TemplateError, parse_template
@@ -43,7 +43,6 @@ def expands_or_refuses(text: str) -> None:
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
-@settings(max_examples=400, deadline=None)
 def test_any_text(text: str) -> None:
     """Text, and pieces of the language in any order."""
     expands_or_refuses(text)
@@ -51,7 +50,6 @@ def test_any_text(text: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @given(st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_arguments(name: str, data: st.DataObject) -> None:
     """Each function with arguments of any type and number."""
     function = FUNCTIONS[name]
@@ -61,7 +59,6 @@ def test_any_arguments(name: str, data: st.DataObject) -> None:
 
 
 @given(st.text(alphabet="%#0+- *.[]123vTtdboOxXcqUeEfFgGsp!é", max_size=12), st.lists(ARGUMENTS, max_size=3))
-@settings(max_examples=400, deadline=None)
 def test_any_format(template: str, arguments: list[str]) -> None:
     """Any format string, with any values."""
     expands_or_refuses(f"{{{{printf `{template}` {' '.join(arguments)}}}}}")

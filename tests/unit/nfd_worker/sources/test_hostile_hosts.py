@@ -1,9 +1,8 @@
 """Hosts whose files are missing, wrong, endless or of the wrong kind: no crash, no invalid label, no scan that hangs.
 
-``DW_FUZZ_EXAMPLES=10000`` looks at so many; the default is that of the Hypothesis profile.
+``make fuzz`` looks at ten thousand each.
 """
 
-import os
 import shutil
 import tempfile
 import time
@@ -13,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_api.names import is_label_value, is_qualified_name
@@ -27,8 +26,6 @@ from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings
 from tests.unit.nfd_worker.trees import HOSTS, RECORDED
-
-MANY = settings(max_examples=int(os.environ["DW_FUZZ_EXAMPLES"])) if "DW_FUZZ_EXAMPLES" in os.environ else settings()
 
 LONGEST_SCAN_SECONDS = 1.0
 
@@ -159,7 +156,6 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-@MANY
 @given(st.sampled_from(RECORDED), changes, strangers)
 @example("feature-files", [], [(FEATURE_FILES, b"\xff\xfe", "a megabyte")])
 @example("intel-bare-metal", [Change(0.5, 2, "to_itself")], [])
@@ -174,7 +170,6 @@ def test_no_tree_crashes_a_scan(name: str, done: list[Change], added: list[tuple
     assert seconds < LONGEST_SCAN_SECONDS
 
 
-@MANY
 @given(st.sampled_from(sorted(SOURCES)), st.sampled_from(RECORDED), changes)
 def test_a_source_either_finds_or_fails(source: str, name: str, done: list[Change]) -> None:
     """Nothing but HostReadError leaves it, and a scan repeated finds the same."""
@@ -198,7 +193,6 @@ LINES = st.one_of(
 )
 
 
-@MANY
 @given(st.lists(LINES, max_size=30).map("\n".join), st.floats(0, 4e9))
 def test_no_feature_file_makes_an_invalid_label(text: str, now: float) -> None:
     """What Kubernetes does not take is left out and told."""
@@ -209,7 +203,6 @@ def test_no_feature_file_makes_an_invalid_label(text: str, now: float) -> None:
     assert parse_feature_file(text, "f", now) == made
 
 
-@MANY
 @given(st.binary(max_size=2000))
 def test_no_bytes_in_a_feature_file_crash_the_source(content: bytes) -> None:
     """Others write these files."""
