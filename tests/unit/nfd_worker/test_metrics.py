@@ -132,7 +132,7 @@ def test_publishing_is_counted_by_how_it_went() -> None:
     assert value(metrics, "nfd_worker_last_success_timestamp_seconds") == 1750000000.5
 
 
-@given(st.text(st.characters(blacklist_characters="\r", blacklist_categories=("Cs",))))
+@given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))
 def test_any_text_can_be_a_label_value(text: str) -> None:
     """Names of sources and errors come from elsewhere: quotes, backslashes and newlines are escaped."""
     metrics = Metrics(text)

@@ -8,7 +8,7 @@ import pytest
 
 from nfd_worker.cli import run
 from nfd_worker.rules.model import OPERATORS
-from nfd_worker.rules.template.functions import FUNCTIONS
+from nfd_worker.rules.template.functions.table import FUNCTIONS
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/rules"

@@ -29,16 +29,16 @@ def started(interval: float = 60.0, resync: float = 3600.0) -> Schedule:
     return schedule
 
 
-def run(schedule: Schedule, events: dict[float, str], until: float) -> list[tuple[float, frozenset[str]]]:
+def run(schedule: Schedule, events: dict[float, str], until: float) -> list[tuple[float, set[str]]]:
     """Play events against a schedule; gives the cycles: seconds after T0, and what asked for them."""
-    cycles = []
+    cycles: list[tuple[float, set[str]]] = []
     times = deque(sorted(events))
     now = T0
     while now <= T0 + until:
         while times and T0 + times[0] <= now:
             schedule.ask(events[times.popleft()], now)
         if triggers := schedule.take(now):
-            cycles.append((round(now - T0, 3), triggers))
+            cycles.append((round(now - T0, 3), set(triggers)))
         now = min(schedule.due, T0 + times[0] if times else NEVER)
     return cycles
 

@@ -3,6 +3,7 @@
 ``make fuzz`` looks at ten thousand each.
 """
 
+import os
 import shutil
 import tempfile
 import time
