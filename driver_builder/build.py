@@ -32,6 +32,35 @@ class SourceImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceGit:
+    """A driver source in a git repository: ``commit`` is a full hash, ``path`` a folder below the repository's root."""
+
+    url: str
+    commit: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceArchive:
+    """A driver source in a tar archive: ``sha256`` in hex, ``path`` a folder below its root."""
+
+    url: str
+    sha256: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePackage:
+    """A distribution's DKMS package, such as ``v4l2loopback-dkms``; without ``version`` the archive's newest."""
+
+    name: str
+    version: str | None = None
+
+
+Source = SourceFiles | SourceImage | SourceGit | SourceArchive | SourcePackage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSpec:
     """One kernel module of the driver: its name as in /proc/modules, and the parameters it is loaded with."""
 
@@ -53,7 +82,7 @@ class BuildRequest:
     target: KernelTarget
     template: str
     base_image: str
-    source: SourceFiles | SourceImage
+    source: Source
     modules: tuple[ModuleSpec, ...]
     args: Mapping[str, str] = field(default_factory=dict)
     rebuild: str = ""
