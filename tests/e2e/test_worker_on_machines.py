@@ -40,8 +40,7 @@ class Case:
 
 
 EVERYWHERE = {
-    "kernel-config.NO_HZ": "true",
-    "kernel-config.NO_HZ_IDLE": "true",
+    "kernel-config.NO_HZ_FULL": "true",
     "storage-nonrotationaldisk": "true",
     "system-os_release.ID": "debian",
     "system-os_release.VERSION_ID": "12",
@@ -70,11 +69,11 @@ CASES = {
             "memory-numa": "true",
             "pci-00ff_1234.present": "true",
         },
-        flags=frozenset({"ADX", "AESNI", "AVX2", "FMA3", "MPX", "X86_64_V3"}),
+        flags=frozenset({"ADX", "AESNI", "AVX2", "FMA3", "X86_64_V3"}),
         no_flags=frozenset({"AVX512F", "SSE4A", "X86_64_V4"}),
         features={
             "memory.numa": {"is_numa": "true", "node_count": "2"},
-            "memory.hugepages": {"enabled": "true", "hugepages-2Mi": "4"},
+            "memory.hugepages": {"enabled": "true", "hugepages-1Gi": "0", "hugepages-2Mi": "4"},
             "cpu.topology": {"hardware_multithreading": "true", "socket_count": "1"},
         },
     ),
@@ -82,11 +81,11 @@ CASES = {
         machine=Machine(
             arguments=(
                 *("-M", "q35", "-cpu", "EPYC-Milan", "-m", "512", "-smp", "2,sockets=2"),
-                *("-device", "virtio-gpu-pci", "-device", "pcie-root-port,id=port,chassis=1,slot=1"),
+                *("-device", "virtio-gpu-pci", "-device", "pcie-root-port,id=rootport,chassis=1,slot=1"),
                 *("-device", "nvme-subsys,id=subsystem"),
                 *(
                     "-device",
-                    "nvme,serial=sriov,subsys=subsystem,bus=port,sriov_max_vfs=4,sriov_vq_flexible=8,"
+                    "nvme,serial=sriov,subsys=subsystem,bus=rootport,sriov_max_vfs=4,sriov_vq_flexible=8,"
                     "sriov_vi_flexible=4",
                 ),
             ),
@@ -109,7 +108,7 @@ CASES = {
         machine=Machine(
             arguments=(
                 *("-M", "q35", "-cpu", "Haswell", "-m", "512", "-device", "qemu-xhci", "-device", "usb-tablet"),
-                *("-drive", "file=/dev/null,if=none,id=stick,format=raw,read-only=on"),
+                *("-drive", "driver=null-co,if=none,id=stick,size=1M,read-only=on"),
                 *("-device", "usb-storage,drive=stick", "-device", "e1000e"),
             ),
             parameters="security=selinux selinux=1 enforcing=1",
