@@ -187,7 +187,7 @@ def report_latency(worker: Worker, tree: Path) -> None:
     worker.sleep("1h")
     time.sleep(2)
     files = [worker.label(f"latency-{number}") for number in range(SAMPLES)]
-    print(f"feature file to request        {_spread(files)} (upstream: a second or two)")
+    print(f"feature file to request        {_spread(files)} (upstream: at most a second, by its code)")
     uevent = next(
         (path for path in sorted(Path("/sys/bus/pci/devices").glob("*/uevent")) if os.access(path, os.W_OK)), None
     )
@@ -203,7 +203,7 @@ def report_latency(worker: Worker, tree: Path) -> None:
         return plug
 
     plugged = [worker.publish(plug_in(number)) for number in range(SAMPLES)]
-    print(f"hotplug to request             {_spread(plugged)} (upstream: half an interval, 30 s)")
+    print(f"hotplug to request             {_spread(plugged)} (upstream: 30 s, half an interval)")
 
 
 @contextmanager
