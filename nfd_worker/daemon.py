@@ -84,11 +84,11 @@ class Daemon:
     def _turn(self, readers: Callable[[], Readers]) -> None:
         """Do what is due, then wait for what comes next."""
         now = time.monotonic()
-        wakes = [self._gpus.step(now, self._host) if self._scans_gpus else NEVER]
-        hold = self._hold_until
-        if now >= hold and (triggers := self._schedule.take(now)):
+        if now >= self._hold_until and (triggers := self._schedule.take(now)):
             self._cycle(triggers, now)
-        wakes.append(max(hold, self._schedule.due))
+        # After the cycle, which may have asked for a scan.
+        wakes = [self._gpus.step(now, self._host) if self._scans_gpus else NEVER]
+        wakes.append(max(self._hold_until, self._schedule.due))
         wakes.append(NEVER if self._settings.no_publish else self._publisher.step(time.monotonic()))
         if self._settings.oneshot and self._is_done_once:
             self._is_stopping = True
