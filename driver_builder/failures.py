@@ -30,8 +30,8 @@ _NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation
 _FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
 _NOT_SAID = re.compile(r"\s*\d* +\||(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
 """Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
-_SAID = re.compile(r"^driverwright: (?P<text>.*)")
-"""What our templates say before they exit."""
+_SAID = re.compile(r"^driverwright: (?!looking for )(?P<text>.*)")
+"""What our templates say before they exit; not where they look for headers."""
 _STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
 _PULL = re.compile(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"

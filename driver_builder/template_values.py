@@ -16,6 +16,8 @@ _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _DIGEST = r"@sha256:[0-9a-f]{64}"
 _NAME = rf"(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*"
 _SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._+@-]+"
+MIRROR_ARG = "HEADERS_MIRROR"
+"""The one argument that is no word for make: the address of a package repository that a template looks into as well."""
 _TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 
 
@@ -40,6 +42,10 @@ _FILE = _Rule(
 )
 _ARG = _Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "letters, digits and _, not beginning with a digit")
 _ARG_VALUE = _Rule(re.compile(r"[A-Za-z0-9_./:=,@%+^-]*"), "letters, digits and . / : = , @ % + ^ _ -")
+_URL = _Rule(
+    re.compile(rf"https?://{_HOST}(?:/{_SEGMENT})*/?"),
+    "an http or https address without query, such as https://HOST/PATH",
+)
 _MODULE = _Rule(re.compile(r"[A-Za-z0-9_-]+"), "letters, digits, _ and -")
 _TOKEN = _Rule(re.compile(r"[0-9a-f.]+"), "hexadecimal digits and .")
 _PARAMETER = _Rule(
@@ -55,6 +61,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         BuildFailed: TEMPLATE_INVALID, names the field, its value and what it may hold.
     """
     source = request.source if isinstance(request.source, SourceImage) else None
+    mirror = request.args.get(MIRROR_ARG)
     return {
         "kernel_version": request.target.kernel_version,
         "rebuild": _checked("rebuild", request.rebuild, _TOKEN) if request.rebuild else "",
@@ -63,6 +70,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "architecture": request.target.architecture,
         "base_image": _checked("baseImage", request.base_image, _REFERENCE),
         "make_args": _make_args(request.args),
+        "headers_mirror": _checked(MIRROR_ARG, mirror, _URL) if mirror else "",
         "modules": [_checked("module name", module.name, _MODULE) for module in request.modules],
         "source_image": _checked("source image", source.reference, _PINNED) if source else None,
         "source_path": _checked("source path", source.path, _PATH) if source else None,
@@ -97,6 +105,7 @@ def _make_args(args: Mapping[str, str]) -> list[str]:
     return [
         f"{_checked('argument name', name, _ARG)}={_checked(f'argument {name}', value, _ARG_VALUE)}"
         for name, value in sorted(args.items())
+        if name != MIRROR_ARG
     ]
 
 
