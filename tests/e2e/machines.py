@@ -1,6 +1,6 @@
 """Machines of different kinds, emulated: each boots a stock kernel on the worker's own image and runs one command.
 
-The image's root file system is the machine's, on an NVMe disk, which stock kernels can boot without an initial one.
+The image's root file system is the machine's, on an NVMe disk. Cloud kernels need nothing else to boot from it.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 import docker
 
 from tests.proving_ground.command import run
+from tests.proving_ground.guest import cpio
 from tests.proving_ground.guest.disk import make_file_system
 from tests.proving_ground.guest.initramfs import load_order, parse_modules_dep
 from tests.proving_ground.kernels import KernelPackage
@@ -42,6 +43,16 @@ poweroff -f
 """
 
 
+_BOOT_MODULES = ("nvme", "ext4")
+_BOOT_INIT = """#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs dev /dev
+for module in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$module; done
+while [ ! -e /dev/nvme0n1 ]; do /bin/busybox sleep 0.1; done
+/bin/busybox mount -t ext4 /dev/nvme0n1 /root
+exec /bin/busybox switch_root /root /init
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One emulated machine: QEMU's arguments, the kernel's, modules to insert, and shell to run before the scan."""
@@ -64,7 +75,7 @@ class WorkerDisk:
                 for chunk in engine.export(container):
                     file.write(chunk)
         with tarfile.open(archive) as tar:
-            tar.extractall(self._tree, filter="tar")  # noqa: S202 - an image of our own making
+            tar.extractall(self._tree, filter="tar")
         archive.unlink()
         shutil.copy("/bin/busybox", self._tree / "bin/busybox")
         for applet in ("mount", "insmod", "poweroff", "sleep"):
@@ -111,11 +122,28 @@ def _container(engine: docker.APIClient, image: str) -> Iterator[str]:
         engine.remove_container(container)
 
 
+def boot_archive(kernel: KernelPackage) -> bytes:
+    """Give the initial file system with the modules that the kernel needs to reach its disk; there may be none."""
+    order = load_order(parse_modules_dep((kernel.modules / "modules.dep").read_text()), _BOOT_MODULES)
+    return cpio.archive(
+        [
+            cpio.program("bin/busybox", Path("/bin/busybox").read_bytes()),
+            *(cpio.folder(name) for name in ("dev", "root")),
+            cpio.character_device("dev/console", 5, 1),
+            *(cpio.file(f"modules/{Path(path).name}", (kernel.modules / path).read_bytes()) for path in order),
+            cpio.file("modules/order", "".join(f"{Path(path).name}\n" for path in order)),
+            cpio.program("init", _BOOT_INIT),
+        ]
+    )
+
+
 def scan(disk: Path, kernel: KernelPackage, machine: Machine) -> Any:
     """Boot a machine and return what ``nfd-worker scan`` printed on it.
 
     The exit status of QEMU says nothing about the guest, so the document's marks on the console are what counts.
     """
+    archive = disk.with_name("boot.cpio")
+    archive.write_bytes(boot_archive(kernel))
     console = run(
         [
             *("qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"),
