@@ -26,6 +26,16 @@ class StartBuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CancelBuild:
+    """Drop a queued build or stop a running one: no node needs its image any more."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"cancel build {self.key}: no node needs it any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyDaemonSet:
     """Make one target's DaemonSet be as in ``manifest``."""
 
@@ -92,4 +102,4 @@ class SetFinalizer:
         return f"{'add finalizer to' if self.present else 'release'} DriverContainer {self.namespace}/{self.name}"
 
 
-Action = StartBuild | ApplyDaemonSet | DeleteDaemonSet | ReplacePod | LabelNode | SetFinalizer
+Action = StartBuild | CancelBuild | ApplyDaemonSet | DeleteDaemonSet | ReplacePod | LabelNode | SetFinalizer

@@ -7,6 +7,7 @@ from typing import assert_never
 from driver_builder.actions import (
     Action,
     ApplyDaemonSet,
+    CancelBuild,
     DeleteDaemonSet,
     LabelNode,
     ReplacePod,
@@ -62,6 +63,8 @@ class Executor:
         match action:
             case StartBuild():
                 self._builds.submit(action)
+            case CancelBuild():
+                self._builds.cancel(action.key)
             case ApplyDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.apply(path, action.manifest, field_manager=FIELD_MANAGER)

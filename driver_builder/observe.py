@@ -11,7 +11,7 @@ from typing import Any
 
 from driver_builder import driver_container, manifests, proof
 from driver_builder.build import SourceFiles, SourceImage
-from driver_builder.builds import BuildQueue
+from driver_builder.builds import BuildQueue, BuildStates
 from driver_builder.desired import Recipes, Wanted
 from driver_builder.driver_container import ConfigMapSource, DriverContainer, DriverSpec
 from driver_builder.image_state import ImageState
@@ -19,7 +19,7 @@ from driver_builder.images import ImageRef
 from driver_builder.inventory import Node
 from driver_builder.plan import desired_targets
 from driver_builder.registries import Registries
-from driver_builder.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Source, SourceMissing
+from driver_builder.snapshot import DaemonSet, DriverPod, Snapshot, Source, SourceMissing
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, Resource
@@ -58,7 +58,7 @@ class Observer:
         drivers = tuple(driver_container.parse(obj) for obj in self._objects(DRIVER_CONTAINERS))
         # Builds are read before the images: a build that ends in between is then seen as running with its image
         # present, never as neither.
-        running, failed = self._build_states()
+        builds = self._builds.states() if self._builds is not None else BuildStates()
         snapshot = Snapshot(
             now=self._clock(),
             nodes=nodes,
@@ -66,13 +66,13 @@ class Observer:
             sources=dict(self._sources(drivers)),
             daemon_sets=tuple(_daemon_set(obj) for obj in self._objects(DAEMON_SETS, manifests.DRIVER_LABEL)),
             pods=tuple(_pod(obj) for obj in self._objects(PODS, manifests.DRIVER_LABEL)),
-            running_builds=running,
-            failed_builds=failed,
+            running_builds=builds.running,
+            queued_builds={key: build.action.waiting for key, build in builds.queued.items()},
+            builds_suspended=builds.suspended,
+            probe_at=builds.probe_at,
+            failed_builds=builds.failed,
         )
         return replace(snapshot, images=dict(self._images(snapshot)))
-
-    def _build_states(self) -> tuple[frozenset[str], Mapping[str, FailedBuild]]:
-        return self._builds.states() if self._builds is not None else (frozenset(), {})
 
     def _objects(self, resource: Resource, label_selector: str = "") -> Iterator[Json]:
         for namespace in self._namespaces:

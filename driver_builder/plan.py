@@ -15,6 +15,7 @@ from driver_builder import images, inventory, manifests, proof, rebuild
 from driver_builder.actions import (
     Action,
     ApplyDaemonSet,
+    CancelBuild,
     DeleteDaemonSet,
     LabelNode,
     ReplacePod,
@@ -45,8 +46,8 @@ class PlanSettings:
 class DriverPlan:
     """One driver's part.
 
-    ``failures`` are the failed builds that ``targets`` tell of, by key; ``requeue_at`` (seconds since the epoch) is
-    when to look again though nothing changes.
+    ``failures`` are the failed builds that ``targets`` tell of, by key; ``needed`` are the keys whose builds are to go
+    on; ``requeue_at`` (seconds since the epoch) is when to look again though nothing changes.
     """
 
     driver: DriverContainer
@@ -55,6 +56,7 @@ class DriverPlan:
     rebuilds: Rebuilds
     unknown: Mapping[str, str]
     failures: Mapping[str, FailedBuild] = field(default_factory=dict)
+    needed: frozenset[str] = frozenset()
     requeue_at: float | None = None
 
 
@@ -63,11 +65,12 @@ class Plan:
     """All drivers' parts, in the order of their keys."""
 
     drivers: tuple[DriverPlan, ...] = ()
+    cancels: tuple[CancelBuild, ...] = ()
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """Everything to do, builds with many waiting nodes first."""
-        every = [action for part in self.drivers for action in part.actions]
+        every = [*self.cancels, *(action for part in self.drivers for action in part.actions)]
         return tuple(sorted(every, key=lambda action: -action.waiting if isinstance(action, StartBuild) else -1 << 30))
 
     @property
@@ -79,7 +82,9 @@ class Plan:
 def plan(snapshot: Snapshot, settings: PlanSettings) -> Plan:
     """Decide what to do next for every driver."""
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
-    return Plan(drivers=tuple(_plan_driver(_View.of(snapshot, driver, settings)) for driver in drivers))
+    parts = tuple(_plan_driver(_View.of(snapshot, driver, settings)) for driver in drivers)
+    unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
+    return Plan(drivers=parts, cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
 
 def desired_targets(
@@ -136,6 +141,7 @@ class _View:
         return DriverPlan(
             driver=self.driver,
             targets=tuple(self.before.values()),
+            needed=frozenset(target.key for target in self.before.values()),
             rebuilds=rebuild.from_status(self.driver.status.get("rebuild")),
             unknown={},
         )
@@ -162,6 +168,7 @@ def _plan_driver(view: _View) -> DriverPlan:
         rebuilds=rebuilds,
         unknown=stock.unknown,
         failures={key: failure for key, failure in view.snapshot.failed_builds.items() if key in judged},
+        needed=frozenset(key for item in wanted if (key := _needed_key(view, item))),
         requeue_at=min((part.requeue_at for part in parts if part.requeue_at is not None), default=None),
     )
 
@@ -175,7 +182,7 @@ def _plan_removal(view: _View) -> DriverPlan:
     actions += _relabel(view, {}, ())
     if not actions and not view.pods and driver.has_finalizer:
         actions.append(_finalizer(driver, present=False))
-    return replace(view.nothing_new, actions=tuple(actions))
+    return replace(view.nothing_new, actions=tuple(actions), needed=frozenset())
 
 
 def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
@@ -185,6 +192,14 @@ def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
 def _is_skipped(item: Wanted | Unwanted) -> bool:
     """Tell whether a target is to have no driver; one that merely cannot be built now keeps what it has."""
     return isinstance(item, Unwanted) and item.state is TargetState.SKIPPED
+
+
+def _needed_key(view: _View, item: Wanted | Unwanted) -> str:
+    """Name the build that a target's nodes wait for; where none can be named now (no source), the one before."""
+    if isinstance(item, Wanted):
+        return item.request.key if item.request else ""
+    before = view.before.get(item.target.id)
+    return before.key if before is not None and not _is_skipped(item) else ""
 
 
 def _surplus(view: _View, wanted: set[str]) -> list[Action]:
@@ -246,9 +261,11 @@ def _build(view: _View, spec: DriverSpec, item: Wanted, part: _TargetPart) -> _T
             message=f"{item.image} does not exist: push it, or let driver-builder build by leaving out the image",
         )
         return replace(part, status=status)
-    status, retry_at = _with_failures(view, item.request.key, part.status)
-    if item.request.key not in view.snapshot.running_builds:
-        if retry_at is not None and view.snapshot.now < retry_at:
+    key, seen = item.request.key, view.snapshot
+    status, retry_at = _with_failures(view, key, part.status)
+    is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
+    if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
+        if not is_known and retry_at is not None and seen.now < retry_at:
             return replace(part, status=status, requeue_at=retry_at)
         build = StartBuild(
             namespace=view.driver.namespace,
@@ -258,6 +275,10 @@ def _build(view: _View, spec: DriverSpec, item: Wanted, part: _TargetPart) -> _T
             waiting=len(item.nodes),
         )
         part = replace(part, actions=(build,))
+    if seen.builds_suspended and (is_queued or not is_known):
+        part = _blocked(replace(part, status=status), Reason.BUILDS_SUSPENDED, seen.builds_suspended)
+        # A probe that is due is started by this very pass, or the one before it still runs and tells when it ends.
+        return replace(part, requeue_at=seen.probe_at if seen.probe_at and seen.probe_at > seen.now else None)
     message = _building_words(view, item, status)
     status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
     return replace(part, status=status)
@@ -271,6 +292,8 @@ def _building_words(view: _View, item: Wanted, status: TargetStatus) -> str:
     if before is not None and before.state is TargetState.BUILDING and before.failures == status.failures:
         # The same try, said before: quoting it would grow the message with every pass.
         return before.message
+    if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
+        return f"{words} (try {status.failures + 1})"
     return f"{words} (try {status.failures + 1}; before: {status.message})"
 
 

@@ -1,6 +1,6 @@
 """One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from driver_builder.builds import BuildQueue
 from driver_builder.execute import Executor, FailedAction
@@ -13,13 +13,21 @@ class Reconciler:
     """Does passes, one at a time."""
 
     def __init__(
-        self, *, observer: Observer, executor: Executor, reporter: Reporter, builds: BuildQueue, settings: PlanSettings
+        self,
+        *,
+        observer: Observer,
+        executor: Executor,
+        reporter: Reporter,
+        builds: BuildQueue,
+        settings: PlanSettings,
+        planned: Callable[[Plan], None] = lambda _plan: None,
     ) -> None:
         self._observer = observer
         self._executor = executor
         self._reporter = reporter
         self._builds = builds
         self._settings = settings
+        self._planned = planned
 
     def reconcile(self) -> float | None:
         """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
@@ -30,7 +38,10 @@ class Reconciler:
         """
         snapshot = self._observer.observe()
         decided = plan(snapshot, self._settings)
+        self._planned(decided)
         failed = self._executor.perform(decided.actions)
+        # Also without new builds: while they are suspended, one is tried now and then.
+        self._builds.dispatch()
         unwritten = self._reporter.report(decided, refusals=refusals(decided, failed), now=snapshot.now)
         for part in decided.drivers:
             if part.driver.key not in unwritten:

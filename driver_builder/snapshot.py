@@ -71,7 +71,11 @@ class FailedBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """``now`` in seconds since the epoch. ``sources`` by driver key, ``images`` by tag reference, builds by key."""
+    """``now`` in seconds since the epoch. ``sources`` by driver key, ``images`` by tag reference, builds by key.
+
+    ``running_builds`` are queued or being built; ``queued_builds`` says of those that wait how many nodes were told to
+    wait for them. ``builds_suspended`` says why builds fail alike and are not started, but for one at ``probe_at``.
+    """
 
     now: float
     nodes: tuple[Node, ...] = ()
@@ -81,4 +85,7 @@ class Snapshot:
     daemon_sets: tuple[DaemonSet, ...] = ()
     pods: tuple[DriverPod, ...] = ()
     running_builds: frozenset[str] = frozenset()
+    queued_builds: Mapping[str, int] = field(default_factory=dict)
+    builds_suspended: str = ""
+    probe_at: float | None = None
     failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)

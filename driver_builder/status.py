@@ -47,6 +47,7 @@ class Reason(StrEnum):
     REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
     REGISTRY_UNREACHABLE = "RegistryUnreachable"
     REGISTRY_INVALID = "RegistryInvalid"
+    BUILDS_SUSPENDED = "BuildsSuspended"
     TARGETS_FAILED = "TargetsFailed"
     TARGETS_PENDING = "TargetsPending"
     NOTHING_TO_DO = "NothingToDo"
@@ -241,11 +242,17 @@ _NEWS = {
 
 
 def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) -> tuple[Event, ...]:
-    """Tell what is new: one Event for each target whose state or reason changed."""
+    """Tell what is new: one Event for each target whose state or reason changed, one in all for suspended builds."""
     news: list[Event] = []
+    suspended = any(target.reason == Reason.BUILDS_SUSPENDED for target in before.values())
     for target in after:
         old = before.get(target.target)
         if old is not None and (old.state, old.reason, old.key) == (target.state, target.reason, target.key):
+            continue
+        if target.reason == Reason.BUILDS_SUSPENDED:
+            if not suspended:
+                news.append(Event(kind="Warning", reason=target.reason, message=target.message))
+            suspended = True
             continue
         bad = target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
         reason = target.reason if bad or target.state is TargetState.SKIPPED else _NEWS[target.state]

@@ -4,20 +4,36 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import Counter, Histogram, make_wsgi_app
+from prometheus_client import Counter, Histogram, Info, make_wsgi_app
 
 BUILD_SECONDS = Histogram(
-    "driver_builder_build_duration_seconds",
-    "Time from the start of a build to its end, pushed or failed",
+    "driver_builder_build_seconds",
+    "Time from the start of a build to its end, by result: Succeeded, Failed, Cancelled",
     ["result"],
     buckets=(5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800),
 )
 BUILDS = Counter(
-    "driver_builder_builds_total", "Builds that ended, by result (Succeeded or the failure's reason)", ["result"]
+    "driver_builder_builds_total",
+    "Builds that ended, by result (Succeeded, Failed, Cancelled) and the failure's reason, else empty",
+    ["result", "reason"],
 )
+REGISTRY_CHECKS = Counter(
+    "driver_builder_registry_checks_total",
+    "What registries answered when asked for an image: Present, Absent, Unauthorised, Unreachable, Invalid",
+    ["state"],
+)
+RECONCILE_SECONDS = Histogram(
+    "driver_builder_reconcile_seconds",
+    "Time of one pass over all drivers, by result: Succeeded, or Failed when the API server did not do its part",
+    ["result"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+)
+_BUILD_INFO = Info("driver_builder_build", "The version of driver-builder that runs")
+_BUILD_INFO.info({"version": version("driverwright")})
 
 SILENCE_SECONDS = 600.0
 """A pass over a large fleet and slow registries takes minutes; one that takes longer than this hangs."""
@@ -26,6 +42,13 @@ logger = logging.getLogger(__name__)
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
+
+
+def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
+    """Count a build that took ``seconds``; ``reason`` is why it failed, empty when it did not."""
+    result = "Cancelled" if cancelled else "Failed" if reason else "Succeeded"
+    BUILDS.labels(result, "" if cancelled else reason).inc()
+    BUILD_SECONDS.labels(result).observe(seconds)
 
 
 class Heartbeat:

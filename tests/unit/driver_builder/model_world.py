@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from driver_builder import driver_container, manifests
 from driver_builder.actions import Action, StartBuild
 from driver_builder.build import BuildRequest
-from driver_builder.builds import BuildQueue
+from driver_builder.builds import BuildQueue, BuildStates
 from driver_builder.driver_container import RegistrySettings
 from driver_builder.execute import Executor
 from driver_builder.image_state import Absent, ImageState, Present
@@ -173,14 +173,21 @@ class ModelBuilds(BuildQueue):
         self.running: dict[str, StartBuild] = {}
         self.failed: dict[str, FailedBuild] = {}
 
-    def states(self) -> tuple[frozenset[str], Mapping[str, FailedBuild]]:
+    def states(self) -> BuildStates:
         """Give running keys and failures not yet reported."""
-        return frozenset(self.running), dict(self.failed)
+        return BuildStates(running=frozenset(self.running), failed=dict(self.failed))
 
     def submit(self, action: StartBuild) -> None:
         """Start a build unless it runs."""
         self.failed.pop(action.request.key, None)
         self.running.setdefault(action.request.key, action)
+
+    def cancel(self, key: str) -> None:
+        """Stop a build; it leaves nothing behind."""
+        self.running.pop(key, None)
+
+    def dispatch(self) -> None:
+        """Every build runs at once."""
 
     def forget(self, reported: Mapping[str, FailedBuild]) -> None:
         """Drop reported failures."""

@@ -8,7 +8,7 @@ import pytest
 from driver_builder import builds
 from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
-from driver_builder.builds import BuildQueue
+from driver_builder.builds import BuildQueue, BuildStates
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
@@ -88,10 +88,10 @@ def test_a_key_runs_once(make_bench: MakeBench) -> None:
     for _ in range(3):
         bench.queue.submit(ACTION)
     assert bench.running.acquire(timeout=PATIENCE)
-    assert bench.queue.states() == (frozenset([KEY]), {})
+    assert bench.queue.states() == BuildStates(running=frozenset([KEY]))
     bench.let_one_end()
     assert bench.started == [KEY]
-    assert bench.queue.states() == (frozenset(), {})
+    assert bench.queue.states() == BuildStates()
 
 
 def test_a_limit_holds(make_bench: MakeBench) -> None:
@@ -100,7 +100,8 @@ def test_a_limit_holds(make_bench: MakeBench) -> None:
     bench.queue.submit(ACTION)
     bench.queue.submit(OTHER)
     assert bench.running.acquire(timeout=PATIENCE)
-    assert bench.queue.states()[0] == {KEY, OTHER_KEY}
+    assert bench.queue.states().running == {KEY, OTHER_KEY}
+    assert set(bench.queue.states().queued) == {OTHER_KEY}
     assert bench.started == [KEY]
     bench.let_one_end()
     bench.let_one_end()
@@ -141,11 +142,11 @@ def test_a_failure_is_remembered_by_its_class(
     bench.error = error
     bench.queue.submit(ACTION)
     bench.let_one_end()
-    _, failed = bench.queue.states()
+    failed = bench.queue.states().failed
     assert (failed[KEY].reason, failed[KEY].message) == (reason, words)
     bench.error = None
     bench.queue.submit(ACTION)
-    assert bench.queue.states()[1] == {}, "a new try forgets the failure before"
+    assert bench.queue.states().failed == {}, "a new try forgets the failure before"
     bench.let_one_end()
 
 
@@ -155,15 +156,15 @@ def test_reported_failures_are_forgotten(make_bench: MakeBench) -> None:
     bench.error = BuildFailed(BuildFailure.UNKNOWN, "first")
     bench.queue.submit(ACTION)
     bench.let_one_end()
-    _, first = bench.queue.states()
+    first = bench.queue.states().failed
     bench.error = BuildFailed(BuildFailure.UNKNOWN, "second")
     bench.queue.submit(ACTION)
     bench.let_one_end()
     bench.queue.forget(first)
-    _, second = bench.queue.states()
+    second = bench.queue.states().failed
     assert second[KEY].message == "second"
     bench.queue.forget(second)
-    assert bench.queue.states() == (frozenset(), {})
+    assert bench.queue.states() == BuildStates()
 
 
 def test_failures_that_nobody_tells_are_kept_up_to_a_number(
@@ -176,7 +177,7 @@ def test_failures_that_nobody_tells_are_kept_up_to_a_number(
     for action in (ACTION, OTHER):
         bench.queue.submit(action)
         bench.let_one_end()
-    assert list(bench.queue.states()[1]) == [OTHER_KEY]
+    assert list(bench.queue.states().failed) == [OTHER_KEY]
 
 
 def test_stopping_cancels_what_runs_and_what_waits() -> None:
@@ -186,5 +187,6 @@ def test_stopping_cancels_what_runs_and_what_waits() -> None:
     bench.queue.submit(OTHER)
     assert bench.running.acquire(timeout=PATIENCE)
     bench.queue.stop()
+    bench.queue.submit(OTHER)
     assert bench.started == [KEY]
-    assert bench.queue.states()[1][KEY].reason == "Cancelled"
+    assert bench.queue.states().failed == {}

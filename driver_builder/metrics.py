@@ -1,0 +1,79 @@
+"""Metrics that say how things are, not what happened: the queue as it is now, the drivers as the last pass saw them.
+
+Place in the flow: the reconciler tells a :class:`StateCollector` of each plan; a scrape asks it. Every scrape is made
+anew, so that a driver or kernel that is gone leaves no series behind. What happened is counted in ``telemetry``.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from driver_builder.builds import BuildStates
+from driver_builder.plan import Plan
+from driver_builder.status import TargetState
+
+UNKNOWN_KERNEL = "unknown"
+"""Kernel of selected nodes whose labels do not name one yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """``without_driver`` counts nodes by driver and kernel, 0 where all are ready; ``kernels`` are those of nodes."""
+
+    without_driver: dict[tuple[str, str], int] = field(default_factory=dict)
+    kernels: frozenset[str] = frozenset()
+
+
+def fleet_state(plan: Plan) -> FleetState:
+    """Sum a plan up; kernels that a driver skips need none."""
+    counts: dict[tuple[str, str], int] = {}
+    for part in plan.drivers:
+        for target in part.targets:
+            if target.state is not TargetState.SKIPPED:
+                place = (part.driver.key, target.kernel)
+                counts[place] = counts.get(place, 0) + target.nodes - target.ready_nodes
+        if part.unknown:
+            counts[part.driver.key, UNKNOWN_KERNEL] = len(part.unknown)
+    kernels = frozenset(str(target.kernel) for part in plan.drivers for target in part.targets)
+    return FleetState(without_driver=counts, kernels=kernels)
+
+
+class StateCollector(Collector):
+    """Gives a scrape the queue's and the fleet's state; ``clock`` counts seconds since the epoch."""
+
+    def __init__(self, states: Callable[[], BuildStates], *, clock: Callable[[], float] = time.time) -> None:
+        self._states = states
+        self._clock = clock
+        self._fleet = FleetState()
+
+    def saw(self, plan: Plan) -> None:
+        """Take note of a pass."""
+        self._fleet = fleet_state(plan)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Make the metrics of this moment."""
+        states, fleet = self._states(), self._fleet
+        waits = [self._clock() - build.since for build in states.queued.values()]
+        yield _gauge("queue_depth", "Builds that wait for their turn", len(waits))
+        yield _gauge("queue_oldest_wait_seconds", "How long the oldest of them has waited", max(waits, default=0.0))
+        yield _gauge("builds_running", "Builds that run", len(states.running) - len(waits))
+        yield _gauge(
+            "builds_suspended", "1 while the circuit breaker is open: builds fail alike, one is tried now and then",
+            1 if states.suspended else 0,
+        )  # fmt: skip
+        yield _gauge("kernels_in_use", "Kernel releases among the nodes that drivers select", len(fleet.kernels))
+        nodes = GaugeMetricFamily(
+            "driver_builder_nodes_without_driver",
+            "Selected nodes on which the driver is not proven to work, by driver (namespace/name) and kernel release",
+            labels=["driver", "kernel"],
+        )
+        for place, count in sorted(fleet.without_driver.items()):
+            nodes.add_metric(place, count)
+        yield nodes
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"driver_builder_{name}", text, value=value)
