@@ -73,7 +73,8 @@ class BuildRequest:
     """Everything that goes into one driver image; equal requests have equal ``key``.
 
     ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words. A ``rebuild`` token,
-    where somebody asked for a rebuild, makes the engine fetch headers and compile anew instead of using its cache.
+    where somebody asked for a rebuild, makes the engine fetch headers and compile anew instead of using its cache. With
+    a ``signing_certificate`` (X.509, DER or PEM) every module must be signed by its key, or nothing is pushed.
     """
 
     key: str
@@ -87,6 +88,7 @@ class BuildRequest:
     args: Mapping[str, str] = field(default_factory=dict)
     rebuild: str = ""
     deadline_seconds: float = 1800.0
+    signing_certificate: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
