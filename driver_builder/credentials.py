@@ -16,7 +16,8 @@ from fnmatch import fnmatchcase
 from driver_builder.errors import ConfigurationError
 
 DOCKER_HUB = "docker.io"
-DOCKER_HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+DOCKER_HUB_REGISTRY = "registry-1.docker.io"
+DOCKER_HUB_HOSTS = frozenset({DOCKER_HUB, "index.docker.io", DOCKER_HUB_REGISTRY})
 """Docker Hub's names: the one people write, the one in Docker's own config file, and the one that answers."""
 
 
@@ -27,6 +28,16 @@ class Credentials:
     username: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
+
+
+def registry_host(host: str) -> str:
+    """The host that answers for ``host``: Docker Hub's registry has a name that nobody writes."""
+    return DOCKER_HUB_REGISTRY if host in DOCKER_HUB_HOSTS else host
+
+
+def registry_repository(host: str, repository: str) -> str:
+    """The repository's whole name: Docker Hub keeps those without a user, such as ``debian``, below ``library/``."""
+    return f"library/{repository}" if host in DOCKER_HUB_HOSTS and "/" not in repository else repository
 
 
 def parse_docker_config(data: bytes) -> dict[str, Credentials]:

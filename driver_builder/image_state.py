@@ -26,9 +26,10 @@ class Unauthorised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
-    """No answer, or a server error."""
+    """No answer, a server error, or a limit to how often it may be asked: then ``retry_after`` is in seconds."""
 
     message: str
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

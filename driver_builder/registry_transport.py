@@ -2,71 +2,39 @@
 
 Place in the flow: below ``registry``, which knows what manifests and blobs are; nothing of ``requests`` leaves here.
 
-Sources: the OCI distribution specification 1.0 (codes of errors), and the token authentication of the Docker registry
-(``WWW-Authenticate: Bearer realm=...,service=...,scope=...``), with Basic beside it for registries with a htpasswd.
+Sources: the OCI distribution specification 1.1 (codes of errors), and the token authentication of the Docker registry,
+with Basic beside it for registries with a htpasswd.
 """
 
-import json
-import socket
-from collections.abc import Iterator, Mapping
+import base64
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin, urlsplit
-from urllib.request import parse_http_list
 
 import requests
 import urllib3
-from requests.auth import AuthBase, HTTPBasicAuth
+from requests.auth import AuthBase
 
-from driver_builder.credentials import DOCKER_HUB, Credentials
+from driver_builder.credentials import Credentials, registry_host
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.registry_answers import (
+    Answer,
+    RegistryBusy,
+    RegistryUnauthorised,
+    no_answer,
+    unavailable,
+    unreadable,
+)
+from driver_builder.registry_auth import READING, Authorizations, Challenge, Purpose, parse_challenges, token_seconds
 
 CLIENT_ID = "driverwright"
 MAX_ANSWER = 16 << 20
 """Bytes; manifests and configs are far smaller (registries refuse manifests above 4 MiB)."""
-_SHOWN = 200
-
-
-class RegistryUnauthorised(RegistryRefused):
-    """The registry wants other credentials, or this user may not do this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A registry's whole answer; ``headers`` are found whatever their case, ``url`` is where it came from."""
-
-    status: int
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-
-    def json(self) -> Any:
-        """The body as JSON, None when it is none."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            return None
-
-    @property
-    def error_codes(self) -> frozenset[str]:
-        """``MANIFEST_UNKNOWN`` and the like; empty when the answer is not a registry's error."""
-        return frozenset(code for code, _ in self._errors())
-
-    @property
-    def reason(self) -> str:
-        """What the answer says, for a message: the registry's own words, or the beginning of any other text."""
-        said = "; ".join(f"{code}: {message}" for code, message in self._errors())
-        text = " ".join(self.body[:_SHOWN].decode(errors="replace").split())
-        return f"{self.status} {said or text}".strip()
-
-    def _errors(self) -> Iterator[tuple[str, str]]:
-        content = self.json()
-        errors = content.get("errors") if isinstance(content, dict) else None
-        for error in errors if isinstance(errors, list) else ():
-            if isinstance(error, dict) and isinstance(error.get("code"), str):
-                yield error["code"], str(error.get("message", ""))
+MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class _Authorization(AuthBase):
@@ -84,7 +52,9 @@ class _Authorization(AuthBase):
 class RegistryTransport:
     """Requests to one registry, below ``https://host/v2/`` (``http`` with ``plain_http``).
 
-    ``timeout`` in seconds, for the connection and for each wait for data.
+    ``timeout`` in seconds, for the connection and for each wait for data. A registry that asks to be left alone is
+    waited for with ``wait``, up to ``patience`` seconds in one request. Proxies are those of HTTPS_PROXY, HTTP_PROXY
+    and NO_PROXY, which requests reads.
     """
 
     def __init__(
@@ -95,56 +65,112 @@ class RegistryTransport:
         plain_http: bool = False,
         ca_file: str | Path | None = None,
         timeout: float = 30,
+        patience: float = 0,
+        wait: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.host = host
-        self._base = f"{'http' if plain_http else 'https'}://{'registry-1.docker.io' if host == DOCKER_HUB else host}/"
+        self._base = f"{'http' if plain_http else 'https'}://{registry_host(host)}/"
         self._credentials = credentials or Credentials()
         self._timeout = timeout
+        self._patience = patience
+        self._wait = wait
+        self._clock = clock
         self._session = requests.Session()
-        self._session.verify = str(ca_file) if ca_file else True
-        self._authorizations: dict[str, str] = {}
+        # Given with every request: as the session's own, REQUESTS_CA_BUNDLE of the environment would win over it.
+        self._verify: bool | str = str(ca_file) if ca_file else True
+        self._authorizations = Authorizations(clock)
 
     def request(
         self,
         method: str,
         path: str,
         *,
-        scope: str = "",
+        repository: str = "",
         headers: Mapping[str, str] | None = None,
         body: bytes | Path | None = None,
     ) -> Answer:
-        """Send a request and answer the registry's challenge once.
+        """Send a request, answer the registry's challenge once, and follow where it sends a reader.
 
-        ``path`` is relative to the host, or a whole URL that the registry gave. ``scope`` names what a token is for
-        (the repository): tokens are kept by it. A file as ``body`` is streamed.
+        ``path`` is relative to the host, or a whole URL that the registry gave. ``repository`` says what a token is
+        for. A file as ``body`` is streamed.
 
         Raises:
-            RegistryUnavailable: no answer, 429 or 5xx.
+            RegistryUnavailable: no answer, 429 or 5xx; RegistryBusy where the registry says how long to wait.
             RegistryUnauthorised: 401 or 403.
             RegistryRefused: an answer that cannot be followed.
         """
         url = urljoin(self._base, path)
-        answer = self._send(method, url, self._authorization(url, scope), headers=headers, body=body)
-        if answer.status == 401 and self._is_own(url) and (authorization := self._answer_challenge(answer)):
-            self._authorizations[scope] = authorization
-            answer = self._send(method, url, self._authorization(url, scope), headers=headers, body=body)
-        return self._checked(answer)
+        if self._loses_tls(url):
+            raise RegistryRefused(
+                f"registry {self.host} wants to be written to without TLS, at {_bare(url)}; if a proxy stands before"
+                " it, let that set X-Forwarded-Proto"
+            )
+        left = self._patience
+        purpose = Purpose(repository=repository, writing=method not in READING)
+        while True:
+            try:
+                return self._request(method, url, purpose, headers=headers, body=body)
+            except RegistryBusy as busy:
+                left -= busy.retry_after
+                if left < 0:
+                    raise
+                self._wait(busy.retry_after)
 
-    def _authorization(self, url: str, scope: str) -> AuthBase:
-        return _Authorization(self._authorizations.get(scope, "") if self._is_own(url) else "")
+    def _request(
+        self, method: str, url: str, purpose: Purpose, *, headers: Mapping[str, str] | None, body: bytes | Path | None
+    ) -> Answer:
+        sent = self._authorization(url, purpose)
+        answer = self._send(method, url, sent, headers=headers, body=body)
+        if answer.status == 401 and self._is_own(url):
+            asked = self._answer_challenge(answer, purpose)
+            # The same again would be the same wrong password again: some registries lock accounts for that.
+            if asked not in ("", sent):
+                answer = self._send(method, url, asked, headers=headers, body=body)
+        for _ in range(MAX_REDIRECTS):
+            if answer.status not in _REDIRECTS:
+                return self._checked(answer)
+            url = self._redirected(method, answer)
+            answer = self._send(method, url, self._authorization(url, purpose), headers=headers)
+            if 400 <= answer.status < 500 and not self._is_own(url):
+                raise RegistryRefused(f"registry {self.host} sends readers to {_bare(url)}, which says {answer.reason}")
+        raise RegistryRefused(f"registry {self.host} redirects more than {MAX_REDIRECTS} times, last to {_bare(url)}")
+
+    def _redirected(self, method: str, answer: Answer) -> str:
+        """Where a reader is sent: to another host without credentials, and never from TLS to plain HTTP."""
+        url = urljoin(answer.url, answer.headers.get("Location", ""))
+        if method not in READING or "Location" not in answer.headers or self._loses_tls(url):
+            raise RegistryRefused(
+                f"registry {self.host} answered {method} with a redirect to {_bare(url)!r}, which is not followed"
+            )
+        return url
+
+    def _authorization(self, url: str, purpose: Purpose) -> str:
+        return self._authorizations.get(purpose) if self._is_own(url) else ""
 
     def _is_own(self, url: str) -> bool:
         """Whether a URL is this registry's: credentials and tokens go nowhere else (uploads may go to a store)."""
         return url.startswith(self._base)
 
+    def _loses_tls(self, url: str) -> bool:
+        return self._base.startswith("https:") and urlsplit(url).scheme != "https"
+
     def _send(
-        self, method: str, url: str, auth: AuthBase, *, headers: Mapping[str, str] | None = None, body: Any = None
+        self, method: str, url: str, authorization: str, *, headers: Mapping[str, str] | None = None, body: Any = None
     ) -> Answer:
         try:
             with (
                 _opened(body) as data,
                 self._session.request(
-                    method, url, headers=headers, data=data, auth=auth, stream=True, timeout=self._timeout
+                    method,
+                    url,
+                    headers=headers,
+                    data=data,
+                    auth=_Authorization(authorization),
+                    stream=True,
+                    timeout=self._timeout,
+                    allow_redirects=False,
+                    verify=self._verify,
                 ) as response,
             ):
                 return Answer(
@@ -158,69 +184,61 @@ class RegistryTransport:
             requests.Timeout,
             requests.exceptions.ChunkedEncodingError,
         ) as error:
-            raise RegistryUnavailable(f"registry {self.host}: {self._describe(error)}") from error
+            raise no_answer(self.host, error, timeout=self._timeout) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise RegistryRefused(f"registry {self.host} gave an answer that cannot be read: {error}") from error
-
-    def _describe(self, error: Exception) -> str:
-        causes = list(_chain(error))
-        if isinstance(error, requests.exceptions.SSLError):
-            return f"TLS failed: {causes[-1]}; give the registry's CA, or plain HTTP for a registry without TLS"
-        if isinstance(error, requests.exceptions.ProxyError):
-            return f"the proxy failed: {causes[-1]}"
-        if isinstance(error, requests.Timeout):
-            return f"no answer within {self._timeout:g} s"
-        if any(isinstance(cause, socket.gaierror) for cause in causes):
-            return f"its name cannot be resolved: {causes[-1]}"
-        if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-            return "connection refused"
-        return f"the connection failed: {causes[-1]}"
+            raise unreadable(self.host, error) from error
 
     def _checked(self, answer: Answer) -> Answer:
         if answer.status in (401, 403):
             who = f"user {self._credentials.username!r}" if self._credentials.username else "no credentials given"
             raise RegistryUnauthorised(f"registry {self.host} denies access ({who}): {answer.reason}")
+        if answer.status == 407:
+            raise RegistryUnavailable(
+                f"registry {self.host}: the proxy wants a password ({answer.reason}); give it in HTTPS_PROXY"
+            )
         if answer.status == 429 or answer.status >= 500:
-            raise RegistryUnavailable(f"registry {self.host} answered {answer.reason}")
+            raise unavailable(self.host, answer, now=self._clock())
         return answer
 
-    def _answer_challenge(self, answer: Answer) -> str:
-        """The Authorization header that the challenge in a 401 asks for; empty when there is nothing to give."""
-        scheme, _, rest = answer.headers.get("WWW-Authenticate", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return f"Bearer {self._fetch_token(parse_challenge(rest))}"
-        if scheme.lower() == "basic" and self._credentials.username:
-            return str(self._basic()(requests.Request("GET", self._base).prepare()).headers["Authorization"])
+    def _answer_challenge(self, answer: Answer, purpose: Purpose) -> str:
+        """The Authorization header that a 401 asks for, kept for what follows; empty when there is nothing to give."""
+        for challenge in parse_challenges(answer.headers.get("WWW-Authenticate", "")):
+            if challenge.scheme == "bearer":
+                token, seconds = self._fetch_token(challenge, purpose)
+                self._authorizations.keep(purpose, f"Bearer {token}", seconds)
+                return f"Bearer {token}"
+            if challenge.scheme == "basic" and self._credentials.username:
+                header = self._basic()
+                self._authorizations.keep(purpose, header)
+                return header
         return ""
 
-    def _basic(self) -> HTTPBasicAuth:
-        return HTTPBasicAuth(self._credentials.username.encode(), self._credentials.password.encode())
+    def _basic(self) -> str:
+        """The header with user name and password, empty when there is no user."""
+        pair = f"{self._credentials.username}:{self._credentials.password}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}" if self._credentials.username else ""
 
-    def _fetch_token(self, challenge: Mapping[str, str]) -> str:
-        realm = urljoin(self._base, challenge.get("realm", ""))
-        if urlsplit(realm).scheme != "https" and self._base.startswith("https:"):
+    def _fetch_token(self, challenge: Challenge, purpose: Purpose) -> tuple[str, float]:
+        """A token for a purpose, and the seconds it is good for; without credentials an anonymous one."""
+        realm = urljoin(self._base, challenge.parameters.get("realm", ""))
+        if self._loses_tls(realm):
             raise RegistryRefused(f"registry {self.host} wants its password sent unencrypted to {realm}; refused")
-        query = {name: value for name in ("service", "scope") if (value := challenge.get(name))}
+        wanted = {"scope": purpose.scope, **challenge.parameters}
+        query = {name: value for name in ("service", "scope") if (value := wanted.get(name))}
         answer = self._checked(self._ask_for_token(realm, query))
         content = answer.json()
-        token = (content.get("token") or content.get("access_token")) if isinstance(content, dict) else None
-        if answer.status != 200 or not isinstance(token, str):
+        content = content if isinstance(content, dict) else {}
+        token = content.get("token") or content.get("access_token")
+        if answer.status != 200 or not isinstance(token, str) or not token.isprintable():
             raise RegistryRefused(f"the token service of registry {self.host}, {realm}, gave no token: {answer.status}")
-        return token
+        return token, token_seconds(content)
 
     def _ask_for_token(self, realm: str, query: dict[str, str]) -> Answer:
         if self._credentials.identity_token:
             form = {"grant_type": "refresh_token", "refresh_token": self._credentials.identity_token}
-            return self._send("POST", realm, _Authorization(""), body={**query, **form, "client_id": CLIENT_ID})
-        auth = self._basic() if self._credentials.username else _Authorization("")
+            return self._send("POST", realm, "", body={**query, **form, "client_id": CLIENT_ID})
         url = requests.Request("GET", realm, params=query).prepare().url or realm
-        return self._send("GET", url, auth)
-
-
-def parse_challenge(text: str) -> dict[str, str]:
-    """``realm="https://...",service="...",scope="a,b"`` as a mapping; a comma inside quotes is part of the value."""
-    items = (item.partition("=") for item in parse_http_list(text))
-    return {name.strip().lower(): value.strip().strip('"') for name, _, value in items}
+        return self._send("GET", url, self._basic())
 
 
 def _opened(body: Any) -> AbstractContextManager[Any]:
@@ -235,11 +253,12 @@ def _read(response: requests.Response, host: str) -> bytes:
     for chunk in response.iter_content(1 << 16):
         body += chunk
         if len(body) > MAX_ANSWER:
-            raise RegistryRefused(f"registry {host} answered with more than {MAX_ANSWER} bytes to {response.url}")
+            raise RegistryRefused(
+                f"registry {host} answered with more than {MAX_ANSWER} bytes to {_bare(response.url)}"
+            )
     return bytes(body)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _bare(url: str) -> str:
+    """A URL without its query, in which stores carry what lets anybody read."""
+    return url.partition("?")[0]

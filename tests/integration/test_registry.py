@@ -123,7 +123,7 @@ def test_a_push_that_was_cut_off_is_completed(
     """A builder killed between two layers leaves no image, and the next one uploads the rest."""
     client = client_of(engine_ground)
     first, _ = image.layers
-    client._upload(repository, first.digest, first.path)
+    client.upload(repository, first.digest, first.path)
     assert client.inspect(repository, image.digest) == Absent()
     assert client.push(repository, image) == image.digest
     assert client.inspect(repository, image.digest) == Present(digest=image.digest, labels=LABELS)

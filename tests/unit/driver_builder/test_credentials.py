@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.credentials import (
+    Credentials,
+    credentials_for,
+    parse_docker_config,
+    registry_host,
+    registry_repository,
+)
 from driver_builder.errors import ConfigurationError
 
 ANNA = Credentials(username="anna", password="s3cret")
@@ -139,3 +145,16 @@ def test_the_nearest_entry_is_chosen(host: str, repository: str, expected: str |
     """As the kubelet does: the longest key that fits."""
     chosen = credentials_for(AUTHS, host, repository)
     assert (chosen.username if chosen else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "repository", "asked"),
+    [
+        pytest.param("docker.io", "debian", ("registry-1.docker.io", "library/debian"), id="docker hub's own images"),
+        pytest.param("index.docker.io", "anna/edu", ("registry-1.docker.io", "anna/edu"), id="a user's"),
+        pytest.param("reg:5000", "edu", ("reg:5000", "edu"), id="any other registry"),
+    ],
+)
+def test_docker_hub_has_names_of_its_own(host: str, repository: str, asked: tuple[str, str]) -> None:
+    """What people write is not what answers."""
+    assert (registry_host(host), registry_repository(host, repository)) == asked

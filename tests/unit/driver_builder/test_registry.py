@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driver_builder.credentials import Credentials
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.image_archive import ImageArchive, read_image_archive
 from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.registry import RegistryClient
-from driver_builder.registry_transport import MAX_ANSWER, parse_challenge
+from driver_builder.registry_answers import Answer
+from driver_builder.registry_auth import Challenge, Purpose
+from driver_builder.registry_transport import MAX_ANSWER, RegistryTransport
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
 from tests.unit.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 
@@ -100,7 +104,7 @@ def test_what_is_known_is_known(script: Script, expected: ImageState) -> None:
         pytest.param(always(Reply(body=HTML)), Invalid, "hotel's network", id="a captive portal"),
         pytest.param(always(Reply(body=b'{"schemaVersion": 1}')), Invalid, "no manifest", id="a manifest of 2014"),
         pytest.param(always(error(400, "NAME_INVALID")), Invalid, "NAME_INVALID", id="a name it does not like"),
-        pytest.param(broken_config, Invalid, "gave no config", id="a config that was changed"),
+        pytest.param(broken_config, Invalid, "gave no content", id="a config that was changed"),
         pytest.param(lost_config, Invalid, "BLOB_UNKNOWN", id="a config that is lost"),
         pytest.param(
             always(Reply(body=MANIFEST, headers={"Docker-Content-Digest": "sha256:0"})),
@@ -108,6 +112,7 @@ def test_what_is_known_is_known(script: Script, expected: ImageState) -> None:
             "sha256:0",
             id="bad digest",
         ),
+        pytest.param(always(Reply(body=b"[" * 100_000)), Invalid, "no manifest", id="an answer of brackets"),
         pytest.param(always(Reply(body=b" " * (MAX_ANSWER + 1))), Invalid, "more than", id="an endless answer"),
         pytest.param(
             lambda request: Reply(status=302, headers={"Location": request.path}), Invalid, "redirects", id="a circle"
@@ -132,25 +137,91 @@ def test_nothing_but_a_proven_absence_is_absent(script: Script, kind: type, word
     assert words in state.message
 
 
+def platform(architecture: object, digest: object = DIGEST, system: str = "linux") -> dict[str, object]:
+    """One entry of an index."""
+    return {"digest": digest, "platform": {"os": system, "architecture": architecture}}
+
+
+ATTESTATION = platform("unknown", "sha256:1", "unknown")
+
+
+def index_of(*entries: object) -> Script:
+    """A registry whose tag names an index; images are found by digest."""
+    index = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+    return lambda request: image(request) if "sha256:" in request.path else Reply(body=index)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([platform("arm64"), platform("amd64", "sha256:0")], id="by its architecture"),
+        pytest.param([ATTESTATION, platform("arm64"), platform("arm64", "sha256:0")], id="the first of variants"),
+        pytest.param(["x", {}, {"platform": 1}, platform(1), platform("arm64", 1), platform("arm64")], id="odd ones"),
+    ],
+)
+def test_an_index_gives_the_labels_of_one_architecture(entries: list[object]) -> None:
+    """Under the digest of the index, which is what nodes pull."""
+    with scripted_registry(index_of(*entries)) as registry:
+        state = RegistryClient(registry.host, plain_http=True).inspect("team/driver", "1", architecture="arm64")
+    assert isinstance(state, Present)
+    assert (state.labels, state.digest == DIGEST) == ({"key": "k1"}, False)
+
+
+def test_an_index_without_the_architecture_is_invalid() -> None:
+    """Not absent: a build must not take the place of somebody's index."""
+    with scripted_registry(index_of(platform("amd64"), ATTESTATION)) as registry:
+        state = RegistryClient(registry.host, plain_http=True).inspect("team/driver", "1", architecture="arm64")
+    assert isinstance(state, Invalid)
+    assert "no image for arm64 at team/driver:1, which is an index of several platforms: amd64" in state.message
+
+
+def test_a_rate_limit_is_no_absence() -> None:
+    """429 says nothing about the image; the state carries the pause that the registry asks for."""
+    state = inspect(always(error(429, "TOOMANYREQUESTS", Retry_After="30")))
+    assert isinstance(state, Unreachable)
+    assert (state.retry_after, "limits how often" in state.message) == (30, True)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda children: (
+            st.lists(children, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["manifests", "config", "digest", "platform", "os", "Labels", "x"]),
+                children,
+                max_size=4,
+            )
+        ),
+    )
+)
+def test_any_manifest_and_config_is_a_state(content: object) -> None:
+    """A registry can answer any JSON; the pass of the other drivers goes on."""
+    config = json.dumps(content).encode()
+    described = {"digest": f"sha256:{hashlib.sha256(config).hexdigest()}"}
+    for manifest in ({"config": described}, content if isinstance(content, dict) else {}):
+        client = RegistryClient("r.io")
+        body = json.dumps({"schemaVersion": 2} | manifest).encode()
+        client._transport = MemoryTransport(manifest=body, blob=config)  # type: ignore[assignment]
+        assert isinstance(client.inspect("a", "1", architecture="amd64"), Present | Invalid)
+
+
+class MemoryTransport:
+    """Answers without a network: the same manifest and the same blob to everything."""
+
+    def __init__(self, *, manifest: bytes, blob: bytes) -> None:
+        self._manifest, self._blob = manifest, blob
+
+    def request(self, _method: str, path: str, **_: object) -> Answer:
+        """Answer by what is asked for."""
+        body = self._manifest if "/manifests/" in path else self._blob
+        return Answer(status=200, url=path, headers={}, body=body)
+
+
 def test_a_digest_is_believed_only_with_its_content() -> None:
     """Who asks by digest gets that content, or Invalid."""
     assert inspect(image, DIGEST) == Present(digest=DIGEST, labels={"key": "k1"})
     assert isinstance(inspect(image, "sha256:" + "0" * 64), Invalid)
-
-
-@pytest.mark.parametrize("value", ["30", "Mon, 12 Jan 1970 13:48:20 GMT", "soon"])
-def test_a_rate_limit_is_no_absence(value: str) -> None:
-    """429 says nothing about the image, whatever pause the registry asks for."""
-    assert isinstance(inspect(always(error(429, "TOOMANYREQUESTS", Retry_After=value))), Unreachable)
-
-
-def test_a_challenge_is_a_mapping() -> None:
-    """Commas inside quotes belong to the value."""
-    assert parse_challenge('realm="https://auth/token",service="reg", Scope="repository:a:pull,push"') == {
-        "realm": "https://auth/token",
-        "service": "reg",
-        "scope": "repository:a:pull,push",
-    }
 
 
 def token_registry(request: Request) -> Reply:
@@ -230,9 +301,10 @@ def test_credentials_go_to_the_registry_only(tmp_path: Path) -> None:
 def test_a_password_is_not_sent_unencrypted_because_a_registry_says_so() -> None:
     """A registry behind TLS that names a token service without it is refused; nothing is sent."""
     with scripted_registry(token_registry) as service:
-        transport = RegistryClient("registry.example.com", credentials=ANNA)._transport
+        transport = RegistryTransport("registry.example.com", credentials=ANNA)
+        challenge = Challenge(scheme="bearer", parameters={"realm": f"http://{service.host}/token"})
         with pytest.raises(RegistryRefused, match="unencrypted"):
-            transport._fetch_token({"realm": f"http://{service.host}/token"})
+            transport._fetch_token(challenge, Purpose(repository="a", writing=False))
         assert service.requests == []
 
 

@@ -1,0 +1,80 @@
+"""How a registry asks who is there, and what it was shown: its challenges as values, the headers that answered them.
+
+Place in the flow: ``registry_transport`` parses the challenge of a 401 here and keeps what answered it, so that a token
+is fetched once for all requests it is good for. Nothing here does I/O.
+
+Sources: RFC 9110 section 11.6.1 (``WWW-Authenticate``), and the token authentication of the Docker registry
+(``Bearer realm=...,service=...,scope=...``; a token without ``expires_in`` is good for 60 seconds).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.request import parse_http_list
+
+TOKEN_SECONDS = 60.0
+_MARGIN_SECONDS = 15.0
+READING = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """One way to show who asks: ``scheme`` in lower case (``bearer``, ``basic``), parameters by lower-case name."""
+
+    scheme: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What an Authorization header is good for: reading a repository, or writing to it too."""
+
+    repository: str
+    writing: bool
+
+    @property
+    def scope(self) -> str:
+        """The scope of a token, for a registry whose challenge names none; empty for ``/v2/`` itself."""
+        actions = "pull,push" if self.writing else "pull"
+        return f"repository:{self.repository}:{actions}" if self.repository else ""
+
+
+class Authorizations:
+    """Authorization headers by purpose, each until shortly before it ends; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[Purpose, tuple[float, str]] = {}
+
+    def get(self, purpose: Purpose) -> str:
+        """The header to send, empty when there is none (any more)."""
+        ends, header = self._kept.get(purpose, (0.0, ""))
+        return header if self._clock() < ends else ""
+
+    def keep(self, purpose: Purpose, header: str, seconds: float = math.inf) -> None:
+        """Remember a header that is good for so many seconds."""
+        margin = min(_MARGIN_SECONDS, seconds / 4)
+        self._kept[purpose] = (self._clock() + seconds - margin, header)
+
+
+def parse_challenges(text: str) -> tuple[Challenge, ...]:
+    """``Bearer realm="https://...",scope="a,b", Basic realm="r"`` as values, in the order of the header.
+
+    A comma inside quotes is part of the value; an item that begins with a word and a blank begins a new challenge.
+    """
+    challenges: list[tuple[str, dict[str, str]]] = []
+    for item in parse_http_list(text):
+        name, equals, value = item.partition("=")
+        scheme, _, parameter = name.strip().rpartition(" ") if equals else (name, "", "")
+        if scheme:
+            challenges.append((scheme.strip().lower(), {}))
+        if parameter and challenges:
+            challenges[-1][1][parameter.lower()] = value.strip().strip('"')
+    return tuple(Challenge(scheme=scheme, parameters=parameters) for scheme, parameters in challenges)
+
+
+def token_seconds(content: Mapping[str, object]) -> float:
+    """How long a token service says that its token is good for."""
+    seconds = content.get("expires_in")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    return float(seconds) if is_number and seconds else TOKEN_SECONDS  # type: ignore[arg-type]
