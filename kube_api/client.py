@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
-import urllib3
-
-from kube_api.connection import Connection, connect
+from kube_api.connection import Answer, Connection, Timeout, connect
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
 
 Object = dict[str, Any]
@@ -52,13 +50,17 @@ class Client:
         self._timeout_seconds = timeout_seconds
 
     @classmethod
-    def from_environment(cls, kubeconfig: str | None = None, *, timeout_seconds: float = 30.0) -> Self:
+    def from_environment(
+        cls, kubeconfig: str | None = None, *, timeout_seconds: float = 30.0, once: bool = False
+    ) -> Self:
         """Connect as kubectl would: the given kubeconfig, else the pod's service account, else the default kubeconfig.
+
+        ``once`` is for a process that asks once or twice and ends.
 
         Raises:
             Unreachable: when no usable credentials are found; the message says where was looked.
         """
-        return cls(connect(kubeconfig), timeout_seconds=timeout_seconds)
+        return cls(connect(kubeconfig, once=once), timeout_seconds=timeout_seconds)
 
     def get(self, path: str) -> Object:
         """Read one object."""
@@ -106,15 +108,12 @@ class Client:
             "timeoutSeconds": str(seconds),
         }
         accept = METADATA_ONLY_WATCH if metadata_only else "application/json"
-        response = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
+        answer = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
         try:
-            for line in _lines(response):
+            for line in _lines(path, answer):
                 yield _event(path, line)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"WATCH {path}: {error}") from error
         finally:
-            response.close()
-            response.release_conn()
+            answer.close()
 
     def create(self, path: str, body: Object) -> Object:
         """Create an object in a collection; Conflict when one of that name exists."""
@@ -142,11 +141,7 @@ class Client:
 
     def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
         """Read an endpoint that answers with text (``/readyz``, a pod's log)."""
-        response = self._send("GET", path, query=query or {}, accept="*/*")
-        try:
-            return response.data.decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f"GET {path}: the answer broke off: {error}") from error
+        return self._read("GET", path, query=query or {}, accept="*/*").decode(errors="replace")
 
     def _json(
         self,
@@ -158,14 +153,32 @@ class Client:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Object:
-        response = self._send(method, path, query=query or {}, body=body, content_type=content_type, accept=accept)
+        content = self._read(method, path, query=query or {}, body=body, content_type=content_type, accept=accept)
         try:
-            answer = json.loads(response.data)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, RecursionError) as error:
+            answer = json.loads(content)
+        except (ValueError, RecursionError) as error:
             raise Unreachable(f"{method} {path}: the answer is not JSON: {error}") from error
         if not isinstance(answer, dict):
             raise Unreachable(f"{method} {path}: the answer is no object: is this an API server?")
         return answer
+
+    def _read(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        accept: str,
+        body: Object | JsonPatch | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        answer = self._send(method, path, query=query, accept=accept, body=body, content_type=content_type)
+        try:
+            return answer.read()
+        except Unreachable as error:
+            raise Unreachable(f"{method} {path}: the answer broke off: {error}") from error
+        finally:
+            answer.close()
 
     def _send(
         self,
@@ -176,40 +189,35 @@ class Client:
         body: Object | JsonPatch | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout: float | tuple[float, float] | None = None,
-    ) -> urllib3.BaseHTTPResponse:
+        timeout: Timeout | None = None,
+    ) -> Answer:
         words = urlencode({key: value for key, value in query.items() if value})
         headers = {"Accept": accept, "User-Agent": "driverwright"}
         if body is not None:
             headers["Content-Type"] = content_type
-        text = None if body is None else json.dumps(body)
         try:
-            # This is where expired credentials are read anew, so it can fail like any other I/O.
-            headers |= self._connection.authorization()
-            response: urllib3.BaseHTTPResponse = self._connection.pool.request(
-                method, self._connection.server + (f"{path}?{words}" if words else path), body=text, headers=headers,
-                preload_content=False, redirect=False, timeout=_urllib3_timeout(timeout or self._timeout_seconds),
+            answer = self._connection.send(
+                method, f"{path}?{words}" if words else path, body=None if body is None else json.dumps(body),
+                headers=headers, timeout=timeout or self._timeout_seconds,
             )  # fmt: skip
-            if response.status < 300:
-                return response
-            answer = response.data
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if answer.status < 300:
+                return answer
+            content = answer.read()
+        except Unreachable as error:
             raise Unreachable(f"{method} {path}: no answer from the API server: {error}") from error
-        raise from_response(f"{method} {path}", response.status, answer, response.headers.get("Retry-After"))
+        answer.close()
+        raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
-def _urllib3_timeout(timeout: float | tuple[float, float]) -> urllib3.Timeout:
-    if isinstance(timeout, tuple):
-        return urllib3.Timeout(connect=timeout[0], read=timeout[1])
-    return urllib3.Timeout(total=timeout)
-
-
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Split a chunked body at newlines, as soon as each line is whole."""
+def _lines(path: str, answer: Answer) -> Iterator[bytes]:
+    """Split a body at newlines, as soon as each line is whole."""
     rest = b""
-    for chunk in response.stream(None, decode_content=True):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in lines if line.strip())
+    try:
+        for chunk in answer.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in lines if line.strip())
+    except Unreachable as error:
+        raise Unreachable(f"WATCH {path}: {error}") from error
 
 
 def _event(path: str, line: bytes) -> WatchEvent:

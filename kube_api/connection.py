@@ -7,10 +7,8 @@ kubeconfig pays for it (docs/decisions/0007-service-account-without-the-client.m
 """
 
 import os
-from collections.abc import Mapping
-from typing import Protocol
-
-import urllib3
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from kube_api.errors import Unreachable
 
@@ -19,43 +17,73 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
+Timeout = float | tuple[float, float]
+"""Seconds for all of a request, or for connecting and for each read."""
+
+
+class Answer(Protocol):
+    """What came back. Reading it raises Unreachable when the connection breaks."""
+
+    status: int
+
+    def header(self, name: str) -> str | None:
+        """Give a header's value."""
+
+    def read(self) -> bytes:
+        """Read all of the body."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Read the body as it comes."""
+
+    def close(self) -> None:
+        """Be done with it, read to its end or not."""
+
 
 class Connection(Protocol):
-    """What a client needs to send a request."""
+    """A way to one API server."""
 
-    @property
-    def server(self) -> str:
-        """The API server's URL without a path."""
-
-    @property
-    def pool(self) -> urllib3.PoolManager:
-        """The connections."""
-
-    def authorization(self) -> Mapping[str, str]:
-        """Give the headers that say who asks, fresh for each request.
+    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+        """Send a request and wait for the head of its answer, whatever its status.
 
         Raises:
-            OSError: when the credentials cannot be read.
-            Unreachable: when they cannot be had for another reason.
+            Unreachable: when there is no answer, or no credentials to ask with.
         """
 
 
-class ServiceAccountConnection:
-    """A pod's way: ``server`` with a CA file and a token file."""
+class ServiceAccount(NamedTuple):
+    """A pod's way: the server's URL, a CA file and a token file."""
 
-    def __init__(self, server: str, *, ca_file: str, token_file: str) -> None:
-        self.server = server
-        self.pool = urllib3.PoolManager(ca_certs=ca_file, cert_reqs="CERT_REQUIRED", retries=False)
-        self._token_file = token_file
+    server: str
+    ca_file: str
+    token_file: str
 
     def authorization(self) -> Mapping[str, str]:
-        """Read the token."""
-        with open(self._token_file, encoding="ascii") as file:  # noqa: PTH123 - one import less in a short-lived child
+        """Read the token.
+
+        Raises:
+            OSError: when it is not there.
+        """
+        with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 - one import less in a short-lived child
             return {"Authorization": f"Bearer {file.read().strip()}"}
 
+    def pooled(self) -> Connection:
+        """Connect for many requests, from several threads."""
+        import urllib3  # noqa: PLC0415 - slow to import
 
-def service_account(environment: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> ServiceAccountConnection | None:
-    """Connect as the pod this runs in; None when it runs in none, or behind a proxy, which is not ours to follow."""
+        from kube_api.pooled import PooledConnection  # noqa: PLC0415 - as above
+
+        pool = urllib3.PoolManager(ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED")
+        return PooledConnection(self.server, pool, self.authorization)
+
+    def once(self) -> Connection:
+        """Connect for one or two requests."""
+        from kube_api.once import OnceConnection  # noqa: PLC0415 - a pool's user does not need it
+
+        return OnceConnection(self.server, self.ca_file, self.authorization)
+
+
+def service_account(environment: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> ServiceAccount | None:
+    """Find the account of the pod this runs in; None when it runs in none, or behind a proxy, which is not ours."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     token_file, ca_file = f"{folder}/token", f"{folder}/ca.crt"
     if not host or not port or not os.path.isfile(token_file) or not os.path.isfile(ca_file):  # noqa: PTH113 - as above
@@ -63,20 +91,22 @@ def service_account(environment: Mapping[str, str], folder: str = SERVICE_ACCOUN
     if any(environment.get(name) for name in _PROXY_VARIABLES):
         return None
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return ServiceAccountConnection(server, ca_file=ca_file, token_file=token_file)
+    return ServiceAccount(server, ca_file=ca_file, token_file=token_file)
 
 
-def connect(kubeconfig: str | None = None) -> Connection:
+def connect(kubeconfig: str | None = None, *, once: bool = False) -> Connection:
     """Connect as kubectl would: the given kubeconfig, else the pod's service account, else the default kubeconfig.
+
+    ``once`` is for a process that asks once or twice and ends.
 
     Raises:
         Unreachable: when no usable credentials are found; the message says where was looked.
     """
     own = service_account(os.environ) if kubeconfig is None else None
     if own is not None:
-        return own
+        return own.once() if once else own.pooled()
     try:
-        from kube_api.kubeconfig import KubeconfigConnection  # noqa: PLC0415 - heavy, see above
+        from kube_api.kubeconfig import load_kubeconfig  # noqa: PLC0415 - heavy, see above
     except ImportError as error:
         raise Unreachable(f"the official client, which reads kubeconfig files, cannot be imported: {error}") from error
-    return KubeconfigConnection.load(kubeconfig)
+    return load_kubeconfig(kubeconfig)

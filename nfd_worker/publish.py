@@ -47,7 +47,7 @@ def main() -> int:
     if _is_orphan():
         return 1
     try:
-        answer = carry_out(request, Client.from_environment(request.kubeconfig))
+        answer = carry_out(request, Client.from_environment(request.kubeconfig, once=True))
     except KubeApiError as error:
         answer = PublishAnswer(explain(error, request.node_name), type(error).__name__, error.retry_after)
     sys.stdout.write(answer.to_line())

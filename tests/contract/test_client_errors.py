@@ -8,6 +8,7 @@ import pytest
 from kubernetes.client import Configuration
 
 from kube_api.client import Client
+from kube_api.connection import Connection
 from kube_api.errors import (
     Gone,
     KubeApiError,
@@ -15,7 +16,8 @@ from kube_api.errors import (
     TooManyRequests,
     Unreachable,
 )
-from kube_api.kubeconfig import KubeconfigConnection
+from kube_api.kubeconfig import connection_of
+from kube_api.once import OnceConnection
 from tests.contract.misbehaving_server import Handler, misbehaving_server
 
 
@@ -26,14 +28,22 @@ def server() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def client(server: str) -> Iterator[Client]:
-    """Make a client that waits for at most a third of a second."""
+def pooled(server: str) -> Connection:
+    """Connect as with a kubeconfig."""
     settings = Configuration()
     settings.host = server
-    connection = KubeconfigConnection(settings)
-    yield Client(connection, timeout_seconds=0.3)
-    connection.pool.clear()
+    return connection_of(settings)
+
+
+def once(server: str) -> Connection:
+    """Connect as the worker's publish child does."""
+    return OnceConnection(server, "", dict)
+
+
+@pytest.fixture(params=[pooled, once])
+def client(server: str, request: pytest.FixtureRequest) -> Client:
+    """Make a client that waits for at most a third of a second."""
+    return Client(request.param(server), timeout_seconds=0.3)
 
 
 def watched(client: Client, path: str) -> list[str]:
@@ -138,7 +148,7 @@ def test_nobody_listens() -> None:
     settings = Configuration()
     settings.host = "http://127.0.0.1:9"
     with pytest.raises(Unreachable, match="no answer from the API server"):
-        Client(KubeconfigConnection(settings)).get("/api")
+        Client(connection_of(settings)).get("/api")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +179,6 @@ def test_expired_credentials_that_cannot_be_read_anew(server: str) -> None:
     settings = Configuration()
     settings.host = server
     settings.api_key = {"authorization": "Bearer old"}
-    settings.refresh_api_key_hook = refresh
+    settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
     with pytest.raises(Unreachable, match="token"):
-        Client(KubeconfigConnection(settings)).get("/good")
+        Client(connection_of(settings)).get("/good")

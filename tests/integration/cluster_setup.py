@@ -8,7 +8,7 @@ import yaml
 
 from kube_api import resources
 from kube_api.client import Client
-from kube_api.connection import ServiceAccountConnection
+from kube_api.connection import ServiceAccount
 from kube_api.errors import Conflict
 from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
 from tests.proving_ground.ground import ProvingGround
@@ -61,7 +61,8 @@ def as_service_account(ground: ProvingGround, namespace: str, name: str) -> Clie
     request: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     token_file = ground.ca_file.with_name(f"token-{namespace}-{name}")
     token_file.write_text(admin(ground).create(path, request)["status"]["token"])
-    return Client(ServiceAccountConnection(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file)))
+    account = ServiceAccount(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file))
+    return Client(account.pooled())
 
 
 def create_quietly(client: Client, path: str, body: Json) -> None:

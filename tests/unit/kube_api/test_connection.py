@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_api.connection import ServiceAccountConnection, service_account
+from kube_api.connection import ServiceAccount, service_account
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -57,7 +57,7 @@ def test_a_pod_without_a_mounted_account(folder: Path, file: str) -> None:
 
 def test_a_token_that_the_kubelet_replaced_is_used_at_once(folder: Path) -> None:
     """Bound tokens live for an hour; an old one would be refused."""
-    found = ServiceAccountConnection("https://x", ca_file=str(folder / "ca.crt"), token_file=str(folder / "token"))
+    found = ServiceAccount("https://x", ca_file=str(folder / "ca.crt"), token_file=str(folder / "token"))
     assert found.authorization() == {"Authorization": "Bearer first"}
     (folder / "token").write_text("second")
     assert found.authorization() == {"Authorization": "Bearer second"}
@@ -65,5 +65,8 @@ def test_a_token_that_the_kubelet_replaced_is_used_at_once(folder: Path) -> None
 
 def test_a_pod_does_not_pay_for_the_official_client() -> None:
     """It costs a quarter of a second of CPU and 20 MiB, each time a publish child starts."""
-    program = "import sys, kube_api.client; sys.exit(any(name.split('.')[0] == 'kubernetes' for name in sys.modules))"
+    program = (
+        "import sys, kube_api.client, kube_api.once; "
+        "sys.exit(any(name.split('.')[0] in ('kubernetes', 'urllib3') for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
 
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
-from kube_api.kubeconfig import KubeconfigConnection
+from kube_api.once import OnceConnection
 from nfd_worker import publish as module
 from nfd_worker.node_content import NodeContent, Taint
 from nfd_worker.publish import ATTEMPTS, carry_out, main, merged, publish, unpublish
@@ -330,13 +329,9 @@ def misbehaving() -> Iterator[str]:
 
 
 @pytest.fixture
-def client(misbehaving: str) -> Iterator[Client]:
-    """Connect to it, with little patience."""
-    settings = Configuration()
-    settings.host = misbehaving
-    connection = KubeconfigConnection(settings)
-    yield Client(connection, timeout_seconds=0.3)
-    connection.pool.clear()
+def client(misbehaving: str) -> Client:
+    """Connect to it as the publish child does in a pod, with little patience."""
+    return Client(OnceConnection(misbehaving, "", dict), timeout_seconds=0.3)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +365,7 @@ def run(
 
     def give(client: Client) -> tuple[int, PublishAnswer | None]:
         monkeypatch.setattr("nfd_worker.publish.os.fdopen", lambda *_: io.BytesIO(request().to_bytes()))
-        monkeypatch.setattr(Client, "from_environment", lambda *_: client)
+        monkeypatch.setattr(Client, "from_environment", lambda *_, **__: client)
         status = main()
         return status, PublishAnswer.from_line(capfd.readouterr().out.encode())
 

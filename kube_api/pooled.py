@@ -1,0 +1,68 @@
+"""Connections that are kept and shared between threads (urllib3): for programs that go on asking."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import urllib3
+
+from kube_api.connection import Answer, Timeout
+from kube_api.errors import Unreachable
+
+
+class PooledAnswer:
+    """An answer of urllib3."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+        self.status = response.status
+
+    def header(self, name: str) -> str | None:
+        """Give a header's value."""
+        return self._response.headers.get(name)
+
+    def read(self) -> bytes:
+        """Read all of the body."""
+        with _translated():
+            return self._response.data
+
+    def chunks(self) -> Iterator[bytes]:
+        """Read the body as it comes."""
+        with _translated():
+            yield from self._response.stream(None, decode_content=True)
+
+    def close(self) -> None:
+        """Be done with it, read to its end or not."""
+        self._response.close()
+        self._response.release_conn()
+
+
+class PooledConnection:
+    """``authorization`` gives the headers that say who asks; it is called for each request."""
+
+    def __init__(self, server: str, pool: urllib3.PoolManager, authorization: Callable[[], Mapping[str, str]]) -> None:
+        self.server = server
+        self.pool = pool
+        self._authorization = authorization
+
+    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+        """Send a request; see :class:`kube_api.connection.Connection`."""
+        with _translated():
+            response = self.pool.request(
+                method, self.server + path, body=body, headers={**headers, **self._authorization()},
+                preload_content=False, redirect=False, retries=False, timeout=_urllib3_timeout(timeout),
+            )  # fmt: skip
+        return PooledAnswer(response)
+
+
+def _urllib3_timeout(timeout: Timeout) -> urllib3.Timeout:
+    if isinstance(timeout, tuple):
+        return urllib3.Timeout(connect=timeout[0], read=timeout[1])
+    return urllib3.Timeout(total=timeout)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(str(error)) from error
