@@ -1,4 +1,4 @@
-"""Machines of different kinds, emulated: each boots a stock kernel on the worker's own image and runs one command.
+"""Machines of different kinds, emulated: each boots a stock kernel on the worker's own image and runs the worker.
 
 The image's root file system is the machine's, on an NVMe disk. Cloud kernels need nothing else to boot from it.
 """
@@ -6,9 +6,9 @@ The image's root file system is the machine's, on an NVMe disk. Cloud kernels ne
 import json
 import shutil
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ from tests.proving_ground.guest.initramfs import load_order, parse_modules_dep
 from tests.proving_ground.kernels import KernelPackage
 
 BOOT_SECONDS = 300.0
+QUIET = "quiet loglevel=0"
+"""Kernel parameters without which its messages would stand between the worker's."""
 
 _BEGIN, _END = "[[document", "document]]"
 
-# What the kernel and a container runtime would have set up, then what this machine's administrator did, then the scan.
+# What the kernel and a container runtime would have set up, then what this machine's administrator did, then the worker.
 INIT = """#!/bin/busybox sh
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -35,11 +37,15 @@ for module in $(cat /modules/order); do insmod /modules/$module || echo "cannot 
 sleep 1
 {prepare}
 export PATH=/opt/driverwright/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-echo '{begin}'
+{command}
+poweroff -f
+"""
+
+SCAN = f"""
+echo '{_BEGIN}'
 nfd-worker scan --root / --config /nfd-worker.conf --features -o json
 echo
-echo '{end}'
-poweroff -f
+echo '{_END}'
 """
 
 
@@ -55,12 +61,17 @@ exec /bin/busybox switch_root /root /init
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One emulated machine: QEMU's arguments, the kernel's, modules to insert, and shell to run before the scan."""
+    """One emulated machine: QEMU's arguments, the kernel's, modules to insert, and shell to run.
+
+    ``prepare`` comes first; ``command`` runs the worker; ``files`` are written to the disk, path to content.
+    """
 
     arguments: Sequence[str]
-    parameters: str = ""
+    parameters: str = QUIET
     modules: Sequence[str] = ()
     prepare: str = ""
+    command: str = SCAN
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class WorkerDisk:
@@ -84,9 +95,11 @@ class WorkerDisk:
     def make(self, kernel: KernelPackage, machine: Machine, worker_config: str) -> Path:
         """Make the disk for one boot."""
         tree = self._tree
-        (tree / "init").write_text(INIT.format(prepare=machine.prepare, begin=_BEGIN, end=_END))
+        (tree / "init").write_text(INIT.format(prepare=machine.prepare, command=machine.command))
         (tree / "init").chmod(0o755)
-        (tree / "nfd-worker.conf").write_text(worker_config)
+        for path, content in {"nfd-worker.conf": worker_config, **machine.files}.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(content)
         shutil.copy(kernel.config, tree / "boot" / kernel.config.name)
         modules = tree / "lib/modules" / kernel.release
         modules.mkdir(parents=True, exist_ok=True)
@@ -137,27 +150,26 @@ def boot_archive(kernel: KernelPackage) -> bytes:
     )
 
 
+def command_line(disk: Path, kernel: KernelPackage, machine: Machine) -> list[str]:
+    """Give the command that boots a machine, with its console on standard output."""
+    archive = disk.with_name("boot.cpio")
+    archive.write_bytes(boot_archive(kernel))
+    return [
+        *("qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"),
+        *("-serial", "stdio", "-monitor", "none", "-kernel", str(kernel.vmlinuz), "-initrd", str(archive)),
+        *("-append", f"console=ttyS0 panic=-1 {machine.parameters}"),
+        *("-drive", f"file={disk},if=none,id=root,format=raw,snapshot=on"),
+        *("-device", "nvme,drive=root,serial=root"),
+        *machine.arguments,
+    ]
+
+
 def scan(disk: Path, kernel: KernelPackage, machine: Machine) -> Any:
     """Boot a machine and return what ``nfd-worker scan`` printed on it.
 
     The exit status of QEMU says nothing about the guest, so the document's marks on the console are what counts.
     """
-    archive = disk.with_name("boot.cpio")
-    archive.write_bytes(boot_archive(kernel))
-    console = run(
-        [
-            *("qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"),
-            *("-serial", "stdio", "-monitor", "none", "-kernel", kernel.vmlinuz),
-            *(
-                "-append",
-                f"console=ttyS0 panic=-1 quiet loglevel=0 root=/dev/nvme0n1 rw init=/init {machine.parameters}",
-            ),
-            *("-drive", f"file={disk},if=none,id=root,format=raw,snapshot=on"),
-            *("-device", "nvme,drive=root,serial=root"),
-            *machine.arguments,
-        ],
-        timeout=BOOT_SECONDS,
-    ).replace("\r", "")
+    console = run(command_line(disk, kernel, machine), timeout=BOOT_SECONDS).replace("\r", "")
     _, begun, rest = console.partition(_BEGIN)
     document, ended, _ = rest.partition(_END)
     assert begun, console[-3000:]

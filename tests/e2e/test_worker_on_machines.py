@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube_api.names import FEATURE_LABEL_PREFIX, label_value
-from tests.e2e.machines import Machine, WorkerDisk, scan
+from tests.e2e.machines import QUIET, Machine, WorkerDisk, scan
 from tests.proving_ground.kernels import CLOUD, GENERIC, KernelPackage, newest_kernel
 from tests.proving_ground.progress import PlainLines
 from tests.story.story import Story
@@ -56,7 +56,7 @@ CASES = {
                 *("-numa", "node,nodeid=0,cpus=0-1,memdev=m0", "-numa", "node,nodeid=1,cpus=2-3,memdev=m1"),
                 *("-device", "intel-iommu", "-device", "edu"),
             ),
-            parameters="intel_iommu=on",
+            parameters=f"{QUIET} intel_iommu=on",
             prepare="echo 4 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
         ),
         labels={
@@ -110,7 +110,7 @@ CASES = {
                 *("-drive", "driver=null-co,if=none,id=stick,size=1M,read-only=on"),
                 *("-device", "usb-storage,drive=stick", "-netdev", "user,id=net", "-device", "e1000e,netdev=net"),
             ),
-            parameters="security=selinux selinux=1 enforcing=1",
+            parameters=f"{QUIET} security=selinux selinux=1 enforcing=1",
             modules=("xhci_pci", "usb_storage", "usbhid", "e1000e"),
             prepare="sleep 3",
         ),
@@ -137,7 +137,7 @@ CASES = {
                 "Icelake-Server-noTSX,x-force-features=on,-x2apic,-tsc-deadline,-pcid,-invpcid,-xsavec,-xsaves",
             ),
             # Emulation cannot execute what it is made to announce: kernel and glibc are kept from trying.
-            parameters="initcall_blacklist=blake2s_mod_init GLIBC_TUNABLES=glibc.cpu.hwcaps="
+            parameters=f"{QUIET} initcall_blacklist=blake2s_mod_init GLIBC_TUNABLES=glibc.cpu.hwcaps="
             "-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD",
         ),
         labels={
