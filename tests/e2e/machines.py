@@ -26,7 +26,7 @@ QUIET = "quiet loglevel=0"
 
 _BEGIN, _END = "[[document", "document]]"
 
-# What the kernel and a container runtime would have set up, then what this machine's administrator did, then the worker.
+# What kernel and container runtime would have set up, then what this machine's administrator did, then the worker.
 INIT = """#!/bin/busybox sh
 mount -t proc proc /proc
 mount -t sysfs sys /sys

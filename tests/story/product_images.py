@@ -90,7 +90,7 @@ def collect_wheels(folder: Path) -> None:
     platforms = [word for platform in _PLATFORMS for word in ("--platform", platform)]
     _run(
         [*pip, "download", "--only-binary=:all:", "--python-version", IMAGE_PYTHON, "--implementation", "cp",
-         *platforms, "--dest", str(folder), f"driverwright[builder] @ {own.as_uri()}"]
+         *platforms, "--dest", str(folder), f"driverwright[builder,nvidia] @ {own.as_uri()}"]
     )  # fmt: skip
 
 
