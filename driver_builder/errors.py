@@ -52,6 +52,8 @@ class BuildFailure(StrEnum):
     CANCELLED = "Cancelled"
     BUILDER_UNAVAILABLE = "BuilderUnavailable"
     TEMPLATE_INVALID = "TemplateInvalid"
+    NOT_APPLICABLE = "NotApplicable"
+    """No failure of anybody's: the driver says of itself that it is not for this kernel."""
     UNKNOWN = "BuildError"
 
 

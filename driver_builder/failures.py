@@ -15,6 +15,8 @@ HEADERS_NOT_FOUND = 64
 COMPILE_FAILED = 65
 MODULE_NOT_BUILT = 66
 REPOSITORY_UNREACHABLE = 67
+SOURCE_NOT_FOUND = 68
+NOT_FOR_THIS_KERNEL = 69
 KILLED = 137
 
 _DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
@@ -28,6 +30,8 @@ _NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|(?:Makefi
 _PACKAGE = re.compile(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
 _NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation candidate")
 _FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
+_FATAL = re.compile(r"^(?:fatal|E|tar): (?P<text>.*)")
+"""Why git, apt and tar give up."""
 _NOT_SAID = re.compile(r"\s*\d* +\||(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
 """Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
 _SAID = re.compile(r"^driverwright: (?!looking for )(?P<text>.*)")
@@ -78,6 +82,8 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
         COMPILE_FAILED: _compile_error,
         MODULE_NOT_BUILT: _module_not_built,
         REPOSITORY_UNREACHABLE: _repository_unreachable,
+        SOURCE_NOT_FOUND: _source_missing,
+        NOT_FOR_THIS_KERNEL: _not_applicable,
     }
     if exit_code in by_code:
         return by_code[exit_code](failure)
@@ -123,6 +129,18 @@ def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
         BuildFailure.COMPILE_ERROR,
         f"a wanted module was not built: {said}; compare the names in the driver's spec with obj-m in its Makefile",
     )
+
+
+def _source_missing(failure: _Failure) -> tuple[BuildFailure, str]:
+    said, fatal = failure.first(_SAID), failure.first(_FATAL)
+    what = said["text"] if said else _last_line(failure)
+    why = f" ({fatal['text']})" if fatal else ""
+    return BuildFailure.SOURCE_MISSING, f"the driver's source cannot be had: {what}{why}; check spec.source"
+
+
+def _not_applicable(failure: _Failure) -> tuple[BuildFailure, str]:
+    match = failure.first(_SAID)
+    return BuildFailure.NOT_APPLICABLE, match["text"] if match else "the driver is not for this kernel"
 
 
 def _engine_error(failure: _Failure) -> tuple[BuildFailure, str]:

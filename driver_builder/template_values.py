@@ -7,8 +7,18 @@ word, a line or a quotation in it is refused, whoever wrote it.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.build import (
+    BuildRequest,
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
 from driver_builder.errors import BuildFailed, BuildFailure
 
 _HOST = r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*(?::[0-9]{1,5})?"
@@ -40,6 +50,19 @@ _PATH = _Rule(re.compile(rf"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?"), "an absolute pat
 _FILE = _Rule(
     re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*"), "a relative path of letters, digits and . _ + @ - /, without .."
 )
+_URL_PATH = r"/[A-Za-z0-9._~/%+@:,=-]*(?:\?[A-Za-z0-9._~/%+@:,=&-]*)?"
+_GIT_URL = _Rule(
+    re.compile(rf"(?:https?|git)://{_HOST}{_URL_PATH}"),
+    "https://HOST/PATH (or http, git) without a user, of letters, digits and . _ ~ / % + @ : , = - & ?",
+)
+_ARCHIVE_URL = _Rule(
+    re.compile(rf"https?://{_HOST}{_URL_PATH}"),
+    "https://HOST/PATH (or http) without a user, of letters, digits and . _ ~ / % + @ : , = - & ?",
+)
+_COMMIT = _Rule(re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}"), "the full hash of a commit, 40 or 64 hex digits")
+_SHA256 = _Rule(re.compile(r"[0-9a-f]{64}"), "64 hex digits")
+_PACKAGE = _Rule(re.compile(r"[a-z0-9][a-z0-9+.-]+"), "a package's name: lower case letters, digits and + . -")
+_PACKAGE_VERSION = _Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:_^-]*"), "letters, digits and . + ~ : _ ^ -")
 _ARG = _Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "letters, digits and _, not beginning with a digit")
 _ARG_VALUE = _Rule(re.compile(r"[A-Za-z0-9_./:=,@%+^-]*"), "letters, digits and . / : = , @ % + ^ _ -")
 _URL = _Rule(
@@ -54,13 +77,21 @@ _PARAMETER = _Rule(
 )
 
 
+SOURCE_VARIABLES = (
+    *("source_image", "source_path"),
+    *("source_git", "source_commit"),
+    *("source_archive", "source_sha256"),
+    *("source_package", "source_version"),
+)
+"""The variables that say where the source is; those of other kinds than the request's are None, all for files."""
+
+
 def template_values(request: BuildRequest) -> dict[str, object]:
     """The variables of a template, each of them safe as one word of a Dockerfile or of a shell command in it.
 
     Raises:
         BuildFailed: TEMPLATE_INVALID, names the field, its value and what it may hold.
     """
-    source = request.source if isinstance(request.source, SourceImage) else None
     mirror = request.args.get(MIRROR_ARG)
     return {
         "kernel_version": request.target.kernel_version,
@@ -72,11 +103,48 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "make_args": _make_args(request.args),
         "headers_mirror": _checked(MIRROR_ARG, mirror, _URL) if mirror else "",
         "modules": [_checked("module name", module.name, _MODULE) for module in request.modules],
-        "source_image": _checked("source image", source.reference, _PINNED) if source else None,
-        "source_path": _checked("source path", source.path, _PATH) if source else None,
+        **dict.fromkeys(SOURCE_VARIABLES),
+        **_source_values(request.source),
         "driver": _checked("driver", request.driver, _DRIVER),
         "version": _checked("version", request.version, _VERSION),
     }
+
+
+def _source_values(source: Source) -> dict[str, str | None]:
+    match source:
+        case SourceFiles():
+            return {}
+        case SourceImage():
+            return {
+                "source_image": _checked("source image", source.reference, _PINNED),
+                "source_path": _checked("source path", source.path, _PATH),
+            }
+        case SourceGit():
+            return {
+                "source_git": _checked("git url", source.url, _GIT_URL),
+                "source_commit": _checked("git commit", source.commit, _COMMIT),
+                "source_path": _folder("git path", source.path),
+            }
+        case SourceArchive():
+            return {
+                "source_archive": _checked("archive url", source.url, _ARCHIVE_URL),
+                "source_sha256": _checked("archive sha256", source.sha256, _SHA256),
+                "source_path": _folder("archive path", source.path),
+            }
+        case SourcePackage():
+            return {
+                "source_package": _checked("package name", source.name, _PACKAGE),
+                "source_version": _checked("package version", source.version, _PACKAGE_VERSION)
+                if source.version
+                else None,
+            }
+        case _ as never:
+            assert_never(never)
+
+
+def _folder(field: str, path: str) -> str:
+    """A folder below a root, which is the root itself when empty."""
+    return _checked(field, path, _FILE) if path else ""
 
 
 def template_name(request: BuildRequest) -> str:

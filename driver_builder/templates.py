@@ -4,8 +4,23 @@ Place in the flow: builders call :func:`build_context`; ``plan`` takes :func:`re
 
 What a template must do (``dockerfiles/driver/NAME.Dockerfile.j2``): a stage ``build`` leaves ``/out``, the root of the
 driver image, and ``/facts/Module.symvers`` and ``/facts/compiler``; the last stage is ``FROM scratch`` and copies
-``/out``. Its commands end with the codes that ``failures`` knows. No template includes another one: a recipe is one
-file, and its digest says all.
+``/out``. Its commands end with the codes that ``failures`` knows, after a line ``driverwright: ...`` that says why.
+No template includes another one: a recipe is one file, and its digest says all.
+
+Variables: ``kernel_version os_id os_version architecture base_image rebuild driver version``, words;
+``headers_mirror``, an address or empty; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of words. Where
+the source is, by what ``spec.source`` names:
+
+==========  =============================================================================================
+configMap   the files are in the context, below ``source/``
+image       ``source_image`` (by digest), ``source_path`` (absolute)
+git         ``source_git`` (URL), ``source_commit`` (full hash), ``source_path`` (relative, or empty)
+archive     ``source_archive`` (URL), ``source_sha256``, ``source_path`` (relative, or empty)
+package     ``source_package``, ``source_version`` (or None)
+==========  =============================================================================================
+
+Variables of other kinds are None. A template that does not mention ``source_git`` is not asked to build from git, and
+so on: the build fails with a word about it before it starts. A tree with a ``dkms.conf`` is built by dkms.
 """
 
 import hashlib
@@ -17,6 +32,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 import jinja2
+import jinja2.meta
 
 from driver_builder.build import BuildRequest, SourceFiles
 from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
@@ -71,13 +87,24 @@ def render(request: BuildRequest, directory: Path) -> str:
     values = template_values(request)
     path = directory / f"{name}{SUFFIX}"
     try:
-        return _ENVIRONMENT.from_string(path.read_text()).render(values)
+        text = path.read_text()
+        _check_source_is_known(values, _ENVIRONMENT.parse(text), path.name)
+        return _ENVIRONMENT.from_string(text).render(values)
     except FileNotFoundError as error:
         known = ", ".join(sorted(found.name.removesuffix(SUFFIX) for found in directory.glob(f"*{SUFFIX}")))
         raise _invalid(f"there is no template {name!r}; known: {known or 'none'}") from error
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         # An expression in a template may also fail as Python does, and a file may be no text.
         raise _invalid(f"template {path.name} cannot be rendered: {error}") from error
+
+
+def _check_source_is_known(values: Mapping[str, object], template: jinja2.nodes.Template, file: str) -> None:
+    """Refuse a template that would leave the source out, because it was written for sources of other kinds."""
+    known = jinja2.meta.find_undeclared_variables(template)
+    for name in ("source_git", "source_archive", "source_package"):
+        if values[name] is not None and name not in known:
+            kind = name.removeprefix("source_")
+            raise _invalid(f"template {file} cannot build from spec.source.{kind}: it does not mention {name}")
 
 
 def build_context(request: BuildRequest, directory: Path) -> bytes:

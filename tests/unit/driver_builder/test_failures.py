@@ -46,6 +46,14 @@ Step 9/15 : RUN echo "driverwright: make built no $module.ko"; exit 66
  ---> Running in 372da26e168a
 driverwright: make built no edudrv.ko, it built: /source/edu.ko
 Removing intermediate container 372da26e168a"""
+NO_HOST = """\
+fatal: unable to access 'https://nowhere.invalid/edu.git/': Could not resolve host: nowhere.invalid
+driverwright: https://nowhere.invalid/edu.git cannot be fetched"""
+CHECKSUM = "driverwright: https://example.com/edu.tar.gz has sha256 00, not 11"
+EXCLUDED = """\
+Error! The /var/lib/dkms/evdi/1.12.0+dfsg/6.1.0-56-cloud-amd64/x86_64/dkms.conf for module evdi includes a \
+BUILD_EXCLUSIVE directive which does not match this kernel/arch/config.
+driverwright: team/evdi 1 is not for 6.1.0-56-cloud-amd64, says its dkms.conf: BUILD_EXCLUSIVE_CONFIG="CONFIG_DRM\""""
 UNINSTALLABLE = "driverwright: package a cannot be installed"
 NO_SPACE = """\
 /tmp/cc1.s: fatal error: error writing to /tmp/cc1.s: No space left on device
@@ -88,6 +96,15 @@ F = BuildFailure
         ),
         pytest.param(67, "", FETCH, F.REPOSITORY_UNAVAILABLE, "Could not resolve 'nowhere.invalid'", id="no mirror"),
         pytest.param(67, "", "", F.REPOSITORY_UNAVAILABLE, "apt update failed", id="no mirror, nothing said"),
+        pytest.param(
+            68, "", NO_HOST, F.SOURCE_MISSING, "edu.git cannot be fetched (unable to access", id="git server away"
+        ),
+        pytest.param(68, "", CHECKSUM, F.SOURCE_MISSING, "has sha256 00, not 11; check spec.source", id="checksum"),
+        pytest.param(68, "", "strange", F.SOURCE_MISSING, "cannot be had: strange", id="no source, unknown words"),
+        pytest.param(
+            69, "", EXCLUDED, F.NOT_APPLICABLE, 'its dkms.conf: BUILD_EXCLUSIVE_CONFIG="CONFIG_DRM"', id="excluded"
+        ),
+        pytest.param(69, "", "", F.NOT_APPLICABLE, "not for this kernel", id="not for this kernel, nothing said"),
         pytest.param(65, "", NO_SPACE, F.DISK_FULL, "disk of the build engine", id="disk full while compiling"),
         pytest.param(
             None, "write /var/lib/x: no space left on device", "", F.DISK_FULL, "disk", id="engine's disk full"

@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder import templates
-from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.build import (
+    BuildRequest,
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
 from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
 from driver_builder.kernels import KernelTarget, KernelVersion
 from driver_builder.template_values import modules_text, template_values
@@ -65,6 +74,46 @@ def test_a_source_image_is_copied_from(directory: Path) -> None:
     request = replace(REQUEST, source=SourceImage(reference=PINNED, path="/usr/src/edu"))
     assert f"COPY --from={PINNED} /usr/src/edu /src\n" in templates.render(request, directory)
     assert set(members(templates.build_context(request, directory))) == {"Dockerfile", "loader.sh", "modules"}
+
+
+COMMIT = "c" * 40
+SHA256 = "5" * 64
+URL = "https://example.com/drivers/edu"
+KINDS: list[Any] = [
+    pytest.param(
+        SourceGit(url=f"{URL}.git", commit=COMMIT, path="linux/edu"), f"{URL}.git {COMMIT} linux/edu", id="git"
+    ),
+    pytest.param(SourceGit(url=f"{URL}.git", commit=COMMIT), f"{URL}.git {COMMIT} ", id="git, the root"),
+    pytest.param(
+        SourceArchive(url=f"{URL}.tar.gz?ref=v1.0", sha256=SHA256), f"{URL}.tar.gz?ref=v1.0 {SHA256} ", id="archive"
+    ),
+    pytest.param(SourcePackage(name="edu-dkms", version="1:2.0-1~bpo12+1"), "edu-dkms 1:2.0-1~bpo12+1", id="package"),
+    pytest.param(SourcePackage(name="edu-dkms"), "edu-dkms None", id="package, the newest"),
+]
+EVERY_KIND = """\
+{% if source_git %}{{ source_git }} {{ source_commit }} {{ source_path }}
+{% elif source_archive %}{{ source_archive }} {{ source_sha256 }} {{ source_path }}
+{% elif source_package %}{{ source_package }} {{ source_version }}
+{% endif %}"""
+
+
+@pytest.mark.parametrize(("source", "expected"), KINDS)
+def test_a_source_that_is_fetched_reaches_the_template(source: Source, expected: str, directory: Path) -> None:
+    """What pins it too; nothing of it lies in the build context."""
+    (directory / "debian.Dockerfile.j2").write_text(EVERY_KIND)
+    request = replace(REQUEST, source=source)
+    assert templates.render(request, directory).rstrip("\n") == expected
+    assert set(members(templates.build_context(request, directory))) == {"Dockerfile", "loader.sh", "modules"}
+
+
+@pytest.mark.parametrize(("source", "expected"), KINDS)
+def test_a_template_for_other_sources_is_not_asked(source: Source, expected: str, directory: Path) -> None:
+    """It would build nothing, and fail with the words of a COPY that finds no files."""
+    kind = type(source).__name__.removeprefix("Source").lower()
+    with pytest.raises(BuildFailed, match=rf"debian\.Dockerfile\.j2 cannot build from spec\.source\.{kind}") as caught:
+        templates.render(replace(REQUEST, source=source), directory)
+    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert expected
 
 
 def members(context: bytes) -> dict[str, tarfile.TarInfo]:
@@ -133,6 +182,21 @@ BAD_VALUES = [
     pytest.param({"source": SourceFiles(files={"../x": b""})}, "source file '../x'", id="file outside the source"),
     pytest.param({"source": SourceFiles(files={"/x": b""})}, "source file '/x'", id="absolute file"),
     pytest.param({"source": SourceFiles(files={"a/": b""})}, "source file 'a/'", id="file that is a folder"),
+    pytest.param({"source": SourceGit(url="ssh://git@x/y", commit=COMMIT)}, "git url", id="git by ssh"),
+    pytest.param({"source": SourceGit(url="https://u:p@x/y", commit=COMMIT)}, "without a user", id="git password"),
+    pytest.param({"source": SourceGit(url="file:///etc", commit=COMMIT)}, "git url", id="git from the engine's files"),
+    pytest.param({"source": SourceGit(url="ext::sh -c id", commit=COMMIT)}, "git url", id="git by a command"),
+    pytest.param({"source": SourceGit(url='https://x/"; id', commit=COMMIT)}, "git url", id="git url with a quote"),
+    pytest.param({"source": SourceGit(url=URL, commit="main")}, "git commit 'main'", id="branch"),
+    pytest.param({"source": SourceGit(url=URL, commit=COMMIT[:12])}, "the full hash", id="abbreviated commit"),
+    pytest.param({"source": SourceGit(url=URL, commit=COMMIT, path="../x")}, "git path", id="folder outside git"),
+    pytest.param({"source": SourceArchive(url="ftp://x/y", sha256=SHA256)}, "archive url", id="archive by ftp"),
+    pytest.param({"source": SourceArchive(url="https://x/$(id)", sha256=SHA256)}, "archive url", id="url that runs"),
+    pytest.param({"source": SourceArchive(url=URL, sha256="")}, "archive sha256", id="archive without checksum"),
+    pytest.param({"source": SourceArchive(url=URL, sha256=SHA256, path="/x")}, "archive path", id="absolute folder"),
+    pytest.param({"source": SourcePackage(name="a b")}, "package name", id="package with a blank"),
+    pytest.param({"source": SourcePackage(name="-o=x")}, "package name", id="package that is an option"),
+    pytest.param({"source": SourcePackage(name="a-dkms", version="1 2")}, "package version", id="version with a blank"),
     pytest.param({"driver": "a b"}, "driver 'a b'", id="driver with a blank"),
     pytest.param({"version": "1\n"}, "version", id="version with a line end"),
 ]
@@ -173,6 +237,11 @@ def test_no_text_breaks_out_of_its_word(text: str) -> None:
         {"base_image": text},
         {"args": {"A": text}},
         {"modules": (ModuleSpec(name="a", parameters=(f"p={text}",)),)},
+        {"source": SourceGit(url=f"https://x/{text}", commit=COMMIT)},
+        {"source": SourceGit(url=URL, commit=COMMIT, path=text)},
+        {"source": SourceArchive(url=text, sha256=SHA256)},
+        {"source": SourcePackage(name=text)},
+        {"source": SourcePackage(name="a-dkms", version=text)},
     ]
     for change in changes:
         request = replace(REQUEST, **change)

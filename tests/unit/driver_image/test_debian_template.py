@@ -3,11 +3,21 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.build import (
+    BuildRequest,
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
 from driver_builder.kernels import KernelTarget, KernelVersion
 from driver_builder.templates import render, templates_directory
 
@@ -15,12 +25,15 @@ HADOLINT = Path(sys.executable).with_name("hadolint")
 SOURCE_IMAGE = SourceImage(reference=f"registry.example.com/drivers/source@sha256:{'0' * 64}", path="/usr/src/edu")
 SOURCE_FILES = SourceFiles(files={"Makefile": b"obj-m := edudrv.o\n"})
 
+SOURCE_GIT = SourceGit(url="https://example.com/edu.git", commit="c" * 40, path="linux/edu")
+SOURCE_ARCHIVE = SourceArchive(url="https://example.com/edu.tar.gz", sha256="5" * 64)
+
 
 def dockerfile(
     *,
     kernel: str = "6.1.0-56-cloud-amd64",
     driver: str = "driverwright/edu",
-    source: SourceFiles | SourceImage = SOURCE_FILES,
+    source: Source = SOURCE_FILES,
     modules: tuple[str, ...] = ("edudrv",),
     args: Mapping[str, str] | None = None,
 ) -> str:
@@ -50,6 +63,10 @@ def instructions(text: str) -> list[str]:
     [
         pytest.param(dockerfile(), id="files"),
         pytest.param(dockerfile(source=SOURCE_IMAGE), id="source image"),
+        pytest.param(dockerfile(source=SOURCE_GIT), id="git"),
+        pytest.param(dockerfile(source=SOURCE_ARCHIVE), id="archive"),
+        pytest.param(dockerfile(source=replace(SOURCE_ARCHIVE, path="src")), id="folder of an archive"),
+        pytest.param(dockerfile(source=SourcePackage(name="edu-dkms", version="1.0-1")), id="package"),
         pytest.param(dockerfile(modules=("edu_core", "edu-net"), args={"EDU_DEBUG": "1", "B": ""}), id="arguments"),
         pytest.param(dockerfile(kernel="6.12.117+deb12-cloud-amd64"), id="kernel from backports"),
     ],
@@ -101,7 +118,8 @@ def test_image_is_shipped_without_the_build() -> None:
     assert last[-1] == 'ENTRYPOINT ["/driver/loader"]'
 
 
-@pytest.mark.parametrize("code", [64, 65, 66, 67])
-def test_failures_have_their_exit_codes(code: int) -> None:
+@pytest.mark.parametrize("code", [64, 65, 66, 67, 68, 69])
+@pytest.mark.parametrize("source", [SOURCE_FILES, SOURCE_GIT, SOURCE_ARCHIVE, SourcePackage(name="edu-dkms")])
+def test_failures_have_their_exit_codes(code: int, source: Source) -> None:
     """The controller tells by the exit code of a command what failed."""
-    assert f"exit {code}" in dockerfile()
+    assert f"exit {code}" in dockerfile(source=source)
