@@ -15,7 +15,7 @@ from driver_builder import driver_container, manifests
 from driver_builder.actions import Action, StartBuild
 from driver_builder.build import BuildRequest
 from driver_builder.builds import BuildQueue, BuildStates
-from driver_builder.driver_container import RegistrySettings
+from driver_builder.driver_spec import RegistrySettings
 from driver_builder.execute import Executor
 from driver_builder.image_state import Absent, ImageState, Present
 from driver_builder.images import MODULES_LABEL, ImageRef
@@ -23,7 +23,7 @@ from driver_builder.observe import Observer
 from driver_builder.plan import Plan, PlanSettings, plan
 from driver_builder.registries import Registries
 from driver_builder.report import Reporter
-from driver_builder.snapshot import FailedBuild
+from driver_builder.snapshot import FailedBuild, Snapshot
 from kube_api import names
 from kube_api.client import Client, JsonPatch, Listing, Object
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -289,8 +289,8 @@ class World:
 
     # ------------------------------------------------------------ what the controller does
 
-    def decide(self) -> Plan:
-        """Observe and plan, and do nothing."""
+    def observe(self) -> Snapshot:
+        """Take a snapshot."""
         observer = Observer(
             self.client,
             self.registries,
@@ -299,7 +299,11 @@ class World:
             builds=self.builds,
             clock=lambda: self.now,
         )
-        return plan(observer.observe(), self.settings)
+        return observer.observe()
+
+    def decide(self) -> Plan:
+        """Observe and plan, and do nothing."""
+        return plan(self.observe(), self.settings)
 
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""

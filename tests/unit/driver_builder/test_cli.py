@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder import cli
-from driver_builder.image_state import Absent
+from driver_builder import cli, templates
+from driver_builder.desired import Recipes
+from driver_builder.explanation import LINKS
+from driver_builder.plan import PlanSettings
 from driver_builder.registries import Registries
 from kube_api.client import Client
 from kube_api.errors import Unreachable
@@ -18,11 +20,11 @@ from tests.unit.driver_builder.model_world import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Let the command line see a world of one node and one driver, with an empty registry."""
-    made = World()
+    made = World(PlanSettings(recipes=Recipes(digests=templates.recipe_digests())))
     made.add_node("node-a", KERNEL)
     made.add_driver()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)
-    monkeypatch.setattr(Registries, "inspect", lambda *_words: Absent())
+    monkeypatch.setattr(Registries, "inspect", lambda _self, *words: made.registries.inspect(*words))
     return made
 
 
@@ -139,3 +141,61 @@ def test_the_parser_ends_with_its_codes(words: list[str], code: int, capsys: pyt
     assert caught.value.code == code
     printed = capsys.readouterr()
     assert "driver-builder" in printed.out + printed.err
+
+
+def explained(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
+    """Run the explain command."""
+    assert cli.main(["explain", *words]) == code
+    return capsys.readouterr().out
+
+
+def test_an_explanation_has_a_tick_for_each_link(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer first, then the links, and what to do under the first that breaks; 1 while the node is not ready."""
+    assert world
+    lines = explained(capsys, 1, "node-a").splitlines()
+    assert lines[0].startswith("driverwright/edu on node-a: not ready: build: the image is not built yet")
+    links = dict(zip(LINKS, [line for line in lines[1:] if "next:" not in line], strict=True))
+    assert links["selector"].split() == ["✓", "selector", "the", "node", "has", "pool=edu"]
+    assert links["build"].split()[0] == "…"
+    assert links["label"].split()[0] == "?"
+    assert lines[lines.index(links["build"]) + 1].split()[0] == "next:"
+
+
+@pytest.mark.parametrize("words", [pytest.param([], id="all drivers"), pytest.param(["edu"], id="one driver")])
+def test_a_ready_node_ends_with_0(world: World, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """A node where every wanted driver works is told, with the label that workloads select."""
+    world.add_driver("other", nodeSelector={"pool": "web"})
+    world.settle()
+    text = explained(capsys, 0, "node-a", *words)
+    assert "driverwright/edu on node-a: ready" in text
+    assert ("driverwright/other on node-a: not ready: selector" in text) == (not words)
+    assert text.count("✓ selector") == 1
+
+
+def test_an_explanation_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """One entry for each driver."""
+    assert world
+    (entry,) = json.loads(explained(capsys, 1, "node-a", "driverwright/edu", "-o", "json"))
+    assert (entry["firstBroken"], entry["ready"]) == ("build", False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["node-z"], "there is no node 'node-z'; there are: node-a", id="node"),
+        pytest.param(["node-a", "x"], "there is no DriverContainer 'x'; there are: driverwright/edu", id="driver"),
+    ],
+)
+def test_what_is_not_there_is_wrong_usage(
+    world: World, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """Exit code 2, and the names that there are."""
+    assert world
+    assert cli.main(["explain", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_drivers_nothing_is_ready(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A namespace without drivers is said to be one, and is not success."""
+    world.client.objects = {path: obj for path, obj in world.client.objects.items() if "/nodes/" in path}
+    assert explained(capsys, 1, "node-a") == "no DriverContainer\n"

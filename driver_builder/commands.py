@@ -1,0 +1,74 @@
+"""What the commands share: exit codes, the flag that says how to print, and the snapshot they look at."""
+
+import argparse
+import time
+
+from driver_builder import output, templates
+from driver_builder.config import Settings
+from driver_builder.desired import Recipes
+from driver_builder.driver_container import DriverContainer
+from driver_builder.errors import ConfigurationError
+from driver_builder.inventory import Node
+from driver_builder.observe import Observer
+from driver_builder.plan import PlanSettings
+from driver_builder.registries import Registries
+from driver_builder.snapshot import Snapshot
+from kube_api.client import Client
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def add_output_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o``."""
+    parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="how to print (default table)")
+
+
+def plan_settings(settings: Settings) -> PlanSettings:
+    """Give what a plan depends on besides the snapshot, as it is here."""
+    recipes = Recipes(
+        digests=templates.recipe_digests(settings.templates), deadline_seconds=settings.build_deadline_seconds
+    )
+    return PlanSettings(
+        recipes=recipes,
+        retry_min_seconds=settings.retry_min_seconds,
+        retry_max_seconds=settings.retry_max_seconds,
+    )
+
+
+def observer(settings: Settings) -> Observer:
+    """Make what reads the cluster and the registries."""
+    client = Client.from_environment(settings.kubeconfig)
+    return Observer(
+        client,
+        Registries(client, ca_file=settings.registry_ca_file),
+        namespaces=settings.namespaces,
+        recipes=plan_settings(settings).recipes,
+        clock=time.time,
+    )
+
+
+def find_node(snapshot: Snapshot, name: str) -> Node:
+    """Find a node by its name.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    found = next((node for node in snapshot.nodes if node.name == name), None)
+    if found is None:
+        known = ", ".join(sorted(node.name for node in snapshot.nodes)[:10]) or "none"
+        raise ConfigurationError(f"NODE: there is no node {name!r}; there are: {known}")
+    return found
+
+
+def find_drivers(snapshot: Snapshot, name: str | None) -> tuple[DriverContainer, ...]:
+    """Find the drivers of a name, given with or without its namespace; all, in order, without a name.
+
+    Raises:
+        ConfigurationError: when a name is given and there is none.
+    """
+    drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
+    found = tuple(driver for driver in drivers if name in (None, driver.name, driver.key))
+    if name is not None and not found:
+        known = ", ".join(driver.key for driver in drivers) or "none"
+        raise ConfigurationError(f"DRIVER: there is no DriverContainer {name!r}; there are: {known}")
+    return found
