@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.build import BuildRequest
-from driver_builder.driver_container import RegistrySettings
+from driver_builder.driver_spec import RegistrySettings
 from driver_builder.images import ImageRef
 
 Json = dict[str, Any]

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driver_builder import images, mapping
-from driver_builder.build import BuildRequest, SourceFiles, SourceImage
-from driver_builder.driver_container import DriverContainer, DriverSpec, KernelMapping
+from driver_builder.build import BuildRequest, Source
+from driver_builder.driver_container import DriverContainer
+from driver_builder.driver_spec import DriverSpec, KernelMapping
 from driver_builder.images import ImageRef
 from driver_builder.inventory import Inventory
 from driver_builder.kernels import KernelTarget
@@ -39,7 +40,7 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipes:
-    """``digests`` of every known template together with the loader, and the deadline of one build in seconds."""
+    """``digests`` of every known template together with the loader; a build's deadline, for specs that have none."""
 
     digests: Mapping[str, str]
     deadline_seconds: float = 1800.0
@@ -50,7 +51,7 @@ def desired(
     spec: DriverSpec,
     *,
     inventory: Inventory,
-    source: SourceFiles | SourceImage | str,
+    source: Source | str,
     rebuilds: Rebuilds,
     recipes: Recipes,
 ) -> tuple[Wanted | Unwanted, ...]:
@@ -65,7 +66,7 @@ def desired(
 class _Context:
     driver: DriverContainer
     spec: DriverSpec
-    source: SourceFiles | SourceImage | str
+    source: Source | str
     rebuilds: Rebuilds
     recipes: Recipes
 
@@ -80,10 +81,7 @@ def _for_target(context: _Context, target: KernelTarget, nodes: tuple[str, ...])
     if rule.skip:
         return refuse(TargetState.SKIPPED, Reason.SKIPPED_BY_MAPPING, f"skipped by mapping {rule.pattern.pattern!r}")
     if rule.image is not None:
-        try:
-            return Wanted(target=target, nodes=nodes, image=images.parse_reference(rule.image), request=None)
-        except ValueError as error:
-            return refuse(TargetState.FAILED, Reason.INVALID_SPEC, f"spec.kernelMappings: image: {error}")
+        return Wanted(target=target, nodes=nodes, image=images.parse_reference(rule.image), request=None)
     if isinstance(context.source, str):
         return refuse(TargetState.PENDING, Reason.SOURCE_MISSING, context.source)
     return _to_build(context, rule, target, nodes) or refuse(
@@ -123,7 +121,7 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
         modules=spec.modules,
         args=args,
         rebuild=context.rebuilds.token(target),
-        deadline_seconds=context.recipes.deadline_seconds,
+        deadline_seconds=spec.deadline_seconds or context.recipes.deadline_seconds,
     )
     tag = images.image_tag(version=spec.version, target=target, key=key)
     return Wanted(target=target, nodes=nodes, image=images.tagged(spec.image, tag), request=request)

@@ -10,9 +10,18 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from driver_builder.build import ModuleSpec, SourceFiles, SourceImage
-from driver_builder.driver_container import ImageRepository
+from driver_builder.build import (
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
+from driver_builder.driver_spec import ImageRepository
 from driver_builder.kernels import KernelTarget
 
 LABEL_PREFIX = "io.driverwright"
@@ -57,7 +66,7 @@ def build_key(
     driver: str,
     version: str,
     target: KernelTarget,
-    source: SourceFiles | SourceImage,
+    source: Source,
     recipe: str,
     base_image: str,
     args: Mapping[str, str],
@@ -82,13 +91,31 @@ def build_key(
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
-def source_digest(source: SourceFiles | SourceImage) -> str:
-    """Digest a source: every path and content, or the pinned reference."""
-    if isinstance(source, SourceImage):
-        return f"{source.reference}:{source.path}"
+def source_digest(source: Source) -> str:
+    """Digest a source: every path and content, or what pins it.
+
+    Where it was fetched from is no part of it: a commit and a checksum say all about the content. A package without
+    a version is the newest of its archive when it is built, and is not built again because a newer one appears.
+    """
+    match source:
+        case SourceFiles():
+            return _files_digest(source.files)
+        case SourceImage():
+            return f"{source.reference}:{source.path}"
+        case SourceGit():
+            return f"git:{source.commit}:{source.path}"
+        case SourceArchive():
+            return f"archive:{source.sha256}:{source.path}"
+        case SourcePackage():
+            return f"package:{source.name}:{source.version or ''}"
+        case _ as never:
+            assert_never(never)
+
+
+def _files_digest(files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(source.files):
-        content = source.files[path]
+    for path in sorted(files):
+        content = files[path]
         digest.update(f"{len(path)}:{path}:{len(content)}:".encode() + content)
     return digest.hexdigest()
 

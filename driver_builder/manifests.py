@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder.driver_container import DriverContainer, DriverSpec
+from driver_builder.driver_container import DriverContainer
+from driver_builder.driver_spec import DriverSpec
 from driver_builder.images import ImageRef
 from driver_builder.kernels import KernelTarget
 from kube_api import names

@@ -1,10 +1,10 @@
 """Which rule of a DriverContainer a kernel falls under, and which template builds for its distribution. Pure."""
 
-from driver_builder import driver_container
-from driver_builder.driver_container import DriverSpec, KernelMapping
+from driver_builder import driver_spec
+from driver_builder.driver_spec import DriverSpec, KernelMapping
 from driver_builder.kernels import KernelTarget, KernelVersion
 
-ANY_KERNEL = KernelMapping(pattern=driver_container.compiled(".*"), args={})
+ANY_KERNEL = KernelMapping(pattern=driver_spec.compiled(".*"), args={})
 """What a spec without mappings means."""
 
 TEMPLATES = {"debian": "debian"}

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from driver_builder import driver_container, manifests, proof
-from driver_builder.build import SourceFiles, SourceImage
+from driver_builder.build import SourceFiles
 from driver_builder.builds import BuildQueue, BuildStates
 from driver_builder.desired import Recipes, Wanted
-from driver_builder.driver_container import ConfigMapSource, DriverContainer, DriverSpec
+from driver_builder.driver_container import DriverContainer
+from driver_builder.driver_spec import ConfigMapSource, DriverSpec
 from driver_builder.image_state import ImageState
 from driver_builder.images import ImageRef
 from driver_builder.inventory import Node
@@ -86,7 +87,7 @@ class Observer:
             if isinstance(source, ConfigMapSource):
                 yield driver.key, self._config_map(driver.namespace, source.name)
             else:
-                yield driver.key, SourceImage(reference=source.reference, path=source.path)
+                yield driver.key, source
 
     def _config_map(self, namespace: str, name: str) -> SourceFiles | SourceMissing:
         try:

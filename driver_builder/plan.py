@@ -23,7 +23,8 @@ from driver_builder.actions import (
     StartBuild,
 )
 from driver_builder.desired import Recipes, Unwanted, Wanted
-from driver_builder.driver_container import DriverContainer, DriverSpec
+from driver_builder.driver_container import DriverContainer
+from driver_builder.driver_spec import DriverSpec
 from driver_builder.errors import InvalidDriver
 from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.inventory import Inventory, Node

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from driver_builder.credentials import Credentials, credentials_for, parse_docker_config
-from driver_builder.driver_container import RegistrySettings
+from driver_builder.driver_spec import RegistrySettings
 from driver_builder.errors import PermanentError, RegistryRefused
 from driver_builder.image_state import ImageState, Invalid, Present, Unauthorised
 from driver_builder.images import ImageRef

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driver_builder.build import SourceFiles, SourceImage
+from driver_builder import build
 from driver_builder.driver_container import DriverContainer
 from driver_builder.image_state import ImageState
 from driver_builder.images import ImageRef
@@ -21,7 +21,7 @@ class SourceMissing:
     message: str
 
 
-Source = SourceFiles | SourceImage | SourceMissing
+Source = build.Source | SourceMissing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from driver_builder.driver_container import DriverContainer
+from driver_builder.driver_spec import DriverSpec
 from driver_builder.errors import InvalidDriver
 from driver_builder.rebuild import Rebuilds
 
@@ -131,13 +132,18 @@ def render(
     ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
     """
     targets = tuple(targets)
+    wanted = [target for target in targets if target.state is not TargetState.SKIPPED]
+    ready = [target for target in wanted if target.state is TargetState.READY]
+    unused = driver.spec.unused if isinstance(driver.spec, DriverSpec) else ()
     conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown, refusal)]
     return {
         "observedGeneration": driver.generation,
         "conditions": [_with_transition(condition, driver, now) for condition in conditions],
         "targets": [_render_target(target) for target in targets],
         "readyNodes": sum(target.ready_nodes for target in targets),
-        "desiredNodes": sum(target.nodes for target in targets if target.state is not TargetState.SKIPPED),
+        "desiredNodes": sum(target.nodes for target in wanted),
+        "readyTargets": f"{len(ready)}/{len(wanted)}",
+        **({"unusedFields": list(unused)} if unused else {}),
         "rebuild": rebuilds.as_status(),
     }
 

@@ -1,18 +1,17 @@
 """The manifests of ``deploy/`` fit each other, and they fit the code."""
 
-import ast
-import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from driver_builder import driver_container, events, plan, status
-from driver_builder.driver_container import parse_spec
-from driver_builder.errors import InvalidDriver
+from driver_builder import events, plan, source_parser, spec_parser, status
 from driver_builder.rebuild import Rebuilds
+from driver_builder.spec_parser import parse_spec, read_spec
+from driver_builder.spec_reader import Notes, Reader
 from driver_builder.status import TargetState
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
@@ -128,38 +127,58 @@ def test_the_states_of_the_schema_are_those_of_the_code() -> None:
     assert schema("status", "targets", "[]", "state")["enum"] == [state.value for state in TargetState]
 
 
-def properties(part: Json, prefix: str = "") -> set[str]:
-    """Name every field of a schema by its path."""
-    found: set[str] = set()
+def properties(part: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Give every field of a schema with the way to it; the fields of a list's items as those of the list."""
     for name, inner in part.get("properties", {}).items():
-        found |= {prefix + name} | properties(inner, f"{prefix}{name}.")
-    return found | (properties(part["items"], prefix.rstrip(".") + "[].") if "items" in part else set())
+        yield (*path, name), inner
+        yield from properties(inner, (*path, name))
+    if "items" in part:
+        yield from properties(part["items"], path)
 
 
-def test_every_field_of_the_schema_is_read_by_the_code() -> None:
+def everything(part: Json) -> Any:
+    """Write an object in which each field of a schema is set to something."""
+    if part.get("type") == "object":
+        return {name: everything(inner) for name, inner in part.get("properties", {}).items()}
+    return [everything(part["items"])] if part.get("type") == "array" else "x"
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind) for kind in source_parser.KINDS])
+def test_the_schema_has_the_fields_that_the_code_reads(kind: str) -> None:
     """No field of the spec is an empty promise, and the code reads none that the API server would prune."""
-    read = {
-        node.value
-        for node in ast.walk(ast.parse(inspect.getsource(driver_container)))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch("[a-z][A-Za-z]*", node.value)
+    spec = everything(schema("spec"))
+    spec["source"] = {kind: spec["source"][kind]}
+    notes = Notes()
+    spec_parser._spec(Reader(spec, ("spec",), notes))
+    assert notes.unknown == ()
+    asked = {
+        (*(word for word in reader.path if isinstance(word, str)), name)
+        for reader in notes.readers
+        for name in reader.asked
+        if reader.path[-1] != "parameters"  # whose keys are the names of modules
     }
-    promised = {path.rpartition(".")[2].removesuffix("[]") for path in properties(schema("spec"))}
-    assert promised <= read
-    asked = _words_asked_for(driver_container)
-    assert asked - promised <= {"metadata", "spec", "status", "annotations", "namespace", "uid", "generation",
-                                "finalizers", "host", "repository"}  # fmt: skip
+    assert asked <= {("spec", *path) for path, _ in properties(schema("spec"))}
 
 
-def _words_asked_for(module: object) -> set[str]:
-    """Name the constants in ``x.get("word")`` and ``x["word"]``."""
-    found = set()
-    for node in ast.walk(ast.parse(inspect.getsource(module))):  # type: ignore[arg-type]
-        match node:
-            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(word)), *_]):
-                found.add(word)
-            case ast.Subscript(slice=ast.Constant(value=str(word))):
-                found.add(word)
-    return found
+def test_the_schema_knows_every_kind_of_source() -> None:
+    """One field each."""
+    assert set(schema("spec", "source")["properties"]) == set(source_parser.KINDS)
+
+
+def test_the_schema_says_which_fields_are_not_acted_on() -> None:
+    """Their descriptions begin with the same word, and no other's does."""
+    said = {
+        ".".join(path)
+        for path, part in properties(schema("spec"))
+        if part.get("description", "").startswith("Reserved: ")
+    }
+    assert said == set(spec_parser.RESERVED)
+
+
+def test_every_field_is_described() -> None:
+    """What ``kubectl explain`` shows; a name and a key are described by what they are of."""
+    bare = [path for path, part in properties(schema("spec")) if "description" not in part]
+    assert {path[-1] for path in bare} <= {"name", "requests", "limits"}
 
 
 def test_every_field_of_a_status_is_in_the_schema() -> None:
@@ -174,7 +193,8 @@ def test_every_field_of_a_status_is_in_the_schema() -> None:
         })
     ]  # fmt: skip
     rebuilds = Rebuilds(requests={"DriverContainer": "1"}, tokens={"*": "t"})
-    written = status.render(factories.driver(), full, rebuilds=rebuilds, unknown={}, now=1.0)
+    container = factories.driver(spec_changes={"retention": {"versions": 1}})
+    written = status.render(container, full, rebuilds=rebuilds, unknown={}, now=1.0)
     _assert_known(written, schema("status"), "status")
 
 
@@ -199,27 +219,83 @@ def test_printer_columns_show_fields_that_exist() -> None:
             schema(*words)
 
 
+NAMES = (["a", "a-b.c"], ["", "A", "a_b", "-a", "a" * 254])
+FOLDERS = (["src", "a/b-c+d@e"], ["/a", "a//b", "a b", "a/"])
+
+
 @pytest.mark.parametrize(
-    ("pattern", "good", "bad"),
+    ("path", "values"),
     [
-        pytest.param(("spec", "version"), ["1", "1.0-rc_1"], ["", "-1", "1 0"], id="version"),
-        pytest.param(("spec", "image"), ["r.io/a", "r:5000/a/b-c"], ["a", "r.io/A", "r.io/a:1"], id="image"),
-        pytest.param(("spec", "module", "names", "[]"), ["edudrv", "a-b_c"], ["", "a b", "a" * 56], id="module"),
+        pytest.param("version", (["1", "1.0-rc_1", "v" * 63], ["", "-1", "1 0", "v" * 64]), id="version"),
+        pytest.param("image", (["r.io/a", "r:5000/a/b-c"], ["a", "r.io/A", "r.io/a:1"]), id="image"),
+        pytest.param("module.names[]", (["edudrv", "a-b_c"], ["", "a b", "a" * 56]), id="module"),
+        pytest.param("module.firmwarePath", (["/", "/lib/firmware"], ["lib", "/a b"]), id="firmware path"),
+        pytest.param("registry.secretRef.name", NAMES, id="secret"),
+        pytest.param("priorityClassName", NAMES, id="priority class"),
+        pytest.param("imagePullSecrets[].name", NAMES, id="pull secret"),
+        pytest.param("source.configMap.name", NAMES, id="source ConfigMap"),
+        pytest.param("source.image.reference", (["r.io/a@sha256:" + "0" * 64], ["r.io/a:1"]), id="pinned"),
+        pytest.param("source.image.path", (["/", "/a/b", "/a/"], ["a", "/a b", "/a//b"]), id="path in an image"),
+        pytest.param(
+            "source.git.url",
+            (["https://h/x.git", "ssh://git@h:22/~a/b"], ["http://h/x", "git@h:x", "ssh://-o/x", "https://a:b@h/x"]),
+            id="git URL",
+        ),
+        pytest.param("source.git.commit", (["a" * 40, "0" * 64], ["main", "a" * 41, "A" * 40]), id="commit"),
+        pytest.param("source.git.path", FOLDERS, id="folder of a commit"),
+        pytest.param("source.archive.url", (["http://h/x", "https://h:1/x%20y"], ["ftp://h/x", "https://h"]), id="URL"),
+        pytest.param("source.archive.sha256", (["0" * 64], ["0" * 63, "A" * 64]), id="checksum"),
+        pytest.param("source.archive.path", FOLDERS, id="folder of an archive"),
+        pytest.param("source.package.name", (["a-dkms", "libA+1"], ["-a", "a b", ""]), id="package"),
+        pytest.param("source.package.version", (["1:2.0-1+b~c"], ["", "1 2", "$x"]), id="package's version"),
+        pytest.param("build.template", (["debian"], ["", "../a", "A"]), id="template"),
+        pytest.param("build.baseImage", (["debian:12", "r:5/a@sha256:0"], ["", "a b", "-a"]), id="base image"),
+        pytest.param("build.deadline", (["30m", "1h30m5s", "60s"], ["", "1", "1d", "m", "5s1m"]), id="deadline"),
+        pytest.param("build.builder", (["docker", "job"], ["kaniko", ""]), id="builder"),
+        pytest.param("build.args.X", (["", "a/b=c"], ["a b", "$x", "'"]), id="argument"),
+        pytest.param("kernelMappings[].literal", (["6.1.0-55+x~y"], ["", "linux", "6"]), id="literal"),
+        pytest.param("kernelMappings[].image", (["r/a:1", "r:5/a_b/c@sha256:" + "0" * 64], ["r/a", "a:1", "r/A:1"]),
+                     id="prebuilt image"),
+        pytest.param("kernelMappings[].template", (["debian"], ["", "A"]), id="template of a mapping"),
+        pytest.param("nodeSelector.x", (["", "a", "a.b_c"], ["-a", "a b"]), id="label's value"),
     ],
-)
-def test_schema_and_code_agree(pattern: tuple[str, ...], good: list[str], bad: list[str]) -> None:
+)  # fmt: skip
+def test_schema_and_code_agree(path: str, values: tuple[list[str], list[str]]) -> None:
     """What the API server lets through the code understands, and what it refuses is refused by the code as well."""
-    expression = schema(*pattern)["pattern"]
-    for value in (*good, *bad):
-        allowed = re.search(expression, value) is not None
-        field = pattern[1]
-        change = {"module": {"names": [value]}} if field == "module" else {field: value}
-        try:
-            parse_spec(factories.spec(**change))
-        except InvalidDriver:
-            assert not allowed, value
+    for good in values[0]:
+        assert _schema_allows(path, good), good
+        assert _code_allows(path, good), good
+    for bad in values[1]:
+        assert not _schema_allows(path, bad), bad
+        assert not _code_allows(path, bad), bad
+
+
+def _schema_allows(path: str, value: str) -> bool:
+    part = schema("spec")
+    for word in path.replace("[]", ".[]").split("."):
+        if word == "[]":
+            part = part["items"]
         else:
-            assert allowed, value
+            part = part["properties"][word] if "properties" in part else part["additionalProperties"]
+    fits = part.get("minLength", 0) <= len(value) <= part.get("maxLength", 1 << 20)
+    return fits and re.search(part.get("pattern", ""), value) is not None and value in part.get("enum", [value])
+
+
+def _code_allows(path: str, value: str) -> bool:
+    """Set one field of a good spec, with what has to be beside it."""
+    beside: Json = {
+        "source.image": {"reference": "r.io/a@sha256:" + "0" * 64},
+        "source.git": {"url": "https://h/x", "commit": "a" * 40},
+        "source.archive": {"url": "https://h/x", "sha256": "0" * 64},
+        "source.package": {"name": "a"},
+        "module": {"names": ["edudrv"]},
+        "kernelMappings[]": {} if path.endswith("literal") else {"regexp": "6"},
+    }
+    parent, _, name = path.rpartition(".")
+    made: Any = {**beside.get(parent, {}), name.removesuffix("[]"): [value] if name.endswith("[]") else value}
+    for word in reversed(parent.split(".") if parent else []):
+        made = {word.removesuffix("[]"): [made] if word.endswith("[]") else made}
+    return read_spec(factories.spec(**made)).spec is not None
 
 
 # ---------------------------------------------------------------- examples

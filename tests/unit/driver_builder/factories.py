@@ -7,7 +7,8 @@ from typing import Any
 from driver_builder import driver_container, images, manifests
 from driver_builder.build import SourceFiles
 from driver_builder.desired import Recipes, Wanted
-from driver_builder.driver_container import FINALIZER, DriverContainer, DriverSpec
+from driver_builder.driver_container import FINALIZER, DriverContainer
+from driver_builder.driver_spec import DriverSpec
 from driver_builder.image_state import ImageState, Present
 from driver_builder.inventory import Node
 from driver_builder.kernels import KernelTarget, KernelVersion

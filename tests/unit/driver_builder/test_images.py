@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.build import ModuleSpec, SourceFiles, SourceImage
+from driver_builder.build import (
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
 from driver_builder.images import ImageRef, build_key, image_tag, parse_reference, source_digest
 from tests.unit.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, target
 
@@ -78,10 +86,39 @@ def test_different_sources_have_different_digests(one: dict[str, bytes], other: 
     assert same is (one == other)
 
 
-def test_a_source_image_is_digested_by_reference_and_path() -> None:
-    """The reference is pinned, so its name is its content."""
-    one, other = (SourceImage(reference="r/x@" + DIGEST, path=path) for path in ("/a", "/b"))
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            SourceImage(reference="r/x@" + DIGEST, path="/a"),
+            SourceImage(reference="r/x@" + DIGEST, path="/b"),
+            id="path in an image",
+        ),
+        pytest.param(SourceGit(url="u", commit="a" * 40), SourceGit(url="u", commit="b" * 40), id="commit"),
+        pytest.param(
+            SourceGit(url="u", commit="a" * 40), SourceGit(url="u", commit="a" * 40, path="src"), id="folder of a commit"
+        ),
+        pytest.param(SourceArchive(url="u", sha256="a" * 64), SourceArchive(url="u", sha256="b" * 64), id="checksum"),
+        pytest.param(SourcePackage(name="a-dkms"), SourcePackage(name="b-dkms"), id="package"),
+        pytest.param(SourcePackage(name="a-dkms"), SourcePackage(name="a-dkms", version="1"), id="package's version"),
+        pytest.param(SourceGit(url="u", commit="a" * 64), SourceArchive(url="u", sha256="a" * 64), id="kind"),
+    ],
+)
+def test_what_pins_a_source_is_in_its_digest(one: Source, other: Source) -> None:
+    """A pin is the content's name."""
     assert source_digest(one) != source_digest(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(SourceGit(url="u", commit="a" * 40), SourceGit(url="v", commit="a" * 40), id="git"),
+        pytest.param(SourceArchive(url="u", sha256="a" * 64), SourceArchive(url="v", sha256="a" * 64), id="archive"),
+    ],
+)
+def test_a_mirror_changes_nothing(one: Source, other: Source) -> None:
+    """What is pinned is the same wherever it is fetched from."""
+    assert source_digest(one) == source_digest(other)
 
 
 label_values = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", fullmatch=True)

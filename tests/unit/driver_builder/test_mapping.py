@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.driver_container import parse_spec
+from driver_builder.spec_parser import parse_spec
 from driver_builder.kernels import KernelVersion
 from driver_builder.mapping import ANY_KERNEL, base_image_for, mapping_for, template_for
 from tests.unit.driver_builder.factories import spec, target

@@ -481,8 +481,6 @@ def test_without_nodes_there_is_nothing_to_do() -> None:
         pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, None, "Skipped", "SkippedByMapping",
                      id="skipped"),
         pytest.param({"kernelMappings": [{"literal": "5.15.0"}]}, None, "Skipped", "NoKernelMapping", id="no match"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "nonsense"}]}, None, "Failed", "InvalidSpec",
-                     id="prebuilt image is no reference"),
         pytest.param({}, "ConfigMap is not there", "Pending", "SourceMissing", id="source missing"),
         pytest.param({"build": {"template": "gentoo"}}, None, "Failed", "UnsupportedOS", id="unknown template"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "template": "gentoo"}]}, None, "Failed", "UnsupportedOS",

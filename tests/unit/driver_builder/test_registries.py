@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder import registries as registries_module
 from driver_builder.credentials import Credentials
-from driver_builder.driver_container import RegistrySettings
+from driver_builder.driver_spec import RegistrySettings
 from driver_builder.errors import RegistryRefused
 from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.images import ImageRef
@@ -29,7 +29,9 @@ class Scripted:
     answers: list[ImageState]
     made: list[dict[str, object]]
 
-    def __init__(self, host: str, **words: object) -> None:
+    def __init__(self, host: str, *, patience: float, wait: object, **words: object) -> None:
+        assert patience == 0
+        assert callable(wait)
         self.made.append({"host": host, **words})
 
     def inspect(self, repository: str, reference: str) -> ImageState:
@@ -91,6 +93,45 @@ def test_anything_else_is_asked_again_at_once(scripted: type[Scripted], state: I
     registries = Registries(MemoryClient())
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == state
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == PRESENT
+
+
+def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> None:
+    """Until it is over, what the registry said is the answer for all its images; other registries are asked."""
+    limited = Unreachable(message="limits", retry_after=30.0)
+    scripted.answers[:] = [limited, PRESENT, limited, PRESENT]
+    clock = Clock()
+    registries = Registries(MemoryClient(), trust_seconds=0.0, clock=clock)
+    for now, image, expected in (
+        (0.0, IMAGE, limited),
+        (1.0, ImageRef("r.io", "edu", "2"), limited),
+        (1.0, ImageRef("other.io", "edu", "1"), PRESENT),
+        (29.9, IMAGE, limited),
+        (30.0, IMAGE, limited),
+        (59.9, IMAGE, limited),
+        (60.0, IMAGE, PRESENT),
+    ):
+        clock.now = now
+        assert registries.inspect(NAMESPACE, PLAIN, image) == expected
+    assert scripted.answers == []
+
+
+def test_another_account_has_its_own_limit(scripted: type[Scripted]) -> None:
+    """A pause is that of one Secret: an admin who gives a better one need not wait."""
+    scripted.answers[:] = [Unreachable(message="limits", retry_after=30.0), PRESENT]
+    client = MemoryClient()
+    client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
+    registries = Registries(client)
+    assert isinstance(registries.inspect(NAMESPACE, PLAIN, IMAGE), Unreachable)
+    assert registries.inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
+
+
+def test_the_repository_chooses_among_the_credentials_of_a_host(scripted: type[Scripted]) -> None:
+    """A Secret with an entry for ``r.io/edu`` alone is as good as one for all of ``r.io``."""
+    scripted.answers[:] = [PRESENT]
+    client = MemoryClient()
+    client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io/edu": {"username": "team"}}}))
+    assert Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
+    assert scripted.made[0]["credentials"] == Credentials(username="team")
 
 
 def test_the_secret_gives_the_credentials(scripted: type[Scripted]) -> None:

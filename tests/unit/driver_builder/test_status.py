@@ -199,7 +199,15 @@ def test_nodes_without_kernel_are_told() -> None:
 def test_counts_leave_out_skipped_nodes() -> None:
     """Nodes that are to have no driver are not desired."""
     status = rendered(entry(), entry(TargetState.SKIPPED, kernel=OTHER_KERNEL))
-    assert (status["desiredNodes"], status["readyNodes"]) == (2, 2)
+    assert (status["desiredNodes"], status["readyNodes"], status["readyTargets"]) == (2, 2, "1/1")
+
+
+def test_fields_that_nothing_acts_on_are_told() -> None:
+    """An admin who set one sees in the status that it does nothing yet."""
+    assert "unusedFields" not in rendered(entry())
+    status = rendered(entry(), container=driver(spec_changes={"retention": {"versions": 2}}))
+    assert status["unusedFields"] == ["spec.retention"]
+    assert "unusedFields" not in rendered(entry(), container=driver(spec_changes={"version": "?"}))
 
 
 def test_a_condition_keeps_its_time_until_it_changes() -> None:

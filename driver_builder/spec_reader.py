@@ -1,0 +1,154 @@
+"""Reads what an admin wrote, field by field, and notes everything that is wrong with it. Pure.
+
+Place in the flow: ``spec_parser`` says what each field of a spec may hold and asks for it here. A wrong field is noted
+and read as if it were not there, so that one pass finds all that is wrong; whoever reads looks at the notes at the end.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""The way to a field from the top of its object: names, and places in lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a text may be: a pattern for all of it, and what is wrong with another one, with the remedy."""
+
+    pattern: re.Pattern[str]
+    words: str
+    max_length: int = 253
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A field that cannot be acted on; ``message`` has its value and the remedy."""
+
+    path: Path
+    message: str
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.message}"
+
+
+@dataclass(slots=True)
+class Notes:
+    """What came up while reading."""
+
+    problems: list[Problem] = field(default_factory=list)
+    readers: list["Reader"] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> tuple[Path, ...]:
+        """Name the fields that were given and that nobody asked for."""
+        return tuple(
+            (*reader.path, name) for reader in self.readers for name in reader.given if name not in reader.asked
+        )
+
+
+def dotted(path: Path) -> str:
+    """``spec.kernelMappings[0].regexp``, the way people write it."""
+    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return words.removeprefix(".")
+
+
+def shown(value: object) -> str:
+    """Quote a value in a message, cut where it is very long."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+class Reader:
+    """One object (a JSON mapping) at ``path``."""
+
+    def __init__(self, value: object, path: Path, notes: Notes) -> None:
+        self.path = path
+        self.asked: set[str] = set()
+        self.given: Mapping[str, Any] = {}
+        self._notes = notes
+        notes.readers.append(self)
+        if isinstance(value, Mapping):
+            self.given = value
+        elif value is not None:
+            self.wrong(f"{shown(value)} is no object: write fields below it")
+
+    def wrong(self, message: str, *way: str | int) -> None:
+        """Note that this object, or what lies at ``way`` below it, cannot be acted on."""
+        self._notes.problems.append(Problem(path=(*self.path, *way), message=message))
+
+    def has(self, name: str) -> bool:
+        """Tell whether a field is given; null is not."""
+        return self.given.get(name) is not None
+
+    def raw(self, name: str) -> Any:
+        """Give a field's value as it is, None without one."""
+        self.asked.add(name)
+        return self.given.get(name)
+
+    def text(self, name: str, rule: Rule) -> str | None:
+        """Read a text that may be left out."""
+        value = self.raw(name)
+        return value if value is not None and self.check(value, rule, name) else None
+
+    def needed(self, name: str, rule: Rule) -> str:
+        """Read a text that must be there."""
+        if not self.has(name):
+            self.wrong(f"is missing or empty: it {rule.words}", name)
+        return self.text(name, rule) or ""
+
+    def check(self, value: object, rule: Rule, *way: str | int) -> bool:
+        """Tell whether a value is a text that a rule allows, and note it when it is not."""
+        if not isinstance(value, str):
+            self.wrong(f"{shown(value)} is no text: put it in quotes", *way)
+        elif len(value) > rule.max_length or not rule.pattern.fullmatch(value):
+            self.wrong(f"{shown(value)} {rule.words}", *way)
+        else:
+            return True
+        return False
+
+    def flag(self, name: str) -> bool:
+        """Read true or false; false where it is left out."""
+        value = self.raw(name)
+        if value is not None and not isinstance(value, bool):
+            self.wrong(f"{shown(value)} is neither true nor false: write one of them, without quotes", name)
+        return value is True
+
+    def number(self, name: str, *, low: int, high: int) -> int | None:
+        """Read a whole number that may be left out."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.wrong(f"{shown(value)} is no whole number from {low} to {high}: write one, without quotes", name)
+            return None
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        """Read a list, empty where it is left out."""
+        value = self.raw(name)
+        if value is not None and not isinstance(value, list):
+            self.wrong(f"{shown(value)} is no list: write [{value}]", name)
+        return value if isinstance(value, list) else []
+
+    def words(self, name: str, rule: Rule) -> tuple[str, ...]:
+        """Read a list of texts."""
+        values = enumerate(self.items(name))
+        return tuple(value for index, value in values if self.check(value, rule, name, index))
+
+    def pairs(self, name: str, keys: Rule, values: Rule) -> dict[str, str]:
+        """Read a mapping of text to text."""
+        inner = self.object(name)
+        inner.asked.update(inner.given)
+        checked = [(key, value, inner.check(key, keys, key)) for key, value in inner.given.items()]
+        return {key: value for key, value, good in checked if good and inner.check(value, values, key)}
+
+    def object(self, name: str) -> "Reader":
+        """Read an object, empty where it is left out."""
+        return Reader(self.raw(name), (*self.path, name), self._notes)
+
+    def objects(self, name: str) -> Iterator["Reader"]:
+        """Read a list of objects."""
+        for index, value in enumerate(self.items(name)):
+            yield Reader(value, (*self.path, name, index), self._notes)
