@@ -41,8 +41,17 @@ _LABELS_EXAMPLES = """\
 
 _UNPUBLISH_EXAMPLES = "  nfd-worker unpublish --node-name node-1"
 
+_HELP_WIDTH = 100
+
 _Commands = Any
 """What ``add_subparsers`` gives; its type is private to argparse."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help of a fixed width: to find the terminal's, argparse imports half a MiB, which the worker would keep."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_HELP_WIDTH)
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
@@ -57,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="nfd-worker",
         description="Label a Kubernetes node by its hardware, CPU, kernel and operating system.",
         epilog="Without a command, run. Every flag of run has an environment variable (see nfd-worker run --help).",
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"nfd-worker {__version__}")
@@ -64,12 +74,17 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_scan(commands)
     rules = commands.add_parser(
-        "rules", help="try and check rules", description="Try and check rules, without a cluster."
+        "rules",
+        help="try and check rules",
+        description="Try and check rules, without a cluster.",
+        formatter_class=_Help,
     )
     rules_verbs = rules.add_subparsers(metavar="VERB", required=True)
     _add_rules_eval(rules_verbs)
     _add_rules_validate(rules_verbs)
-    labels = commands.add_parser("labels", help="check labels", description="Check labels, without a cluster.")
+    labels = commands.add_parser(
+        "labels", help="check labels", description="Check labels, without a cluster.", formatter_class=_Help
+    )
     _add_labels_validate(labels.add_subparsers(metavar="VERB", required=True))
     _add_unpublish(commands)
     return parser
@@ -81,7 +96,7 @@ def _add_command(commands: _Commands, command: str, short: str, long: str, examp
         help=short,
         description=long,
         epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.set_defaults(command=command)
