@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from driver_builder import build_logs_command, config, explain_command, plan_command, run_command, status_command
+from driver_builder import (
+    build_logs_command,
+    config,
+    explain_command,
+    gate_command,
+    plan_command,
+    run_command,
+    status_command,
+)
 from driver_builder.commands import EXIT_FAILED, EXIT_USAGE
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError, DriverBuilderError
@@ -32,6 +40,7 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("status", status_command, "show every driver and how far each of its targets is"),
     ("explain", explain_command, "say why a node has a driver or has none, and what to do next"),
     ("logs", build_logs_command, "print what the failed builds of a driver said last"),
+    ("gate", gate_command, "say whether a node may boot another kernel: every driver it wants is there for it"),
     ("plan", plan_command, "show what the controller would do next, and do nothing"),
 )
 """In the order of the help. Every one takes the flags of the connection as well."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from driver_builder import driver_container, manifests, proof
+from driver_builder import driver_container, manifests, proof, telemetry
 from driver_builder.build import SourceFiles
 from driver_builder.builds import BuildQueue, BuildStates
 from driver_builder.desired import Recipes, Wanted
@@ -73,6 +73,10 @@ class Observer:
             probe_at=builds.probe_at,
             failed_builds=builds.failed,
         )
+        return self.with_images(snapshot)
+
+    def with_images(self, snapshot: Snapshot) -> Snapshot:
+        """Ask the registries for the images that a snapshot wants: also one of a cluster that is yet to be."""
         return replace(snapshot, images=dict(self._images(snapshot)))
 
     def _objects(self, resource: Resource, label_selector: str = "") -> Iterator[Json]:
@@ -111,7 +115,9 @@ class Observer:
             wanted, _, _ = desired_targets(snapshot, driver, spec, self._recipes)
             for item in wanted:
                 if isinstance(item, Wanted):
-                    yield item.image, self._registries.inspect(driver.namespace, spec.registry, item.image)
+                    state = self._registries.inspect(driver.namespace, spec.registry, item.image)
+                    telemetry.REGISTRY_CHECKS.labels(type(state).__name__).inc()
+                    yield item.image, state
 
 
 def _node(obj: Json) -> Node:

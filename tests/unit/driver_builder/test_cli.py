@@ -13,7 +13,7 @@ from driver_builder.registries import Registries
 from kube_api.client import Client
 from kube_api.errors import Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.unit.driver_builder.factories import KERNEL, NAMESPACE
+from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.model_world import World
 
 
@@ -199,3 +199,46 @@ def test_without_drivers_nothing_is_ready(world: World, capsys: pytest.CaptureFi
     """A namespace without drivers is said to be one, and is not success."""
     world.client.objects = {path: obj for path, obj in world.client.objects.items() if "/nodes/" in path}
     assert explained(capsys, 1, "node-a") == "no DriverContainer\n"
+
+
+@pytest.mark.parametrize(
+    ("settled", "code", "words"),
+    [
+        pytest.param(True, 0, ["node-a may move", "yes", "built and verified"], id="built"),
+        pytest.param(False, 1, ["node-a must not move", "NO", "driver-builder preflight"], id="not built"),
+    ],
+)
+def test_a_gate_is_an_exit_code(
+    world: World, capsys: pytest.CaptureFixture[str], settled: bool, code: int, words: list[str]
+) -> None:
+    """0 lets a node move to a kernel that another node proves, 1 does not; both say why."""
+    world.add_node("node-b", OTHER_KERNEL)
+    if settled:
+        world.settle()
+    assert cli.main(["gate", "node-a", OTHER_KERNEL]) == code
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words)
+
+
+def test_a_gate_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same as JSON."""
+    assert world
+    assert cli.main(["gate", "node-a", KERNEL, "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["open"] is False
+
+
+def test_a_gate_without_drivers_is_open(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """No table where there is nothing to list."""
+    world.add_node("web", KERNEL, pool="web")
+    assert cli.main(["gate", "web", OTHER_KERNEL]) == 0
+    assert capsys.readouterr().out == f"web may move to {OTHER_KERNEL}: no driver is wanted on it\n"
+
+
+@pytest.mark.parametrize("words", [["node-z", KERNEL], ["node-a", "latest"]], ids=["node", "kernel"])
+def test_a_gate_that_is_asked_wrongly_is_wrong_usage(
+    world: World, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """Exit code 2 tells a typing error from a no."""
+    assert world
+    assert cli.main(["gate", *words]) == 2
+    assert capsys.readouterr().err.startswith("driver-builder: ")
