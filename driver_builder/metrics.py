@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from driver_builder.builds import BuildStates
 from driver_builder.plan import Plan
-from driver_builder.status import TargetState
+from driver_builder.status import WITHOUT_DRIVER
 
 UNKNOWN_KERNEL = "unknown"
 """Kernel of selected nodes whose labels do not name one yet."""
@@ -28,11 +28,11 @@ class FleetState:
 
 
 def fleet_state(plan: Plan) -> FleetState:
-    """Sum a plan up; kernels that a driver skips need none."""
+    """Sum a plan up; kernels that a driver skips, or is not for, need none."""
     counts: dict[tuple[str, str], int] = {}
     for part in plan.drivers:
         for target in part.targets:
-            if target.state is not TargetState.SKIPPED:
+            if target.state not in WITHOUT_DRIVER:
                 place = (part.driver.key, target.kernel)
                 counts[place] = counts.get(place, 0) + target.nodes - target.ready_nodes
         if part.unknown:

@@ -25,7 +25,7 @@ from driver_builder.actions import (
 from driver_builder.desired import Recipes, Unwanted, Wanted
 from driver_builder.driver_container import DriverContainer
 from driver_builder.driver_spec import DriverSpec
-from driver_builder.errors import InvalidDriver
+from driver_builder.errors import BuildFailure, InvalidDriver
 from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.inventory import Inventory, Node
 from driver_builder.kernels import KernelTarget
@@ -263,6 +263,11 @@ def _build(view: _View, spec: DriverSpec, item: Wanted, part: _TargetPart) -> _T
         )
         return replace(part, status=status)
     key, seen = item.request.key, view.snapshot
+    if (refusal := _not_applicable(view, key, part.status.target)) is not None:
+        status = replace(
+            part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=refusal
+        )
+        return replace(part, status=status)
     status, retry_at = _with_failures(view, key, part.status)
     is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
@@ -283,6 +288,19 @@ def _build(view: _View, spec: DriverSpec, item: Wanted, part: _TargetPart) -> _T
     message = _building_words(view, item, status)
     status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
     return replace(part, status=status)
+
+
+def _not_applicable(view: _View, key: str, target: str) -> str | None:
+    """Give the driver's own word, from a build of this very key, that it is not for the kernel; it is not asked again.
+
+    Another key may be another version, so that is built.
+    """
+    fresh = view.snapshot.failed_builds.get(key)
+    if fresh is not None:
+        return fresh.message if fresh.reason == BuildFailure.NOT_APPLICABLE else None
+    before = view.before.get(target)
+    is_known = before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE
+    return before.message if before is not None and is_known else None
 
 
 def _building_words(view: _View, item: Wanted, status: TargetStatus) -> str:

@@ -28,6 +28,11 @@ class TargetState(StrEnum):
     ROLLING_OUT = "RollingOut"
     READY = "Ready"
     SKIPPED = "Skipped"
+    NOT_APPLICABLE = "NotApplicable"
+
+
+WITHOUT_DRIVER = frozenset({TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
+"""States of targets whose nodes are to have no driver, and need none: the admin says so, or the driver itself does."""
 
 
 class Reason(StrEnum):
@@ -38,6 +43,7 @@ class Reason(StrEnum):
     WAITING_FOR_NODES = "WaitingForNodes"
     NO_KERNEL_MAPPING = "NoKernelMapping"
     SKIPPED_BY_MAPPING = "SkippedByMapping"
+    NOT_APPLICABLE = "NotApplicable"
     UNSUPPORTED_OS = "UnsupportedOS"
     SOURCE_MISSING = "SourceMissing"
     IMAGE_MISSING = "ImageMissing"
@@ -132,7 +138,7 @@ def render(
     ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
     """
     targets = tuple(targets)
-    wanted = [target for target in targets if target.state is not TargetState.SKIPPED]
+    wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
     ready = [target for target in wanted if target.state is TargetState.READY]
     unused = driver.spec.unused if isinstance(driver.spec, DriverSpec) else ()
     conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown, refusal)]
@@ -174,9 +180,10 @@ def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
 def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
     if isinstance(driver.spec, InvalidDriver):
         return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
-    wanted = [target for target in targets if target.state is not TargetState.SKIPPED]
+    wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
     if not wanted:
-        return _condition("Ready", False, Reason.NO_NODES, "no node is selected, or every kernel is skipped")
+        words = "no node is selected, or every kernel is skipped or none that the driver is for"
+        return _condition("Ready", False, Reason.NO_NODES, words)
     ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
     behind = [target for target in wanted if target.state is not TargetState.READY]
     if not behind:
@@ -261,7 +268,7 @@ def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) ->
             suspended = True
             continue
         bad = target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
-        reason = target.reason if bad or target.state is TargetState.SKIPPED else _NEWS[target.state]
+        reason = target.reason if bad or target.state in WITHOUT_DRIVER else _NEWS[target.state]
         message = f"{target.target}: {target.message}"
         news.append(Event(kind="Warning" if bad else "Normal", reason=reason, message=message))
     return tuple(news)
