@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test unit integration e2e fuzz lint format images bench clean
+.PHONY: help demo test unit integration e2e fuzz lint format images bench driver-matrix clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,9 @@ images: $(READY) ## Build and push the programs' images: make images REGISTRY=ho
 
 bench: $(READY) ## Run the benchmarks; they print ratios
 	@set -e; for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+driver-matrix: $(READY) ## Build every real driver for every kernel in the archives (hours; MATRIX="--drivers edu --kernels newest")
+	@$(BIN)/python bench/driver_matrix.py $(or $(MATRIX),--drivers all --kernels all)
 
 clean: ## Remove what make made here (the cache in ~/.cache/driverwright stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
