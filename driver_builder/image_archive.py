@@ -51,10 +51,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageArchive:
-    """An image of one platform. ``config`` is its OCI config, ``layers`` lie beside each other, lowest first."""
+    """An image of one platform. ``config`` is its OCI config, ``layers`` lie beside each other, lowest first.
+
+    ``annotations`` are those of its manifest: they can be read without fetching the config.
+    """
 
     config: Mapping[str, Any] = field(repr=False)
     layers: tuple[Layer, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -64,19 +68,20 @@ class ImageArchive:
     @property
     def config_bytes(self) -> bytes:
         """The config blob."""
-        return _canonical(self.config)
+        return canonical_json(self.config)
 
     @property
     def manifest_bytes(self) -> bytes:
         """The OCI manifest: what the image's digest is the digest of."""
         config = self.config_bytes
         layers = [{"mediaType": LAYER_TYPE, "digest": layer.digest, "size": layer.size} for layer in self.layers]
-        return _canonical(
+        return canonical_json(
             {
                 "schemaVersion": 2,
                 "mediaType": MANIFEST_TYPE,
-                "config": {"mediaType": CONFIG_TYPE, "digest": sha256(config), "size": len(config)},
+                "config": descriptor(CONFIG_TYPE, config),
                 "layers": layers,
+                **({"annotations": dict(self.annotations)} if self.annotations else {}),
             }
         )
 
@@ -84,6 +89,10 @@ class ImageArchive:
     def digest(self) -> str:
         """``sha256:...`` of the manifest."""
         return sha256(self.manifest_bytes)
+
+    def with_provenance(self, facts: Mapping[str, str]) -> "ImageArchive":
+        """The same image with ``facts`` as labels of its config and as annotations of its manifest."""
+        return replace(self.with_labels(facts), annotations={**self.annotations, **facts})
 
     def with_labels(self, labels: Mapping[str, str]) -> "ImageArchive":
         """The same image with ``labels`` beside (and over) those it has."""
@@ -114,6 +123,16 @@ def sha256(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    """What a manifest says about a blob or about another manifest: type, digest, size in bytes."""
+    return {"mediaType": media_type, "digest": sha256(content), "size": len(content)}
+
+
+def canonical_json(value: Mapping[str, Any]) -> bytes:
+    """The one text that a value has, whatever order it was made in: what is digested must not depend on that."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
 def read_image_archive(path: Path, directory: Path) -> ImageArchive:
     """Read a ``docker save`` tar or a tarred OCI layout; its layers go to ``directory``, the caller's to remove.
 
@@ -140,10 +159,6 @@ def read_image_archive(path: Path, directory: Path) -> ImageArchive:
 
 def _invalid(message: str) -> VerificationFailed:
     return VerificationFailed(VerificationFailure.IMAGE_INVALID, message)
-
-
-def _canonical(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _contents(tar: tarfile.TarFile) -> tuple[str, list[str]]:

@@ -1,22 +1,24 @@
-"""One image from request to registry: build, verify, push by digest, then move the tag.
+"""One image from request to registry: build, verify, push by digest, attach what belongs to it, then move the tag.
 
-Nothing is pushed before it is verified, and nothing has its final tag before it is pushed whole: a controller killed
-anywhere in here leaves either no image or a complete one.
+Nothing is pushed before it is verified, and nothing has its final tag before it is pushed whole, with its bill of
+materials: a controller killed anywhere in here leaves either no image or a complete one.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from driver_builder import images
 from driver_builder.actions import StartBuild
-from driver_builder.build import Builder, BuildRequest, BuiltImage, LogSink
+from driver_builder.build import Builder, LogSink
 from driver_builder.image_archive import read_image_archive
+from driver_builder.provenance import provenance
+from driver_builder.referrers import push_referrer
 from driver_builder.registries import Registries
-from driver_builder.verify import VerifiedModule, verify
+from driver_builder.sbom import SPDX_TYPE, sbom
+from driver_builder.verify import verify
+
+PUSH_PATIENCE = 300.0
+"""Seconds that one request of a push waits for a registry that asks for a pause: what was built is worth that."""
 
 
 def build_and_push(
@@ -28,36 +30,28 @@ def build_and_push(
         BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
         TemporaryError: engine or registry away.
     """
-    registry = registries.connect(action.namespace, action.registry, action.image.host)
+    request, repository = action.request, action.image.repository
+    registry = registries.connect(
+        action.namespace,
+        action.registry,
+        action.image.host,
+        repository,
+        patience=PUSH_PATIENCE,
+        # Ends at once when the build is cancelled; patience then does the rest.
+        wait=cancelled.wait,
+    )
     with TemporaryDirectory(prefix="driver-builder-") as name:
         directory = Path(name)
-        built = builder.build(action.request, directory=directory, log=log, cancelled=cancelled)
+        built = builder.build(request, directory=directory, log=log, cancelled=cancelled)
         archive = read_image_archive(built.archive, directory / "layers")
-        modules = verify(archive, request=action.request, module_symvers=built.module_symvers)
-        log(f"verified {', '.join(module.name for module in modules)} against {action.request.target.kernel_version}")
-        labelled = archive.with_labels(provenance(action.request, built, modules))
-        digest = registry.push(action.image.repository, labelled)
-        log(f"pushed {action.image.host}/{action.image.repository}@{digest}")
-        registry.tag(action.image.repository, digest, action.image.reference)
+        modules = verify(archive, request=request, module_symvers=built.module_symvers)
+        log(f"verified {', '.join(module.name for module in modules)} against {request.target.kernel_version}")
+        image = archive.with_provenance(provenance(request, built, modules))
+        digest = registry.push(repository, image)
+        log(f"pushed {action.image.at(digest)}")
+        materials = sbom(action.image.at(digest), request, built, image.read_files("/"))
+        push_referrer(registry, repository, subject=image.manifest_bytes, artifact_type=SPDX_TYPE, content=materials)
+        log(f"attached the bill of materials to {digest}")
+        registry.tag(repository, digest, action.image.reference)
         log(f"tagged {action.image}")
     return digest
-
-
-def provenance(request: BuildRequest, built: BuiltImage, modules: Iterable[VerifiedModule]) -> dict[str, str]:
-    """Write down what an image was made of, as its labels; ``plan`` reads the module identities back."""
-    facts = [
-        {"name": module.name, "identity": module.srcversion or module.build_id, "vermagic": module.vermagic}
-        for module in modules
-    ]
-    symvers = hashlib.sha256(built.module_symvers.encode()).hexdigest()
-    return {
-        images.KEY_LABEL: request.key,
-        images.DRIVER_LABEL: request.driver,
-        images.VERSION_LABEL: request.version,
-        images.KERNEL_LABEL: request.target.kernel_version,
-        images.OS_LABEL: request.target.os,
-        images.ARCHITECTURE_LABEL: request.target.architecture,
-        images.COMPILER_LABEL: built.compiler,
-        images.SYMVERS_LABEL: f"sha256:{symvers}",
-        images.MODULES_LABEL: json.dumps(facts, sort_keys=True),
-    }

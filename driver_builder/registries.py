@@ -7,7 +7,7 @@ from collections.abc import Callable
 from driver_builder.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.driver_spec import RegistrySettings
 from driver_builder.errors import PermanentError, RegistryRefused
-from driver_builder.image_state import ImageState, Invalid, Present, Unauthorised
+from driver_builder.image_state import ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.images import ImageRef
 from driver_builder.registry import RegistryClient
 from kube_api.client import Client, Object
@@ -19,7 +19,8 @@ class Registries:
     """Asks registries about images.
 
     A presence is believed for ``trust_seconds``; every other answer is asked for again each time, because it decides
-    whether to build and is what a person waits to see mended.
+    whether to build and is what a person waits to see mended. A registry that asks for a pause is given it: until then
+    its last answer stands, for all images that are asked for with the same Secret.
     """
 
     def __init__(
@@ -35,18 +36,27 @@ class Registries:
         self._trust_seconds = trust_seconds
         self._clock = clock
         self._seen: dict[ImageRef, tuple[float, Present]] = {}
+        self._paused: dict[tuple[str, str, str | None], tuple[float, Unreachable]] = {}
 
     def inspect(self, namespace: str, settings: RegistrySettings, image: ImageRef) -> ImageState:
         """Say whether an image exists, as far as the registry lets us know."""
         known = self._seen.get(image)
         if known is not None and self._clock() - known[0] < self._trust_seconds:
             return known[1]
+        account = (image.host, namespace, settings.secret)
+        ends, paused = self._paused.get(account, (0.0, None))
+        if paused is not None and self._clock() < ends:
+            return paused
         try:
-            state = self.connect(namespace, settings, image.host).inspect(image.repository, image.reference)
+            client = self.connect(namespace, settings, image.host, image.repository)
+            state = client.inspect(image.repository, image.reference)
         except RegistryRefused as error:
             return Unauthorised(message=str(error))
         except PermanentError as error:
             return Invalid(message=str(error))
+        self._paused.pop(account, None)
+        if isinstance(state, Unreachable) and state.retry_after is not None:
+            self._paused[account] = (self._clock() + state.retry_after, state)
         if isinstance(state, Present):
             now = self._clock()
             self._seen = {other: seen for other, seen in self._seen.items() if now - seen[0] < self._trust_seconds}
@@ -55,17 +65,31 @@ class Registries:
             self._seen.pop(image, None)
         return state
 
-    def connect(self, namespace: str, settings: RegistrySettings, host: str) -> RegistryClient:
+    def connect(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        host: str,
+        repository: str = "",
+        *,
+        patience: float = 0,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> RegistryClient:
         """Make a client for one registry with a driver's credentials.
+
+        A Secret may hold several for one host, by the beginning of the ``repository``. A registry that asks for a pause
+        is waited for with ``wait``, up to ``patience`` seconds in one request.
 
         Raises:
             RegistryRefused: when the Secret is missing or holds nothing for this registry.
         """
         return RegistryClient(
             host,
-            credentials=self._credentials_for(namespace, settings, host),
+            credentials=self._credentials_for(namespace, settings, host, repository),
             plain_http=settings.plain_http,
             ca_file=self._ca_file,
+            patience=patience,
+            wait=wait,
         )
 
     def credentials(self, namespace: str, settings: RegistrySettings, host: str) -> dict[str, Credentials]:
@@ -85,8 +109,10 @@ class Registries:
             ) from error
         return parse_docker_config(_docker_config(secret))
 
-    def _credentials_for(self, namespace: str, settings: RegistrySettings, host: str) -> Credentials | None:
-        credentials = credentials_for(self.credentials(namespace, settings, host), host)
+    def _credentials_for(
+        self, namespace: str, settings: RegistrySettings, host: str, repository: str
+    ) -> Credentials | None:
+        credentials = credentials_for(self.credentials(namespace, settings, host), host, repository)
         if credentials is None and settings.secret is not None:
             raise RegistryRefused(
                 f"spec.registry.secretRef: Secret {namespace}/{settings.secret} has no credentials for {host}"

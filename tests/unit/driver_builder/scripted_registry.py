@@ -1,11 +1,14 @@
 """An HTTP server that answers by a script, for what a real registry cannot be made to do on demand."""
 
+import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +81,43 @@ def scripted_registry(script: Script) -> Iterator[ScriptedRegistry]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class MemoryRegistry:
+    """A script that keeps blobs, manifests and tags; with ``keeps_referrers`` it is one of OCI distribution 1.1."""
+
+    def __init__(self, *, keeps_referrers: bool = False) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, tuple[str, bytes]] = {}
+        self.keeps_referrers = keeps_referrers
+
+    def __call__(self, request: Request) -> Reply:
+        """Answer one request."""
+        _, kind, name = request.path.rsplit("/", 2)
+        if request.method == "POST":
+            return Reply(status=202, headers={"Location": f"{request.path}1"})
+        if request.method == "PUT":
+            return self._put(request, kind, name)
+        media_type, body = self.manifests.get(name, ("", b"")) if kind == "manifests" else ("", b"")
+        body = self.blobs.get(name, b"") if kind == "blobs" else body
+        if body:
+            return Reply(body=body, headers={"Content-Type": media_type})
+        code = "MANIFEST_UNKNOWN" if kind == "manifests" else "BLOB_UNKNOWN"
+        return Reply(status=404, body=json.dumps({"errors": [{"code": code, "message": "unknown"}]}).encode())
+
+    def manifest(self, reference: str) -> dict[str, Any]:
+        """A manifest as JSON."""
+        content: dict[str, Any] = json.loads(self.manifests[reference][1])
+        return content
+
+    def _put(self, request: Request, kind: str, name: str) -> Reply:
+        digest = f"sha256:{hashlib.sha256(request.body).hexdigest()}"
+        if kind == "uploads":
+            assert parse_qs(request.query)["digest"] == [digest]
+            self.blobs[digest] = request.body
+            return Reply(status=201)
+        assert not name.startswith("sha256:") or name == digest
+        self.manifests[name] = self.manifests[digest] = (request.headers["Content-Type"], request.body)
+        subject = json.loads(request.body).get("subject")
+        shown = {"OCI-Subject": subject["digest"]} if subject and self.keeps_referrers else {}
+        return Reply(status=201, headers=shown)

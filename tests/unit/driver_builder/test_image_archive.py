@@ -56,6 +56,16 @@ def test_the_manifest_describes_the_blobs_on_disk(tmp_path: Path) -> None:
     assert json.loads(image.config_bytes)["config"] == {"Entrypoint": ["/driver/loader.sh"]}
 
 
+def test_provenance_is_in_config_and_manifest(tmp_path: Path) -> None:
+    """As labels, which engines show, and as annotations, which a registry shows without the config."""
+    image = image_of(tmp_path, LOWER)
+    assert "annotations" not in json.loads(image.manifest_bytes)
+    told = image.with_provenance({"a": "1"}).with_provenance({"b": "2"})
+    assert told.labels == {"a": "1", "b": "2"}
+    assert json.loads(told.manifest_bytes)["annotations"] == {"a": "1", "b": "2"}
+    assert told.digest == image.with_provenance({"b": "2", "a": "1"}).digest != image.digest
+
+
 def test_another_run_of_the_builder_changes_no_digest(tmp_path: Path) -> None:
     """Time stamps, history and ids of containers are not part of what the image is."""
     first = image_of(tmp_path, LOWER)
