@@ -157,6 +157,11 @@ def _target(log: Json) -> str:
     return str(log["metadata"]["labels"].get(TARGET_LABEL, ""))
 
 
+def owner_name(log: Json) -> str:
+    """Name the DriverContainer that a log belongs to."""
+    return next((str(owner["name"]) for owner in log["metadata"].get("ownerReferences") or ()), "")
+
+
 def failed_at(log: Json) -> str:
     """Say when the build of a log failed; sorts by time."""
     return str((log["metadata"].get("annotations") or {}).get(TIME_ANNOTATION, ""))

@@ -9,7 +9,7 @@ from typing import Any
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from driver_builder import manifests
+from driver_builder import manifests, telemetry
 from driver_builder.backoff import Backoff
 from driver_builder.reconcile import Reconciler
 from driver_builder.telemetry import Heartbeat
@@ -60,14 +60,17 @@ class Controller:
             scheduler.shutdown(wait=False)
 
     def _pass(self, scheduler: BackgroundScheduler, backoff: Backoff) -> None:
+        began, result = time.monotonic(), "Succeeded"
         try:
             requeue_at = self._reconciler.reconcile()
         except KubeApiError as error:
+            result = "Failed"
             delay = error.retry_after or backoff.next()
             logger.warning("pass failed, again in %.0f s: %s", delay, error)
             requeue_at = time.time() + delay
         else:
             backoff.reset()
+        telemetry.RECONCILE_SECONDS.labels(result).observe(time.monotonic() - began)
         if requeue_at is not None:
             due = datetime.fromtimestamp(requeue_at, tz=UTC)
             scheduler.add_job(self._wake.set, "date", run_date=due, id="requeue", replace_existing=True)

@@ -1,16 +1,22 @@
 """What the two programs' accounts may do, asked of a real API server: all they need, and nothing besides."""
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
-from driver_builder.actions import ApplyDaemonSet, DeleteDaemonSet, LabelNode, ReplacePod, SetFinalizer
+from driver_builder import build_logs
+from driver_builder.actions import ApplyDaemonSet, DeleteDaemonSet, LabelNode, ReplacePod, SetFinalizer, StartBuild
+from driver_builder.build_logs import BuildLogs
 from driver_builder.builds import BuildQueue
 from driver_builder.driver_container import FINALIZER
 from driver_builder.execute import Executor
+from driver_builder.image_state import Absent
 from driver_builder.lease import Lease
+from driver_builder.plan import plan
+from driver_builder.snapshot import FailedBuild
 from kube_api.client import Client
-from kube_api.errors import Forbidden
+from kube_api.errors import Forbidden, Invalid
 from kube_api.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -96,6 +102,13 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     "write secrets": lambda c: c.patch(SECRETS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
     "read config maps elsewhere": lambda c: c.get(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
     "change config maps": lambda c: c.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
+    "replace config maps": lambda c: c.replace(
+        CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"metadata": {"name": "thing"}}
+    ),
+    "create config maps elsewhere": lambda c: c.create(
+        CONFIG_MAPS.path(namespace=ELSEWHERE), {"metadata": {"name": "new"}}
+    ),
+    "delete config maps elsewhere": lambda c: c.delete(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
     "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
     "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
     "exec into pods": lambda c: c.create(
@@ -222,6 +235,25 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     assert executor.perform((clear, delete, replace, release)) == ()
     assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
     queue.stop()
+
+
+def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> None:
+    """A log, the next one in its place, and neither can be changed, not even by an administrator."""
+    (action,) = (
+        action
+        for action in plan(factories.with_images(factories.snapshot(), Absent()), factories.SETTINGS).actions
+        if isinstance(action, StartBuild)
+    )
+    logs, selector = BuildLogs(builder), build_logs.LOG_LABEL
+    for key, line in (("a" * 20, "first"), ("b" * 20, "second"), ("b" * 20, "third")):
+        request = dataclasses.replace(action.request, driver="driverwright/rbac", key=key)
+        build = dataclasses.replace(action, request=request)
+        logs.keep(build, FailedBuild(reason="DiskFull", message="", at=1.0), [line])
+        (kept,) = root.list(CONFIG_MAPS.path(namespace=NAMESPACE), label_selector=selector).items
+        assert kept["data"] == {build_logs.LOG_FILE: f"{line}\n"}
+    assert kept["metadata"]["ownerReferences"][0]["name"] == "rbac"
+    with pytest.raises(Invalid):
+        root.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name=kept["metadata"]["name"]), {"data": {"x": "y"}})
 
 
 def test_driver_builder_may_report(builder: Client) -> None:

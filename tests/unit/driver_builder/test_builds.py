@@ -1,14 +1,20 @@
 """The build queue with real threads: one build per key, failures by class, an end on request."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driver_builder import builds
 from driver_builder.actions import StartBuild
 from driver_builder.build import LogSink
-from driver_builder.builds import BuildQueue, BuildStates
+from driver_builder.builds import BuildQueue, BuildStates, QueuedBuild, next_build
+from driver_builder.circuit_breaker import OPENS_AFTER, PROBE_SECONDS
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
@@ -20,7 +26,8 @@ from driver_builder.errors import (
 )
 from driver_builder.image_state import Absent
 from driver_builder.plan import plan
-from driver_builder.registry_transport import RegistryUnauthorised
+from driver_builder.registry_answers import RegistryUnauthorised
+from driver_builder.snapshot import FailedBuild
 from kube_api.errors import Forbidden
 from tests.unit.driver_builder.factories import OTHER_KERNEL, SETTINGS, node, snapshot, with_images
 
@@ -190,3 +197,260 @@ def test_stopping_cancels_what_runs_and_what_waits() -> None:
     bench.queue.submit(OTHER)
     assert bench.started == [KEY]
     assert bench.queue.states().failed == {}
+
+
+# ---------------------------------------------------------------- without threads
+
+
+class ManualPool(Executor):
+    """Runs what it is given when the test says so."""
+
+    def __init__(self) -> None:
+        self.given: list[Callable[[], object]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Keep the call for later."""
+        self.given.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run(self, number: int = 0) -> None:
+        """Do one of the calls."""
+        self.given.pop(number)()
+
+
+def build(key: str, waiting: int = 1) -> StartBuild:
+    """Make an action of any key."""
+    return replace(ACTION, request=replace(ACTION.request, key=key), waiting=waiting)
+
+
+class Line:
+    """A queue whose builds end as the test says: ``reasons`` are those of keys that fail."""
+
+    def __init__(self, *, limit: int = 1) -> None:
+        self.pool = ManualPool()
+        self.now = 1_700_000_000.0
+        self.reasons: dict[str, BuildFailure] = {}
+        self.started: list[str] = []
+        self.done: set[str] = set()
+        self.kept: list[tuple[str, str, Sequence[str]]] = []
+        self.secrets: tuple[str, ...] = ()
+        self.says = "a line"
+        self.queue = BuildQueue(
+            self._work,
+            wake=lambda: None,
+            limit=limit,
+            secrets=lambda _action: self.secrets,
+            keep_log=self._keep,
+            pool=self.pool,
+            clock=lambda: self.now,
+        )
+
+    def _work(self, action: StartBuild, log: LogSink, _cancelled: threading.Event) -> str:
+        key = action.request.key
+        self.started.append(key)
+        log(self.says)
+        if key in self.reasons:
+            raise BuildFailed(self.reasons[key], f"{key}: {self.says}")
+        self.done.add(key)
+        return "sha256:0"
+
+    def _keep(self, action: StartBuild, failure: FailedBuild, lines: Sequence[str]) -> None:
+        self.kept.append((action.request.key, failure.message, lines))
+
+    def run_all(self) -> None:
+        """Let builds end until none runs."""
+        while self.pool.given:
+            self.pool.run()
+
+
+def fail_in_a_row(line: Line, count: int = OPENS_AFTER) -> None:
+    """Let builds of different keys fail for one reason that is not theirs."""
+    for number in range(count):
+        line.reasons[f"bad-{number}"] = BuildFailure.DISK_FULL
+        line.queue.submit(build(f"bad-{number}"))
+        line.run_all()
+
+
+@pytest.mark.parametrize(
+    ("queue", "first"),
+    [
+        pytest.param([], None, id="nothing waits"),
+        pytest.param([("a", 1, 0.0), ("b", 5, 9.0)], "b", id="most nodes"),
+        pytest.param([("a", 2, 9.0), ("b", 2, 1.0)], "b", id="then longest queued"),
+        pytest.param([("b", 2, 1.0), ("a", 2, 1.0)], "a", id="then by key"),
+    ],
+)
+def test_the_most_awaited_build_is_next(queue: list[tuple[str, int, float]], first: str | None) -> None:
+    """Waiting nodes, then age, then the key so that there is always one answer."""
+    assert next_build([QueuedBuild(action=build(key, nodes), since=since) for key, nodes, since in queue]) == first
+
+
+def test_a_queued_build_moves_up_when_more_nodes_wait() -> None:
+    """Submitting it again changes its number of nodes and nothing else."""
+    line = Line()
+    for key, waiting in (("running", 1), ("a", 2), ("b", 1)):
+        line.queue.submit(build(key, waiting))
+        line.now += 1
+    line.queue.submit(build("b", 3))
+    assert line.queue.states().queued["b"].since == line.now - 1
+    line.run_all()
+    assert line.started == ["running", "b", "a"]
+
+
+def test_a_cancelled_build_in_the_queue_never_starts() -> None:
+    """It is gone, and nothing is told of it."""
+    line = Line()
+    line.queue.submit(build("a"))
+    line.queue.submit(build("b"))
+    line.queue.cancel("b")
+    line.queue.cancel("unknown")
+    line.run_all()
+    assert line.started == ["a"]
+    assert line.queue.states() == BuildStates()
+
+
+def test_a_running_build_that_is_cancelled_leaves_no_failure(make_bench: MakeBench) -> None:
+    """It ends, makes room, and counts as no failure if its key is wanted again."""
+    bench = make_bench()
+    bench.queue.submit(ACTION)
+    bench.queue.submit(OTHER)
+    assert bench.running.acquire(timeout=PATIENCE)
+    bench.queue.cancel(KEY)
+    assert bench.woken.acquire(timeout=PATIENCE)
+    assert bench.running.acquire(timeout=PATIENCE)
+    assert bench.started == [KEY, OTHER_KEY]
+    assert bench.queue.states().failed == {}
+    bench.let_one_end()
+
+
+def test_a_failed_build_leaves_its_log() -> None:
+    """The last lines and, after them, why it failed; a build that worked leaves none."""
+    line = Line()
+    line.reasons["a"] = BuildFailure.COMPILE_ERROR
+    for key in ("a", "b"):
+        line.queue.submit(build(key))
+    line.run_all()
+    assert line.kept == [("a", "a: a line", ("a line", "CompileError: a: a line"))]
+
+
+def test_no_secret_is_logged_kept_or_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A registry password that a build prints is in neither the controller's log, the kept one, nor the status."""
+    line = Line()
+    line.secrets = ("hunter2",)
+    line.says = "login -p hunter2, then https://bob:s3cret@repo.example.com/"
+    line.reasons["a"] = BuildFailure.UNKNOWN
+    caplog.set_level("DEBUG")
+    line.queue.submit(build("a"))
+    line.run_all()
+    everything = f"{caplog.text}{line.kept}{line.queue.states().failed}"
+    assert "login -p ***" in everything
+    assert "hunter2" not in everything
+    assert "s3cret" not in everything
+
+
+def test_a_secret_that_cannot_be_read_is_a_failure() -> None:
+    """Nothing is built before it is known what must not be said."""
+
+    def refuse(_action: StartBuild) -> Iterable[str]:
+        raise RegistryRefused("no Secret")
+
+    pool = ManualPool()
+    queue = BuildQueue(lambda *_: "sha256:0", wake=lambda: None, secrets=refuse, pool=pool)
+    queue.submit(ACTION)
+    pool.run()
+    assert queue.states().failed[KEY].reason == "RegistryUnauthorized"
+
+
+def test_builds_that_fail_alike_are_suspended_and_probed() -> None:
+    """After a row of failures one build is tried per interval; the first success lets all others go on."""
+    line = Line(limit=2)
+    fail_in_a_row(line)
+    for key in ("a", "b", "c"):
+        line.queue.submit(build(key))
+    states = line.queue.states()
+    assert "DiskFull" in states.suspended
+    assert (set(states.queued), states.probe_at) == ({"a", "b", "c"}, line.now + PROBE_SECONDS)
+    line.queue.dispatch()
+    assert line.pool.given == []
+    line.reasons["a"] = BuildFailure.DISK_FULL
+    line.now += PROBE_SECONDS
+    line.queue.dispatch()
+    line.queue.dispatch()
+    assert len(line.pool.given) == 1, "one probe, though two builds may run"
+    line.run_all()
+    assert line.queue.states().suspended, "the probe failed"
+    line.now += PROBE_SECONDS
+    line.queue.dispatch()
+    line.pool.run()
+    assert not line.queue.states().suspended
+    line.run_all()
+    assert line.done == {"b", "c"}
+
+
+def test_the_suspension_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not for each further failure."""
+    line = Line()
+    fail_in_a_row(line)
+    line.queue.submit(build("late"))
+    line.reasons["late"] = BuildFailure.DISK_FULL
+    line.now += PROBE_SECONDS
+    line.queue.dispatch()
+    line.run_all()
+    assert caplog.text.count("builds are suspended") == 1
+
+
+KEYS = [f"key-{number}" for number in range(8)]
+FAILURES = st.sampled_from([None, BuildFailure.DISK_FULL, BuildFailure.REPOSITORY_UNAVAILABLE, BuildFailure.CANCELLED])
+STEP = st.one_of(
+    st.tuples(st.just("submit"), st.sampled_from(KEYS), st.integers(1, 9)),
+    st.tuples(st.just("cancel"), st.sampled_from(KEYS), st.just(0)),
+    st.tuples(st.just("end"), st.just(""), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.just(""), st.sampled_from([1, 30, 60])),
+)
+
+
+@given(st.integers(1, 3), st.lists(STEP, max_size=40), st.dictionaries(st.sampled_from(KEYS), FAILURES))
+def test_whatever_comes_the_queue_keeps_its_promises(
+    limit: int, steps: list[tuple[str, str, int]], failures: dict[str, BuildFailure | None]
+) -> None:
+    """Never two builds of a key, never more than the limit, the most awaited first, all built when failures stop."""
+    line = Line(limit=limit)
+    line.reasons = {key: reason for key, reason in failures.items() if reason is not None}
+    wanted: set[str] = set()
+
+    def check(before: BuildStates) -> None:
+        after = line.queue.states()
+        building = after.running - set(after.queued)
+        assert len(line.pool.given) == len(building) <= limit
+        assert not after.failed.keys() & after.running
+        fresh = [build for key, build in before.queued.items() if key in building]
+        left = [build for key, build in after.queued.items() if before.queued.get(key) == build]
+        assert all(new.action.waiting >= old.action.waiting for new in fresh for old in left)
+        if after.suspended and not before.suspended:
+            assert before.queued.keys() == after.queued.keys(), "nothing starts when builds have just been suspended"
+
+    for verb, key, number in steps:
+        before = line.queue.states()
+        if verb == "submit":
+            line.queue.submit(build(key, number))
+            wanted.add(key)
+        elif verb == "cancel":
+            line.queue.cancel(key)
+            wanted.discard(key)
+        elif verb == "wait":
+            line.now += number
+            line.queue.dispatch()
+        elif line.pool.given:
+            line.pool.run(number % len(line.pool.given))
+        check(before)
+
+    line.reasons = {}
+    for _ in range(len(KEYS) + 1):
+        line.run_all()
+        for key in sorted(wanted - line.done - line.queue.states().running):
+            line.queue.submit(build(key))
+        line.now += PROBE_SECONDS
+        line.queue.dispatch()
+    line.run_all()
+    assert wanted <= line.done
+    assert line.queue.states().running == frozenset()

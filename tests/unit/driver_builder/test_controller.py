@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import REGISTRY
 
 from driver_builder import backoff as backoff_module
 from driver_builder.backoff import Backoff
@@ -270,6 +271,22 @@ def test_a_pass_that_fails_is_repeated(run: Run) -> None:
     reconciler = ScriptedReconciler(fail(TooManyRequests("429", status=429, retry_after=0.01)))
     run(reconciler)
     assert reconciler.passes.acquire(timeout=PATIENCE), "the second pass, which does not fail"
+
+
+def test_passes_are_measured_by_their_result(run: Run) -> None:
+    """One that the API server spoilt is not mixed with the good ones."""
+
+    def measured(result: str) -> float:
+        return REGISTRY.get_sample_value("driver_builder_reconcile_seconds_count", {"result": result}) or 0.0
+
+    before = measured("Failed"), measured("Succeeded")
+    reconciler = ScriptedReconciler(fail(TooManyRequests("429", status=429, retry_after=0.01)))
+    wake = run(reconciler)
+    assert reconciler.passes.acquire(timeout=PATIENCE)
+    wake.set()
+    assert reconciler.passes.acquire(timeout=PATIENCE), "the second one began after the first was measured"
+    assert measured("Failed") - before[0] == 1.0
+    assert measured("Succeeded") - before[1] >= 1.0
 
 
 def test_without_news_it_looks_again_now_and_then(run: Run) -> None:

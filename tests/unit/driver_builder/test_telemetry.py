@@ -1,14 +1,39 @@
 """What probes and scrapers are answered, and when the reconcile loop counts as alive."""
 
+import re
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
+from prometheus_client import REGISTRY, Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from driver_builder import telemetry
+from driver_builder.actions import StartBuild
+from driver_builder.builds import BuildQueue, BuildStates, QueuedBuild
+from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.image_state import Absent, Unreachable
+from driver_builder.metrics import FleetState, StateCollector, fleet_state
+from driver_builder.plan import Plan, plan
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
+from tests.unit.driver_builder.factories import (
+    KERNEL,
+    OTHER_KERNEL,
+    SETTINGS,
+    driver,
+    node,
+    ready_snapshot,
+    snapshot,
+    with_images,
+)
+from tests.unit.driver_builder.model_world import World
 
 
 class Clock:
@@ -96,3 +121,199 @@ def test_probes_are_answered(
     answer = ask(path, healthy)
     assert answer.status == status
     assert words in answer.body
+
+
+# ---------------------------------------------------------------- metrics
+
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+
+EDU = "driverwright/edu"
+SKIPPING = driver(spec_changes={"kernelMappings": [{"literal": KERNEL, "skip": True}]})
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+BUILDING = plan(with_images(snapshot(node(), node("b", OTHER_KERNEL), node("c", OTHER_KERNEL)), Absent()), SETTINGS)
+FIRST, SECOND = (action for action in BUILDING.actions if isinstance(action, StartBuild))
+
+
+def scrape(ask: Callable[[str, bool], Answer]) -> Samples:
+    """Ask a real server for /metrics and read the answer as Prometheus does."""
+    families = text_string_to_metric_families(ask("/metrics", True).body)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    """Give the value of a series, 0 when there is none."""
+    return samples.get((f"driver_builder_{name}", frozenset(labels.items())), 0.0)
+
+
+@pytest.fixture
+def collected() -> Iterator[Callable[[StateCollector], None]]:
+    """Let collectors be scraped until the test ends."""
+    made: list[StateCollector] = []
+
+    def register(collector: StateCollector) -> None:
+        REGISTRY.register(collector)
+        made.append(collector)
+
+    yield register
+    for collector in made:
+        REGISTRY.unregister(collector)
+
+
+def test_builds_are_counted_by_result_and_reason(ask: Callable[[str, bool], Answer]) -> None:
+    """Each build that ended is one in its counter and in the histogram of its result."""
+    before = scrape(ask)
+    telemetry.count_build(seconds=42.0, reason="", cancelled=False)
+    telemetry.count_build(seconds=7.0, reason="CompileError", cancelled=False)
+    telemetry.count_build(seconds=1.0, reason="Cancelled", cancelled=True)
+    after = scrape(ask)
+    for result, reason, seconds in (("Succeeded", "", 42.0), ("Failed", "CompileError", 7.0), ("Cancelled", "", 1.0)):
+        series = {"result": result, "reason": reason}
+        assert value(after, "builds_total", **series) - value(before, "builds_total", **series) == 1.0
+        assert (
+            value(after, "build_seconds_count", result=result) - value(before, "build_seconds_count", result=result)
+            == 1
+        )
+        assert value(after, "build_seconds_sum", result=result) - value(before, "build_seconds_sum", result=result) == (
+            pytest.approx(seconds)
+        )
+
+
+def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None:
+    """One that works and one that fails, from the queue's own threads."""
+    before = scrape(ask)
+    ended = threading.Semaphore(0)
+
+    def work(action: StartBuild, *_: object) -> str:
+        if action is SECOND:
+            raise BuildFailed(BuildFailure.HEADERS_MISSING, "no headers")
+        return "sha256:0"
+
+    queue = BuildQueue(work, wake=ended.release)
+    for action in (FIRST, SECOND):
+        queue.submit(action)
+    for _ in range(2):
+        assert ended.acquire(timeout=10.0)
+    queue.stop()
+    after = scrape(ask)
+    for series in ({"result": "Succeeded", "reason": ""}, {"result": "Failed", "reason": "HeadersMissing"}):
+        assert value(after, "builds_total", **series) - value(before, "builds_total", **series) == 1.0
+
+
+def test_the_version_is_told(ask: Callable[[str, bool], Answer]) -> None:
+    """So that a dashboard shows which controller speaks."""
+    assert value(scrape(ask), "build_info", version=version("driverwright")) == 1.0
+
+
+def test_registry_answers_are_counted(ask: Callable[[str, bool], Answer]) -> None:
+    """One answer for each image of a pass, by what it was."""
+    world = World()
+    world.add_node("a", KERNEL)
+    world.add_driver()
+    before = scrape(ask)
+    world.settle()
+    (image,) = world.registries.images
+    world.registries.answers[image] = Unreachable(message="no answer")
+    world.decide()
+    after = scrape(ask)
+    for state in ("Absent", "Present", "Unreachable"):
+        assert value(after, "registry_checks_total", state=state) > value(before, "registry_checks_total", state=state)
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param(BuildStates(), (0, 0.0, 0, 0), id="idle"),
+        pytest.param(
+            BuildStates(
+                running=frozenset(["r", "a", "b"]),
+                queued={key: QueuedBuild(action=FIRST, since=since) for key, since in (("a", 900.0), ("b", 990.0))},
+            ),
+            (2, 100.0, 1, 0),
+            id="two wait, one runs",
+        ),
+        pytest.param(BuildStates(suspended="builds are suspended"), (0, 0.0, 0, 1), id="suspended"),
+    ],
+)
+def test_the_queue_is_shown_as_it_is(
+    states: BuildStates,
+    expected: tuple[float, ...],
+    ask: Callable[[str, bool], Answer],
+    collected: Callable[[StateCollector], None],
+) -> None:
+    """Depth, oldest wait, running builds and the breaker, at the moment of the scrape."""
+    collected(StateCollector(lambda: states, clock=lambda: 1000.0))
+    samples = scrape(ask)
+    names = ("queue_depth", "queue_oldest_wait_seconds", "builds_running", "builds_suspended")
+    assert tuple(samples[f"driver_builder_{name}", frozenset()] for name in names) == expected
+
+
+def test_nodes_without_driver_are_shown_and_gone_series_go(
+    ask: Callable[[str, bool], Answer], collected: Callable[[StateCollector], None]
+) -> None:
+    """By driver and kernel; a kernel or driver that is gone leaves no series."""
+    collector = StateCollector(BuildStates)
+    collected(collector)
+    collector.saw(BUILDING)
+    samples = scrape(ask)
+    for kernel, count in ((KERNEL, 1), (OTHER_KERNEL, 2)):
+        assert value(samples, "nodes_without_driver", driver="driverwright/edu", kernel=kernel) == count
+    assert value(samples, "kernels_in_use") == 2
+    collector.saw(Plan())
+    samples = scrape(ask)
+    assert not [name for name, _ in samples if name == "driver_builder_nodes_without_driver"]
+    assert value(samples, "kernels_in_use") == 0
+
+
+@pytest.mark.parametrize(
+    ("decided", "without", "kernels"),
+    [
+        pytest.param(
+            plan(ready_snapshot(node(), node("b")), SETTINGS), {(EDU, KERNEL): 0}, {KERNEL}, id="all ready"
+        ),
+        pytest.param(
+            plan(snapshot(node("new", None)), SETTINGS), {(EDU, "unknown"): 1}, set(), id="not labelled yet"
+        ),
+        pytest.param(
+            plan(snapshot(drivers=(SKIPPING,)), SETTINGS),
+            {}, {KERNEL}, id="skipped by a mapping",
+        ),
+        pytest.param(
+            replace(BUILDING, drivers=(*BUILDING.drivers, replace(BUILDING.drivers[0], driver=driver("other")))),
+            {
+                (EDU, KERNEL): 1, (EDU, OTHER_KERNEL): 2,
+                ("driverwright/other", KERNEL): 1, ("driverwright/other", OTHER_KERNEL): 2,
+            },
+            {KERNEL, OTHER_KERNEL}, id="two drivers",
+        ),
+    ],
+)  # fmt: skip
+def test_a_plan_is_summed_up(decided: Plan, without: dict[tuple[str, str], int], kernels: set[str]) -> None:
+    """Nodes that want a driver and have none proven, and 0 where all have, so that an alert ends."""
+    assert fleet_state(decided) == FleetState(without_driver=without, kernels=frozenset(kernels))
+
+
+def test_the_documentation_names_every_metric() -> None:
+    """No more and no less, each with its kind."""
+    ours: list[Metric] = [*StateCollector(BuildStates).collect()]
+    ours += [family for family in REGISTRY.collect() if family.name.startswith("driver_builder_")]
+    suffix = {"counter": "_total", "info": "_info"}
+    made = {family.name + suffix.get(family.type, "") for family in ours}
+    told = set(re.findall(r"^\| `(driver_builder_\w+)`", OPERATIONS.read_text(), re.MULTILINE))
+    assert told == made
+
+
+def test_the_alerts_ask_for_metrics_that_exist() -> None:
+    """A misspelt name would never fire, or always."""
+    text = OPERATIONS.read_text()
+    told = set(re.findall(r"^\| `(driver_builder_\w+)`", text, re.MULTILINE))
+    block = text.partition("```yaml")[2].partition("```")[0]
+    rules = yaml.safe_load(block)["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"driver_builder_\w+", rule["expr"])}
+    assert asked
+    assert {name.removesuffix("_count") for name in asked} <= told
