@@ -10,6 +10,8 @@
         ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
         ├── BuildFailed         ``reason`` is a word of :class:`BuildFailure`
         ├── VerificationFailed  the built module does not fit its kernel
+        ├── InvalidModule       a file that is no kernel module, or a damaged one
+        ├── InvalidSymvers      a text that is no Module.symvers
         └── RegistryRefused     wrong credentials, or a registry that answers with something that is no registry
 
 Errors of the API server are :mod:`kube_api.errors`; they are a tree of their own.
@@ -75,8 +77,15 @@ class VerificationFailure(StrEnum):
     WRONG_VERMAGIC = "WrongVermagic"
     WRONG_SYMBOL_CRC = "WrongSymbolCRC"
     MISSING_SYMBOL = "MissingSymbol"
+    MISSING_NAMESPACE = "MissingNamespaceImport"
+    GPL_ONLY_SYMBOL = "GPLOnlySymbol"
+    DUPLICATE_SYMBOL = "DuplicateSymbol"
     WRONG_ARCHITECTURE = "WrongArchitecture"
     MODULE_MISSING = "ModuleMissing"
+    DEPENDENCY_MISSING = "ModuleDependencyMissing"
+    NOT_SIGNED = "ModuleNotSigned"
+    WRONG_SIGNER = "WrongModuleSigner"
+    SIGNATURE_BROKEN = "ModuleSignatureBroken"
     NO_IDENTITY = "NoModuleIdentity"
     IMAGE_INVALID = "ImageInvalid"
 
@@ -87,6 +96,14 @@ class VerificationFailed(PermanentError):
     def __init__(self, reason: VerificationFailure, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class InvalidModule(PermanentError):
+    """The bytes are no kernel module that can be read here; the message says why."""
+
+
+class InvalidSymvers(PermanentError):
+    """The text is no Module.symvers; the message names the line."""
 
 
 class RegistryUnavailable(TemporaryError):

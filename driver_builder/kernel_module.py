@@ -1,42 +1,39 @@
 """What a kernel module file says about itself, read without a kernel and without running anything.
 
-Place in the flow: ``verify`` compares this with the target's Module.symvers before an image is pushed; the preflight of
-a coming kernel compares the same values with another Module.symvers.
+Place in the flow: ``verify`` compares this with the target's Module.symvers before an image is pushed; ``reuse`` and
+the preflight of a coming kernel compare the same values with another Module.symvers.
 
-Sources of the formats: the kernel's ``scripts/mod/modpost.c`` (what is written), ``kernel/module/`` (what is read),
-``include/linux/module_signature.h`` and ``Documentation/kbuild/modules.rst`` (Module.symvers).
+Sources of the formats: the kernel's ``scripts/mod/modpost.c`` (what is written), ``kernel/module/`` (what is read) and
+``include/linux/export-internal.h`` (exports).
 """
 
-import gzip
-import lzma
 import struct
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
 
-from elftools.common.exceptions import ELFError
-from elftools.construct import ConstructError
-from elftools.elf.elffile import ELFFile
+from driver_builder import vermagic
+from driver_builder.errors import InvalidModule
+from driver_builder.module_elf import GLOBAL, UNDEFINED, WEAK, ModuleElf, Symbol, read_elf
+from driver_builder.module_files import module_name, unpack_module
+from driver_builder.module_signature import ModuleSignature, split_signature
+from driver_builder.symvers import ExportedSymbol
 
-SIGNATURE_MARKER = b"~Module signature appended~\n"
-MODULE_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 MODVERSION_INFO_SIZE = 64
 """``struct modversion_info``: an unsigned long, then the name, padded with zeros to 64 bytes in all."""
 
+NOT_IMPORTED = frozenset({"_GLOBAL_OFFSET_TABLE_", ".TOC."})
+"""Undefined symbols that the kernel's module loader makes itself, or leaves alone."""
 
-_UNREADABLE = (
-    *(ELFError, ConstructError, struct.error, AssertionError, OverflowError, MemoryError),
-    *(UnicodeDecodeError, AttributeError, LookupError, TypeError),
+GPL_COMPATIBLE = frozenset(
+    {"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
 )
-"""pyelftools meets damaged files with whatever its parsing happens to trip over."""
+"""Source: ``license_is_gpl_compatible`` in the kernel's ``include/linux/license.h``; every other word taints."""
 
-
-class InvalidModule(ValueError):
-    """The bytes are no kernel module that can be read here; the message says why."""
+_KSYMTAB, _CRC, _NAMESPACE = "__ksymtab_", "__crc_", "__kstrtabns_"
+_GPL_SECTIONS = ("__ksymtab_gpl", "___ksymtab_gpl+")
+_NOTE_HEADER = 12
+_GNU = b"GNU\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +42,10 @@ class KernelModule:
 
     ``name`` has underscores, as in /proc/modules; ``architecture`` is the ELF machine (``EM_X86_64``); ``depends`` are
     the modules it needs, ``aliases`` what it binds to (``pci:v00001234d...``), ``namespaces`` those of its imports.
+    ``signatures`` has one entry per signer, none where it is not signed.
     ``parameters`` maps a name to its type as modinfo prints it. ``crcs`` maps each imported symbol to the CRC it was
     built with (empty for a module built without MODVERSIONS); ``undefined`` are the symbols that must exist at load
-    time, ``weak`` those that may be missing. ``exports`` maps what it offers to other modules to its CRC, None where
-    the file carries none.
+    time, ``weak`` those that may be missing. ``exports`` is what it offers to other modules.
     """
 
     name: str
@@ -58,7 +55,7 @@ class KernelModule:
     license: str
     version: str
     architecture: str
-    is_signed: bool
+    signatures: tuple[ModuleSignature, ...]
     depends: tuple[str, ...]
     aliases: tuple[str, ...]
     namespaces: tuple[str, ...]
@@ -66,56 +63,22 @@ class KernelModule:
     crcs: Mapping[str, int]
     undefined: frozenset[str]
     weak: frozenset[str]
-    exports: Mapping[str, int | None]
+    exports: Mapping[str, ExportedSymbol]
 
     @property
     def kernel_version(self) -> str:
         """The release in the version magic: its first word."""
-        return self.vermagic.partition(" ")[0]
+        return vermagic.release_of(self.vermagic)
 
     @property
     def identity(self) -> str:
         """What tells this build from another one: srcversion, or the build id where the kernel makes no srcversion."""
         return self.srcversion or self.build_id
 
-
-@dataclass(frozen=True, slots=True)
-class ExportedSymbol:
-    """One line of Module.symvers. ``crc`` is 0 where the kernel was built without a CRC for it."""
-
-    crc: int
-    namespace: str
-
-
-Symvers = Mapping[str, ExportedSymbol]
-
-
-def module_name(path: str) -> str:
-    """``drm_kms`` for ``kernel/drivers/drm-kms.ko.xz``: the name in /proc/modules; empty when it is no module file."""
-    base = PurePosixPath(path).name
-    suffix = next((suffix for suffix in MODULE_SUFFIXES if base.endswith(suffix)), None)
-    return base.removesuffix(suffix).replace("-", "_") if suffix else ""
-
-
-def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
-    """Module.symvers: per line, tab-separated, CRC in hex, symbol, owner, export type and (since 5.4) namespace.
-
-    Raises:
-        ValueError: names the first line that is none.
-    """
-    symbols = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        fields = line.split("\t")
-        if not line.strip():
-            continue
-        try:
-            crc = int(fields[0], 16)
-            symbols[fields[1]] = ExportedSymbol(crc, fields[4] if len(fields) > 4 else "")
-        except (ValueError, IndexError):
-            raise ValueError(
-                f"line {number} of Module.symvers is no 'CRC<tab>symbol<tab>owner...': {line[:80]!r}"
-            ) from None
-    return symbols
+    @property
+    def is_gpl_compatible(self) -> bool:
+        """Whether the kernel gives it symbols that are exported for GPL modules only."""
+        return self.license in GPL_COMPATIBLE
 
 
 def parse_kernel_module(content: bytes, path: str) -> KernelModule:
@@ -124,47 +87,36 @@ def parse_kernel_module(content: bytes, path: str) -> KernelModule:
     Raises:
         InvalidModule: when the content is damaged, compressed with zstd, or no kernel module.
     """
-    plain = _decompressed(content, path)
     try:
-        return _read_elf(ELFFile(BytesIO(plain)), path, is_signed=plain.endswith(SIGNATURE_MARKER))
-    except _UNREADABLE as error:
-        raise InvalidModule(f"{path} is no readable ELF file: {error}") from error
+        plain, signatures = split_signature(unpack_module(content, path))
+        return _read(read_elf(plain), module_name(path), signatures)
+    except InvalidModule as error:
+        raise InvalidModule(f"module file {path}: {error}") from error
 
 
-def _decompressed(content: bytes, path: str) -> bytes:
-    if path.endswith(".zst"):
-        raise InvalidModule(f"{path} is compressed with zstd, which is not read here; install it as .ko or .ko.xz")
-    try:
-        if path.endswith(".xz"):
-            return lzma.decompress(content)
-        return gzip.decompress(content) if path.endswith(".gz") else content
-    except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
-        raise InvalidModule(f"{path} cannot be decompressed: {error}") from error
-
-
-def _read_elf(elf: Any, path: str, *, is_signed: bool) -> KernelModule:
-    facts = parse_modinfo(_section(elf, ".modinfo"))
+def _read(elf: ModuleElf, file_name: str, signatures: tuple[ModuleSignature, ...]) -> KernelModule:
+    facts = parse_modinfo(elf.section(".modinfo"))
     if "vermagic" not in facts:
-        raise InvalidModule(f"{path} has no version magic: it is no finished kernel module")
-    symbols = list(_symbols(elf))
-    undefined = [(name, bind) for name, bind, section, _ in symbols if section == "SHN_UNDEF" and name]
+        raise InvalidModule("it has no version magic: it is no finished kernel module")
+    name = (_first(facts, "name") or file_name).replace("-", "_")
+    symbols = elf.symbols()
     return KernelModule(
-        name=_first(facts, "name") or module_name(path),
+        name=name,
         vermagic=_first(facts, "vermagic"),
         srcversion=_first(facts, "srcversion"),
-        build_id=_build_id(elf),
+        build_id=parse_build_id(elf.section(".note.gnu.build-id"), little_endian=elf.is_little_endian),
         license=_first(facts, "license"),
         version=_first(facts, "version"),
-        architecture=elf["e_machine"],
-        is_signed=is_signed,
-        depends=tuple(name for name in _first(facts, "depends").split(",") if name),
+        architecture=elf.machine,
+        signatures=signatures,
+        depends=tuple(name.replace("-", "_") for name in _first(facts, "depends").split(",") if name),
         aliases=tuple(facts.get("alias", ())),
         namespaces=tuple(facts.get("import_ns", ())),
         parameters=MappingProxyType(dict(_split(parameter, ":") for parameter in facts.get("parmtype", ()))),
         crcs=MappingProxyType(_imported_crcs(elf)),
-        undefined=frozenset(name for name, bind in undefined if bind == "STB_GLOBAL"),
-        weak=frozenset(name for name, bind in undefined if bind == "STB_WEAK"),
-        exports=MappingProxyType(_exports(elf, symbols)),
+        undefined=_imports(symbols, GLOBAL),
+        weak=_imports(symbols, WEAK),
+        exports=MappingProxyType(_exports(elf, symbols, name)),
     )
 
 
@@ -187,30 +139,23 @@ def _split(text: str, separator: str) -> tuple[str, str]:
     return before, after
 
 
-def _section(elf: Any, name: str) -> bytes:
-    section = elf.get_section_by_name(name)
-    return section.data() if section else b""
+def parse_build_id(section: bytes, *, little_endian: bool) -> str:
+    """An ELF note: three words (sizes of name and content, type), ``GNU`` and the digest; empty if it is none."""
+    if len(section) < _NOTE_HEADER + len(_GNU) or section[_NOTE_HEADER : _NOTE_HEADER + len(_GNU)] != _GNU:
+        return ""
+    _, size, _ = struct.unpack_from("<III" if little_endian else ">III", section)
+    return section[_NOTE_HEADER + len(_GNU) :][:size].hex()
 
 
-def _symbols(elf: Any) -> Iterator[tuple[str, str, str | int, int]]:
-    """Name, binding, section (index, or SHN_UNDEF and the like) and value of each symbol."""
-    table = elf.get_section_by_name(".symtab")
-    if table is None:
-        raise InvalidModule("the symbol table was stripped: use strip --strip-debug, not strip")
-    for symbol in table.iter_symbols():
-        yield symbol.name, symbol["st_info"]["bind"], symbol["st_shndx"], symbol["st_value"]
+def _imports(symbols: list[Symbol], binding: int) -> frozenset[str]:
+    undefined = (symbol.name for symbol in symbols if symbol.section == UNDEFINED and symbol.binding == binding)
+    return frozenset(undefined) - NOT_IMPORTED - {""}
 
 
-def _build_id(elf: Any) -> str:
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    notes = section.iter_notes() if section else ()
-    return next((note["n_desc"] for note in notes if note["n_type"] == "NT_GNU_BUILD_ID"), "")
-
-
-def _imported_crcs(elf: Any) -> dict[str, int]:
-    long_size, little = elf.elfclass // 8, elf.little_endian
-    crcs = parse_versions(_section(elf, "__versions"), long_size=long_size, little_endian=little)
-    names, extended = _section(elf, "__version_ext_names"), _section(elf, "__version_ext_crcs")
+def _imported_crcs(elf: ModuleElf) -> dict[str, int]:
+    little = elf.is_little_endian
+    crcs = parse_versions(elf.section("__versions"), long_size=elf.long_size, little_endian=little)
+    names, extended = elf.section("__version_ext_names"), elf.section("__version_ext_crcs")
     return crcs | parse_extended_versions(extended, names, little_endian=little)
 
 
@@ -224,7 +169,7 @@ def parse_versions(section: bytes, *, long_size: int, little_endian: bool) -> di
         raise InvalidModule(f"section __versions has {len(section)} bytes, no multiple of {MODVERSION_INFO_SIZE}")
     order = "<" if little_endian else ">"
     entry = struct.Struct(f"{order}{'Q' if long_size == 8 else 'I'}{MODVERSION_INFO_SIZE - long_size}s")
-    return {name.split(b"\0")[0].decode(): crc & 0xFFFFFFFF for crc, name in entry.iter_unpack(section)}
+    return {_name(name.split(b"\0")[0]): crc & 0xFFFFFFFF for crc, name in entry.iter_unpack(section)}
 
 
 def parse_extended_versions(crcs: bytes, names: bytes, *, little_endian: bool) -> dict[str, int]:
@@ -233,27 +178,34 @@ def parse_extended_versions(crcs: bytes, names: bytes, *, little_endian: bool) -
     Raises:
         InvalidModule: when one has more entries than the other.
     """
+    texts = [_name(name) for name in names.split(b"\0") if name]
+    if len(crcs) != len(texts) * 4:
+        raise InvalidModule(f"__version_ext_crcs has {len(crcs)} bytes for {len(texts)} names in __version_ext_names")
     words = [word for (word,) in struct.iter_unpack("<I" if little_endian else ">I", crcs)]
-    texts = [name.decode() for name in names.split(b"\0") if name]
-    if len(words) != len(texts):
-        raise InvalidModule(f"__version_ext_crcs has {len(words)} entries, __version_ext_names {len(texts)}")
     return dict(zip(texts, words, strict=True))
 
 
-def _exports(elf: Any, symbols: list[tuple[str, str, str | int, int]]) -> dict[str, int | None]:
-    """Exported symbols: each has a ``__ksymtab_X``; ``__crc_X`` is its CRC itself, or marks where the CRC lies."""
-    crcs: dict[str, int | None] = {
-        name.removeprefix("__ksymtab_"): None for name, *_ in symbols if name.startswith("__ksymtab_")
+def _name(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _exports(elf: ModuleElf, symbols: list[Symbol], owner: str) -> dict[str, ExportedSymbol]:
+    """Exported symbols: each has a ``__ksymtab_X``, in a section that tells for whom it is.
+
+    ``__crc_X`` is its CRC itself, or marks where the CRC lies; ``__kstrtabns_X`` marks its namespace.
+    """
+    marks = {symbol.name: symbol for symbol in symbols if symbol.name.startswith((_CRC, _NAMESPACE))}
+    exported = {symbol.name.removeprefix(_KSYMTAB): symbol for symbol in symbols if symbol.name.startswith(_KSYMTAB)}
+    return {
+        name: ExportedSymbol(
+            crc=elf.word_at(marks[_CRC + name]) if _CRC + name in marks else 0,
+            owner=owner,
+            namespace=elf.text_at(marks[_NAMESPACE + name]) if _NAMESPACE + name in marks else "",
+            is_gpl_only=_section_name(elf, entry).startswith(_GPL_SECTIONS),
+        )
+        for name, entry in exported.items()
     }
-    for name, _, section, value in symbols:
-        exported = name.removeprefix("__crc_")
-        if name.startswith("__crc_") and exported in crcs:
-            crcs[exported] = value & 0xFFFFFFFF if section == "SHN_ABS" else _word(elf, section, value)
-    return crcs
 
 
-def _word(elf: Any, section: str | int, offset: int) -> int | None:
-    if not isinstance(section, int):
-        return None
-    content = elf.get_section(section).data()[offset : offset + 4]
-    return int.from_bytes(content, "little" if elf.little_endian else "big")
+def _section_name(elf: ModuleElf, symbol: Symbol) -> str:
+    return elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""

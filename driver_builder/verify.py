@@ -1,28 +1,27 @@
-"""Does the module inside a built image fit the kernel it was built for? Asked before anything is pushed.
+"""Do the modules inside a built image fit the kernel they were built for? Asked before anything is pushed.
 
 Place in the flow: after a builder, before ``registry``. Pure over values: an image on disk and the text of the target's
 Module.symvers go in, the verified modules come out, or a :class:`VerificationFailed` that says what does not fit.
 
 vermagic alone proves little: in a kernel with MODVERSIONS its release is not compared when the module carries CRCs
 (``kernel/module/version.c``: ``same_magic``). So the CRC of every imported symbol is compared as well.
+
+Every check is its own function: ``verify_files`` has those of the folder, ``verify_symbols`` those of the imports.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
+from driver_builder import vermagic
 from driver_builder.build import BuildRequest
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import InvalidModule, InvalidSymvers, VerificationFailed, VerificationFailure
 from driver_builder.image_archive import ImageArchive
-from driver_builder.kernel_module import (
-    ExportedSymbol,
-    InvalidModule,
-    KernelModule,
-    Symvers,
-    module_name,
-    parse_kernel_module,
-    parse_module_symvers,
-)
+from driver_builder.kernel_module import KernelModule, parse_kernel_module
+from driver_builder.module_files import module_name
+from driver_builder.module_signature import Certificate, is_broken, is_by, parse_certificate
+from driver_builder.symvers import ExportedSymbol, has_crcs, owner_names, parse_module_symvers
+from driver_builder.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
+from driver_builder.verify_symbols import check_exports, check_symbols
 
 MACHINES = {
     "386": "EM_386",
@@ -42,8 +41,6 @@ DEVICE_BUSES = frozenset({"bcma", "pci", "ssb", "usb", "virtio", "vmbus", "xen"}
 Devices of other buses (platform, i2c, acpi) are often made by the modules themselves, or by firmware that names many.
 """
 
-_SHOWN = 5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModule:
@@ -60,62 +57,53 @@ class VerifiedModule:
     needs_device: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mismatch:
-    """One imported symbol that the kernel will not give to the module.
-
-    ``expected`` is the kernel's CRC, None if it has no such symbol; ``found`` the module's, None where it has none.
-    """
-
-    symbol: str
-    expected: int | None
-    found: int | None
-
-    def __str__(self) -> str:
-        if self.expected is None:
-            return f"{self.symbol} (exported neither by the kernel nor by a module of the image)"
-        found = "no CRC" if self.found is None else f"{self.found:#010x}"
-        return f"{self.symbol} (expected {self.expected:#010x}, found {found})"
-
-
 def verify(image: ImageArchive, *, request: BuildRequest, module_symvers: str) -> tuple[VerifiedModule, ...]:
     """Check every module below ``/lib/modules/<kernel>`` and return those of the request, in load order.
 
     Raises:
         VerificationFailed: with the first class of failure that was found; the message names module and symbols.
+        ConfigurationError: when the request's signing certificate is none.
     """
+    certificate = parse_certificate(request.signing_certificate) if request.signing_certificate else None
     kernel = request.target.kernel_version
     folder = f"/lib/modules/{kernel}"
     files = image.read_files(folder)
     modules = {path: _parse(content, path) for path, content in sorted(files.items()) if module_name(path)}
-    paths = _paths_by_name(modules)
-    _check_complete(request, paths, folder)
-    symvers = _all_symbols(module_symvers, modules.values())
-    for module in modules.values():
-        _check_build(module, kernel, request.target.architecture)
-        _check_symbols(module, symvers, kernel)
-    _check_dependencies(files.get(f"{folder}/modules.dep"), modules, folder)
-    return tuple(_verified(paths[spec.name], modules[paths[spec.name]]) for spec in request.modules)
+    paths = paths_by_name(modules)
+    check_wanted(request.modules, paths, folder)
+    kernel_symbols = _parse_symvers(module_symvers)
+    in_load_order = [modules[paths[spec.name]] for spec in request.modules]
+    others = [module for module in modules.values() if module not in in_load_order]
+    check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate)
+    check_indexes(files, modules, folder)
+    return tuple(_verified(paths[module.name], module) for module in in_load_order)
 
 
-def fits(module: KernelModule, symvers: Symvers) -> list[Mismatch]:
-    """The imports of ``module`` that a kernel with these exported symbols would refuse; empty when it fits.
+def check_modules(
+    modules: Sequence[KernelModule],
+    kernel_symbols: dict[str, ExportedSymbol],
+    *,
+    request: BuildRequest,
+    certificate: Certificate | None = None,
+) -> None:
+    """Check modules that are loaded beside each other against what their kernel exports.
 
-    Missing symbols come first. A symbol without a CRC in the kernel (0) is not compared: the kernel does not either.
+    Raises:
+        VerificationFailed: with the first class of failure that was found.
     """
-    missing = [
-        Mismatch(symbol=symbol, expected=None, found=module.crcs.get(symbol))
-        for symbol in sorted(module.undefined - symvers.keys())
-    ]
-    known = sorted((module.undefined | module.crcs.keys()) & symvers.keys())
-    return missing + [
-        Mismatch(symbol=symbol, expected=symvers[symbol].crc, found=module.crcs.get(symbol))
-        for symbol in known
-        if symvers[symbol].crc and symvers[symbol].crc != module.crcs.get(symbol)
-    ]
+    kernel = request.target.kernel_version
+    for module in modules:
+        _check_build(module, request)
+        _check_vermagic(module, modules[0], has_modversions=has_crcs(kernel_symbols), request=request)
+        if certificate:
+            _check_signature(module, certificate)
+    check_exports(modules, kernel_symbols, kernel)
+    exported = {name: symbol for module in modules for name, symbol in module.exports.items()}
+    check_symbols(modules, kernel_symbols | exported, kernel)
+    check_depends(modules, {*owner_names(kernel_symbols), *(module.name for module in modules)}, kernel)
 
 
-def needs_device(aliases: Sequence[str]) -> bool:
+def needs_device(aliases: Iterable[str]) -> bool:
     """Whether an alias is of a bus: ``pci:v...`` is, ``platform:x``, ``devname:x`` and ``fs-x`` are not."""
     return any(":" in alias and alias.partition(":")[0] in DEVICE_BUSES for alias in aliases)
 
@@ -138,42 +126,19 @@ def _parse(content: bytes, path: str) -> KernelModule:
         raise VerificationFailed(VerificationFailure.IMAGE_INVALID, str(error)) from error
 
 
-def _paths_by_name(modules: Mapping[str, KernelModule]) -> dict[str, str]:
-    paths: dict[str, str] = {}
-    for path, module in modules.items():
-        if module.name in paths:
-            raise VerificationFailed(
-                VerificationFailure.IMAGE_INVALID,
-                f"module {module.name} is in the image twice: {paths[module.name]} and {path}; install it once",
-            )
-        paths[module.name] = path
-    return paths
-
-
-def _check_complete(request: BuildRequest, paths: Mapping[str, str], folder: str) -> None:
-    missing = [spec.name for spec in request.modules if spec.name not in paths]
-    if missing:
-        found = ", ".join(sorted(paths)) or "no module at all"
-        raise VerificationFailed(
-            VerificationFailure.MODULE_MISSING,
-            f"the image has no module {', '.join(missing)} below {folder} (found {found});"
-            " name the modules as their files are named, with _ for -",
-        )
-
-
-def _all_symbols(module_symvers: str, modules: Iterable[KernelModule]) -> dict[str, ExportedSymbol]:
-    """What the kernel exports, and over it what the image's own modules do: they may replace modules of the kernel."""
+def _parse_symvers(text: str) -> dict[str, ExportedSymbol]:
     try:
-        symbols = parse_module_symvers(module_symvers)
-    except ValueError as error:
+        return parse_module_symvers(text)
+    except InvalidSymvers as error:
         raise VerificationFailed(
-            VerificationFailure.IMAGE_INVALID, f"the Module.symvers that the build left cannot be read: {error}"
+            VerificationFailure.IMAGE_INVALID,
+            f"the Module.symvers that the build left cannot be read: {error}; the template must leave the one of the"
+            " kernel's headers",
         ) from error
-    exported = ((name, crc) for module in modules for name, crc in module.exports.items())
-    return symbols | {name: ExportedSymbol(crc or 0, "") for name, crc in exported}
 
 
-def _check_build(module: KernelModule, kernel: str, architecture: str) -> None:
+def _check_build(module: KernelModule, request: BuildRequest) -> None:
+    kernel, architecture = request.target.kernel_version, request.target.architecture
     if module.kernel_version != kernel:
         raise VerificationFailed(
             VerificationFailure.WRONG_VERMAGIC,
@@ -184,7 +149,8 @@ def _check_build(module: KernelModule, kernel: str, architecture: str) -> None:
     if module.architecture != expected:
         raise VerificationFailed(
             VerificationFailure.WRONG_ARCHITECTURE,
-            f"module {module.name} is for {module.architecture}, but {architecture} needs {expected}",
+            f"module {module.name} is for {module.architecture}, but {architecture} needs {expected};"
+            " build it on a builder of that architecture",
         )
     if not module.identity:
         raise VerificationFailed(
@@ -194,53 +160,47 @@ def _check_build(module: KernelModule, kernel: str, architecture: str) -> None:
         )
 
 
-def _check_symbols(module: KernelModule, symvers: Symvers, kernel: str) -> None:
-    mismatches = fits(module, symvers)
-    if not mismatches:
-        return
-    is_missing = mismatches[0].expected is None
-    same = [mismatch for mismatch in mismatches if (mismatch.expected is None) == is_missing]
-    shown = ", ".join(str(mismatch) for mismatch in same[:_SHOWN])
-    more = f" and {len(same) - _SHOWN} more" if len(same) > _SHOWN else ""
-    if is_missing:
-        raise VerificationFailed(
-            VerificationFailure.MISSING_SYMBOL,
-            f"module {module.name} imports symbols that kernel {kernel} does not offer: {shown}{more}",
+def _check_vermagic(module: KernelModule, other: KernelModule, *, has_modversions: bool, request: BuildRequest) -> None:
+    """The words after the release: as those of the modules beside it, and as kernel and architecture have them."""
+    kernel, found = request.target.kernel_version, vermagic.words_of(module.vermagic)
+    if difference := vermagic.difference(module.vermagic, other.vermagic):
+        raise _wrong_words(module, f"{difference}, unlike module {other.name} beside it", kernel)
+    if has_modversions != (vermagic.MODVERSIONS in found):
+        verb, with_ = ("lacks", "with") if has_modversions else ("has", "without")
+        raise _wrong_words(
+            module, f"{verb} modversions, but kernel {kernel} was built {with_} CONFIG_MODVERSIONS", kernel
         )
-    raise VerificationFailed(
-        VerificationFailure.WRONG_SYMBOL_CRC,
-        f"module {module.name} was built against other declarations than those of kernel {kernel}: {shown}{more}",
-    )
+    word = vermagic.ARCHITECTURE_WORDS.get(request.target.architecture)
+    if word and word not in found:
+        raise _wrong_words(module, f"lacks {word}, which every kernel of {request.target.architecture} has", kernel)
 
 
-def _check_dependencies(modules_dep: bytes | None, modules: Mapping[str, KernelModule], folder: str) -> None:
-    """modules.dep must list each module, and with it those modules of the image that it depends on."""
-    if modules_dep is None:
-        raise VerificationFailed(
-            VerificationFailure.IMAGE_INVALID, f"the image has no {folder}/modules.dep; run depmod -b in the template"
-        )
-    dependencies = parse_modules_dep(modules_dep.decode(errors="replace"))
-    present = {module.name for module in modules.values()}
-    for path, module in modules.items():
-        listed = dependencies.get(str(PurePosixPath(path).relative_to(folder)))
-        if listed is None:
-            raise _dependency_failure(f"does not list {path}", folder)
-        lacking = (set(module.depends) & present) - {module_name(entry) for entry in listed}
-        if lacking:
-            raise _dependency_failure(f"does not give {', '.join(sorted(lacking))} as needed by {path}", folder)
-        absent = [entry for entry in listed if f"{folder}/{entry}" not in modules]
-        if absent:
-            raise _dependency_failure(f"names {', '.join(absent)}, which the image does not have", folder)
-
-
-def _dependency_failure(problem: str, folder: str) -> VerificationFailed:
+def _wrong_words(module: KernelModule, problem: str, kernel: str) -> VerificationFailed:
     return VerificationFailed(
-        VerificationFailure.IMAGE_INVALID,
-        f"{folder}/modules.dep {problem}; run depmod -b after all modules are installed",
+        VerificationFailure.WRONG_VERMAGIC,
+        f"the version magic of module {module.name} ({module.vermagic.strip()!r}) {problem};"
+        f" build it against the configured headers of {kernel}",
     )
 
 
-def parse_modules_dep(text: str) -> dict[str, tuple[str, ...]]:
-    """modules.dep: per line a module's path, a colon, and the paths of what it needs, all relative to the file."""
-    lines = (line.partition(":") for line in text.splitlines() if ":" in line)
-    return {path.strip(): tuple(needed.split()) for path, _, needed in lines}
+def _check_signature(module: KernelModule, certificate: Certificate) -> None:
+    if not module.signatures:
+        raise VerificationFailed(
+            VerificationFailure.NOT_SIGNED,
+            f"module {module.name} is not signed, but a signature by {certificate} is wanted;"
+            " sign it after it is stripped and before it is compressed",
+        )
+    ours = [signature for signature in module.signatures if is_by(signature, certificate)]
+    if not ours:
+        signers = ", ".join(signature.signer for signature in module.signatures)
+        raise VerificationFailed(
+            VerificationFailure.WRONG_SIGNER,
+            f"module {module.name} is signed by {signers}, not by {certificate};"
+            " sign it with the key of that certificate, or give the certificate of that key",
+        )
+    if any(is_broken(signature, certificate) for signature in ours):
+        raise VerificationFailed(
+            VerificationFailure.SIGNATURE_BROKEN,
+            f"the signature of module {module.name} by {certificate} is not over this file or not by this key;"
+            " nothing may change the file after it is signed, and key and certificate must belong together",
+        )

@@ -1,5 +1,7 @@
 """What is let out of the builder, and what is not: real modules against the real symbols of two kernels."""
 
+import gzip
+import lzma
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +11,12 @@ import pytest
 from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.errors import VerificationFailed, VerificationFailure
 from driver_builder.image_archive import ImageArchive, read_image_archive
-from driver_builder.kernel_module import ExportedSymbol, parse_kernel_module, parse_module_symvers
 from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.verify import Mismatch, VerifiedModule, fits, needs_device, parse_modules_dep, verify
+from driver_builder.symvers import ExportedSymbol
+from driver_builder.verify import VerifiedModule, check_modules, needs_device, verify
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
-
-MODULES = Path(__file__).parents[2] / "data" / "modules"
-PROBE = (MODULES / "dw_probe.ko").read_bytes()
-HELPER = (MODULES / "dw_helper.ko").read_bytes()
-SYMVERS_55 = (MODULES / "6.1.0-55-cloud-amd64.symvers").read_text()
-SYMVERS_47 = (MODULES / "6.1.0-47-cloud-amd64.symvers").read_text()
+from tests.unit.driver_builder.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
+from tests.unit.driver_builder.module_signing import Signer, a_signer
 
 KERNEL = KernelVersion("6.1.0-55-cloud-amd64")
 FOLDER = f"lib/modules/{KERNEL}"
@@ -36,6 +34,7 @@ GOOD = {
     f"{FOLDER}/updates/dw_helper.ko": HELPER,
     f"{FOLDER}/updates/dw_probe.ko": PROBE,
     f"{FOLDER}/modules.dep": b"updates/dw_probe.ko: updates/dw_helper.ko\nupdates/dw_helper.ko:\n",
+    f"{FOLDER}/modules.alias": b"alias pci:v00001234d000011E8sv*sd*bc*sc*i* dw_probe\n",
 }
 
 
@@ -57,6 +56,21 @@ def test_modules_that_fit_are_described(tmp_path: Path) -> None:
         vermagic="6.1.0-55-cloud-amd64 SMP preempt mod_unload modversions ",
         needs_device=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [pytest.param(".xz", lzma.compress, id="xz"), pytest.param(".gz", gzip.compress, id="gzip")],
+)
+def test_compressed_modules_are_verified_too(suffix: str, compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """What is compared is what the kernel gets to see."""
+    files = {
+        path.replace(".ko", f".ko{suffix}"): compress(content) if path.endswith(".ko") else content
+        for path, content in GOOD.items()
+    }
+    files[f"{FOLDER}/modules.dep"] = GOOD[f"{FOLDER}/modules.dep"].replace(b".ko", f".ko{suffix}".encode())
+    _, probe = verify(image_of(tmp_path, files), request=REQUEST, module_symvers=SYMVERS_55)
+    assert probe.path == f"/{FOLDER}/updates/dw_probe.ko{suffix}"
 
 
 def without(name: str) -> dict[str, bytes]:
@@ -123,7 +137,7 @@ F = VerificationFailure
             id="built without MODVERSIONS",
         ),
         pytest.param(
-            with_probe(lambda _: b"#!/bin/sh"), F.IMAGE_INVALID, "dw_probe.ko is no readable ELF", id="no ELF"
+            with_probe(lambda _: b"#!/bin/sh"), F.IMAGE_INVALID, "dw_probe.ko: it is no readable ELF", id="no ELF"
         ),
         pytest.param(
             GOOD | {f"{FOLDER}/kernel/dw_probe.ko": PROBE},
@@ -133,22 +147,28 @@ F = VerificationFailure
         ),
         pytest.param(without("modules.dep"), F.IMAGE_INVALID, "no .*modules.dep; run depmod", id="no modules.dep"),
         pytest.param(
-            with_dep(b"updates/dw_helper.ko:\n"),
-            F.IMAGE_INVALID,
-            "does not list .*dw_probe.ko",
-            id="depmod ran too early",
+            with_probe(lambda ko: ko.replace(b"depends=dw_helper", b"depends=dw_h3lper")),
+            F.DEPENDENCY_MISSING,
+            "dw_probe depends on dw_h3lper, which is neither in the image",
+            id="depends on nothing there",
         ),
         pytest.param(
-            with_dep(b"updates/dw_helper.ko:\nupdates/dw_probe.ko:\n"),
-            F.IMAGE_INVALID,
-            "does not give dw_helper as needed by",
-            id="dependency not listed",
+            with_probe(lambda ko: ko.replace(b"import_ns=DW_HELPER", b"import_ns=DW_H3LPER")),
+            F.MISSING_NAMESPACE,
+            r"dw_probe uses .*: dw_helper_double \(namespace DW_HELPER\); add MODULE_IMPORT_NS",
+            id="namespace not imported",
         ),
         pytest.param(
-            with_dep(GOOD[f"{FOLDER}/modules.dep"].replace(b"dw_helper.ko\n", b"dw_helper.ko kernel/gone.ko\n")),
-            F.IMAGE_INVALID,
-            "names kernel/gone.ko, which the image does not have",
-            id="dependency not there",
+            with_probe(lambda ko: ko.replace(b"license=GPL", b"license=MIT")),
+            F.GPL_ONLY_SYMBOL,
+            "dw_probe has license 'MIT', and imports symbols .*: dw_helper_double",
+            id="not for its license",
+        ),
+        pytest.param(
+            with_probe(lambda ko: ko.replace(b"SMP preempt mod_", b"SMP prempt_ mod_")),
+            F.WRONG_VERMAGIC,
+            r"lacks preempt \(CONFIG_PREEMPT_BUILD\) and has prempt_, unlike module dw_helper beside it; build it",
+            id="another configuration",
         ),
     ],
 )
@@ -174,46 +194,6 @@ def test_a_symvers_that_is_none_is_refused(tmp_path: Path) -> None:
         verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers="404 page not found")
 
 
-HELPER_MODULE = parse_kernel_module(HELPER, "dw_helper.ko")
-HELPER_CRCS = {name: ExportedSymbol(crc, "") for name, crc in HELPER_MODULE.crcs.items()}
-
-
-@pytest.mark.parametrize(
-    ("symvers", "expected"),
-    [
-        pytest.param(HELPER_CRCS, [], id="its own kernel"),
-        pytest.param(
-            HELPER_CRCS | {"__fentry__": ExportedSymbol(1, "")},
-            [Mismatch(symbol="__fentry__", expected=1, found=0xBDFB6DBB)],
-            id="changed symbol",
-        ),
-        pytest.param(
-            {name: symbol for name, symbol in HELPER_CRCS.items() if name != "__fentry__"},
-            [Mismatch(symbol="__fentry__", expected=None, found=0xBDFB6DBB)],
-            id="removed symbol",
-        ),
-        pytest.param({name: ExportedSymbol(0, "") for name in HELPER_CRCS}, [], id="kernel without MODVERSIONS"),
-    ],
-)
-def test_fitting_is_a_question_of_symbols_only(symvers: dict[str, ExportedSymbol], expected: list[Mismatch]) -> None:
-    """The preflight asks the same of a kernel that runs nowhere yet."""
-    assert fits(HELPER_MODULE, symvers) == expected
-
-
-def test_a_weak_symbol_may_be_missing() -> None:
-    """The kernel leaves an unresolved weak symbol empty and loads the module."""
-    module = replace(HELPER_MODULE, weak=frozenset({"optional"}))
-    assert fits(module, HELPER_CRCS) == []
-
-
-def test_the_cloud_kernels_of_two_abis_differ_in_what_the_probe_uses() -> None:
-    """The data behind these tests: real lines of two Debian kernels."""
-    probe = parse_kernel_module(PROBE, "dw_probe.ko")
-    changed = {mismatch.symbol for mismatch in fits(probe, parse_module_symvers(SYMVERS_47))}
-    assert {"module_layout", "_dev_info", "dw_helper_double"} <= changed
-    assert "__fentry__" not in changed
-
-
 @pytest.mark.parametrize(
     ("aliases", "expected"),
     [
@@ -231,6 +211,80 @@ def test_a_module_that_binds_to_a_bus_needs_a_device(aliases: tuple[str, ...], e
     assert needs_device(aliases) is expected
 
 
-def test_modules_dep_maps_each_module_to_what_it_needs() -> None:
-    """Paths are relative to the file; a module that needs nothing has an empty list."""
-    assert parse_modules_dep("a.ko: b.ko c.ko\nb.ko:\n\n") == {"a.ko": ("b.ko", "c.ko"), "b.ko": ()}
+@pytest.mark.parametrize(
+    ("magic", "architecture", "crc", "message"),
+    [
+        pytest.param(
+            "6.1.0-55-cloud-amd64 SMP",
+            "amd64",
+            1,
+            r"'6\.1\.0-55-cloud-amd64 SMP'\) lacks modversions, but kernel .* was built with CONFIG_MODVERSIONS",
+            id="built without MODVERSIONS",
+        ),
+        pytest.param(MAGIC, "amd64", 0, "has modversions, but kernel .* was built without", id="and the reverse"),
+        pytest.param(MAGIC, "arm64", 1, "lacks aarch64, which every kernel of arm64 has", id="architecture"),
+    ],
+)
+def test_a_version_magic_must_be_one_of_that_kernel(magic: str, architecture: str, crc: int, message: str) -> None:
+    """What is known of the kernel's configuration without its configuration."""
+    module = a_module("m", vermagic=magic, architecture={"arm64": "EM_AARCH64", "amd64": "EM_X86_64"}[architecture])
+    request = replace(REQUEST, target=KernelTarget(KERNEL, "debian", "12", architecture))
+    with pytest.raises(VerificationFailed, match=message) as caught:
+        check_modules([module], {"f": ExportedSymbol(crc=crc)}, request=request)
+    assert caught.value.reason is F.WRONG_VERMAGIC
+
+
+OURS, OTHER = a_signer("ours"), a_signer("other")
+
+
+def signed(by: Signer | None, change: Callable[[bytes], bytes] = bytes) -> dict[str, bytes]:
+    """The good image with dw_helper signed by us and dw_probe by another one."""
+    probe = by.sign(PROBE) if by else PROBE
+    modules = {"updates/dw_helper.ko": OURS.sign(HELPER, by_key_id=True), "updates/dw_probe.ko": change(probe)}
+    return GOOD | {f"{FOLDER}/{path}": content for path, content in modules.items()}
+
+
+SIGNED_REQUEST = replace(REQUEST, signing_certificate=OURS.pem)
+
+
+def test_modules_by_the_wanted_key_are_let_out(tmp_path: Path) -> None:
+    """Whichever way the signature names the key."""
+    verified = verify(image_of(tmp_path, signed(OURS)), request=SIGNED_REQUEST, module_symvers=SYMVERS_55)
+    assert [module.name for module in verified] == ["dw_helper", "dw_probe"]
+
+
+@pytest.mark.parametrize(
+    ("files", "reason", "message"),
+    [
+        pytest.param(signed(None), F.NOT_SIGNED, "module dw_probe is not signed, but a signature by serial", id="not"),
+        pytest.param(
+            signed(OTHER), F.WRONG_SIGNER, "dw_probe is signed by serial .* of 'other', not by .* of 'ours'", id="other"
+        ),
+        pytest.param(
+            signed(OURS, lambda ko: ko.replace(b"version=2.5", b"version=2.6")),
+            F.SIGNATURE_BROKEN,
+            "the signature of module dw_probe by serial .* of 'ours'.* is not over this file",
+            id="changed afterwards",
+        ),
+    ],
+)
+def test_modules_without_the_wanted_signature_are_refused(
+    files: dict[str, bytes], reason: VerificationFailure, message: str, tmp_path: Path
+) -> None:
+    """With Secure Boot the kernel would refuse them: on the node, after the rollout."""
+    with pytest.raises(VerificationFailed, match=message) as caught:
+        verify(image_of(tmp_path, files), request=SIGNED_REQUEST, module_symvers=SYMVERS_55)
+    assert caught.value.reason is reason
+
+
+def test_a_signature_that_nobody_asked_for_is_no_matter(tmp_path: Path) -> None:
+    """Distributions sign with keys of their own."""
+    assert verify(image_of(tmp_path, signed(OTHER)), request=REQUEST, module_symvers=SYMVERS_55)
+
+
+def test_a_module_that_exports_what_the_kernel_does_is_refused(tmp_path: Path) -> None:
+    """The kernel would not load it."""
+    symvers = SYMVERS_55 + "0x3a11d9a0\tdw_helper_double\tvmlinux\tEXPORT_SYMBOL\t\n"
+    with pytest.raises(VerificationFailed, match="dw_helper exports dw_helper_double, which kernel") as caught:
+        verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers=symvers)
+    assert caught.value.reason is F.DUPLICATE_SYMBOL

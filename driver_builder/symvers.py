@@ -1,0 +1,72 @@
+"""What a kernel exports to modules: its Module.symvers as values.
+
+Place in the flow: a build leaves this text beside the image; ``verify`` and ``reuse`` compare modules with it.
+
+Source of the format: the kernel's ``scripts/mod/modpost.c`` (``write_dump``), ``Documentation/kbuild/modules.rst``.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.errors import InvalidSymvers
+
+BUILT_IN = "vmlinux"
+"""The owner of what the kernel image itself exports."""
+
+_CRC = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
+_EXPORT = "EXPORT_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSymbol:
+    """One symbol that modules may use.
+
+    ``crc`` is 0 where it was built without one, ``owner`` the name of the module that exports it (``vmlinux``: the
+    kernel), ``namespace`` what an importing module must name. ``is_gpl_only``: only for GPL-compatible modules.
+    """
+
+    crc: int
+    owner: str = BUILT_IN
+    namespace: str = ""
+    is_gpl_only: bool = False
+
+
+Symvers = Mapping[str, ExportedSymbol]
+
+
+def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
+    """Module.symvers: per line, tab-separated, CRC in hex, symbol, owner, export type and namespace.
+
+    Kernels before 5.4 write no namespace, 5.4 and 5.5 write it before the owner.
+
+    Raises:
+        InvalidSymvers: names the first line that is none.
+    """
+    numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
+    return dict(_parse_line(number, line) for number, line in numbered)
+
+
+def has_crcs(symvers: Symvers) -> bool:
+    """Whether the kernel was built with CONFIG_MODVERSIONS: without it every CRC is 0."""
+    return any(symbol.crc for symbol in symvers.values())
+
+
+def owner_names(symvers: Symvers) -> frozenset[str]:
+    """The modules that export something, by name; ``vmlinux`` among them."""
+    return frozenset(symbol.owner for symbol in symvers.values())
+
+
+def _parse_line(number: int, line: str) -> tuple[str, ExportedSymbol]:
+    fields = line.rstrip("\r").split("\t")
+    if len(fields) > 4 and fields[4].startswith(_EXPORT):
+        fields = [*fields[:2], fields[3], fields[4], fields[2]]
+    if len(fields) < 3 or not fields[1] or not _CRC.fullmatch(fields[0]):
+        raise InvalidSymvers(f"line {number} of Module.symvers is no 'CRC<tab>symbol<tab>owner...': {line[:80]!r}")
+    crc, symbol, owner, export, namespace = (*fields[:5], "", "")[:5]
+    return symbol, ExportedSymbol(
+        crc=int(crc, 16) & 0xFFFFFFFF,
+        owner=owner.rpartition("/")[2].replace("-", "_"),
+        namespace=namespace,
+        is_gpl_only="GPL" in export,
+    )
