@@ -18,9 +18,13 @@ LogSink = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFiles:
-    """A driver source given file by file (a ConfigMap): relative path to content."""
+    """A driver source given file by file (a ConfigMap): relative path to content.
+
+    ``known_digest`` stands for files that are not at hand, as in an exported snapshot: enough to plan, not to build.
+    """
 
     files: Mapping[str, bytes]
+    known_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

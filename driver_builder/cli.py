@@ -15,8 +15,10 @@ from driver_builder import (
     config,
     explain_command,
     gate_command,
+    lint,
     plan_command,
     run_command,
+    snapshot_command,
     status_command,
 )
 from driver_builder.commands import EXIT_FAILED, EXIT_USAGE
@@ -42,6 +44,8 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("logs", build_logs_command, "print what the failed builds of a driver said last"),
     ("gate", gate_command, "say whether a node may boot another kernel: every driver it wants is there for it"),
     ("plan", plan_command, "show what the controller would do next, and do nothing"),
+    ("lint", lint, "say what is wrong with DriverContainers before they are applied; needs no cluster"),
+    ("snapshot", snapshot_command, "write all that a plan is made of, to look at with --snapshot anywhere"),
 )
 """In the order of the help. Every one takes the flags of the connection as well."""
 

@@ -1,9 +1,13 @@
 """What the commands share: exit codes, the flag that says how to print, and the snapshot they look at."""
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
-from driver_builder import output, templates
+import yaml
+
+from driver_builder import output, snapshot_file, templates
 from driver_builder.config import Settings
 from driver_builder.desired import Recipes
 from driver_builder.driver_container import DriverContainer
@@ -21,6 +25,30 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 def add_output_flag(parser: argparse.ArgumentParser) -> None:
     """Add ``-o``."""
     parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="how to print (default table)")
+
+
+def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--snapshot``."""
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="look at what driver-builder snapshot wrote, - for stdin (default: the cluster)",
+    )
+
+
+def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanSettings]:
+    """Give the snapshot that a command looks at, and the settings of its plan: of the file, or of here and now.
+
+    Raises:
+        ConfigurationError: when the file cannot be read; names it.
+    """
+    if flags.snapshot is None:
+        return observer(settings).observe(), plan_settings(settings)
+    try:
+        text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
+        return snapshot_file.from_document(yaml.safe_load(text))
+    except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
+        raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
 
 
 def plan_settings(settings: Settings) -> PlanSettings:

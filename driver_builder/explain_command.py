@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from driver_builder import commands, output
-from driver_builder.commands import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.commands import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
 from driver_builder.explain import explain
 from driver_builder.explanation import Explanation, Step, Verdict
@@ -17,6 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``explain``."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
     parser.add_argument("driver", nargs="?", metavar="DRIVER", help="only this DriverContainer (default: all)")
+    add_snapshot_flag(parser)
     add_output_flag(parser)
 
 
@@ -25,8 +26,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
 
     Without a name, drivers that do not select the node are told in one line and do not count, unless none does.
     """
-    plan_settings = commands.plan_settings(settings)
-    snapshot = commands.observer(settings).observe()
+    snapshot, plan_settings = commands.seen(flags, settings)
     node = commands.find_node(snapshot, flags.node)
     drivers = commands.find_drivers(snapshot, flags.driver)
     told = [explain(snapshot, node, driver, plan_settings) for driver in drivers]

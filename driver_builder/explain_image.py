@@ -152,6 +152,8 @@ def _absent(scene: Scene, item: Wanted) -> Step:
         late = seconds > scene.settings.recipes.deadline_seconds
         mend = "longer than a build may take: " + controller_hint(scene.driver) if late else f"wait, or read {logs}"
         return waiting("build", f"is being built, for {seconds:.0f} s now{again}", mend)
+    if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
+        return broken("build", f"no build is started: {before.message}", "mend what all builds fail of; one tries it")
     if item.request.key in scene.snapshot.running_builds:
         return waiting("build", f"is queued or being built{again}", f"wait, or read {logs}")
     return waiting("build", f"the image is not built yet: that is next{again}", controller_hint(scene.driver))

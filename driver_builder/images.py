@@ -99,7 +99,7 @@ def source_digest(source: Source) -> str:
     """
     match source:
         case SourceFiles():
-            return _files_digest(source.files)
+            return source.known_digest or _files_digest(source.files)
         case SourceImage():
             return f"{source.reference}:{source.path}"
         case SourceGit():
