@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder.spec_parser import parse_spec
+from driver_builder import templates
 from driver_builder.kernels import KernelVersion
-from driver_builder.mapping import ANY_KERNEL, base_image_for, mapping_for, template_for
+from driver_builder.mapping import ANY_KERNEL, BASE_IMAGES, TEMPLATES, base_image_for, mapping_for, template_for
+from driver_builder.spec_parser import parse_spec
 from tests.unit.driver_builder.factories import spec, target
 
 
@@ -66,6 +67,41 @@ def test_the_base_image_is_the_builds_or_the_distributions(
 ) -> None:
     """A base image is named by the spec or known for the operating system."""
     assert base_image_for(parse_spec(spec(build={"baseImage": build})), target(os_version=os_version)) == expected
+
+
+@pytest.mark.parametrize(
+    ("os_id", "os_version", "template", "base_image"),
+    [
+        pytest.param("ubuntu", "22.04", "ubuntu", "ubuntu:22.04", id="Ubuntu"),
+        pytest.param("rhel", "9.4", "rhel", "registry.access.redhat.com/ubi9/ubi:9.4", id="RHEL"),
+        pytest.param("rocky", "9.4", "rhel", "rockylinux/rockylinux:9", id="Rocky"),
+        pytest.param("almalinux", "8.10", "rhel", "almalinux:8", id="AlmaLinux"),
+        pytest.param("centos", "10", "rhel", "quay.io/centos/centos:stream10", id="CentOS Stream"),
+        pytest.param("centos", "7", "rhel", None, id="CentOS before Stream"),
+        pytest.param("ol", "9.5", "rhel", "oraclelinux:9", id="Oracle Linux"),
+        pytest.param("fedora", "42", "fedora", "fedora:42", id="Fedora"),
+        pytest.param("sles", "15.6", "sles", "registry.suse.com/bci/bci-base:15.6", id="SLES"),
+        pytest.param("opensuse-leap", "15.6", "sles", "opensuse/leap:15.6", id="Leap"),
+        pytest.param("opensuse-tumbleweed", "20240801", "sles", "opensuse/tumbleweed:latest", id="Tumbleweed"),
+        pytest.param("amzn", "2023", "amazon", "amazonlinux:2023", id="Amazon Linux"),
+        pytest.param("flatcar", "4081.2.1", "flatcar", "debian:trixie-slim", id="Flatcar"),
+        pytest.param("debian", "", "debian", None, id="Debian's next release has no number"),
+        pytest.param("ubuntu", "rolling", "ubuntu", None, id="a version that is no number"),
+        pytest.param("talos", "1.9", None, None, id="takes no modules from outside"),
+    ],
+)
+def test_a_distribution_has_its_template_and_image(
+    os_id: str, os_version: str, template: str | None, base_image: str | None
+) -> None:
+    """ID and VERSION_ID of os-release say both; what nobody tried is not guessed."""
+    read, node = parse_spec(spec()), target(os_id=os_id, os_version=os_version)
+    assert (template_for(read, ANY_KERNEL, node), base_image_for(read, node)) == (template, base_image)
+
+
+def test_all_named_templates_exist_and_have_an_image() -> None:
+    """A distribution is known in whole or not at all."""
+    assert TEMPLATES.keys() == BASE_IMAGES.keys()
+    assert set(TEMPLATES.values()) <= templates.recipe_digests().keys()
 
 
 @pytest.mark.parametrize(
