@@ -115,7 +115,8 @@ class Observer:
             wanted, _, _ = desired_targets(snapshot, driver, spec, self._recipes)
             for item in wanted:
                 if isinstance(item, Wanted):
-                    state = self._registries.inspect(driver.namespace, spec.registry, item.image)
+                    architecture = item.target.architecture
+                    state = self._registries.inspect(driver.namespace, spec.registry, item.image, architecture)
                     telemetry.REGISTRY_CHECKS.labels(type(state).__name__).inc()
                     yield item.image, state
 

@@ -35,12 +35,18 @@ class Registries:
         self._ca_file = ca_file
         self._trust_seconds = trust_seconds
         self._clock = clock
-        self._seen: dict[ImageRef, tuple[float, Present]] = {}
+        self._seen: dict[tuple[ImageRef, str], tuple[float, Present]] = {}
         self._paused: dict[tuple[str, str, str | None], tuple[float, Unreachable]] = {}
 
-    def inspect(self, namespace: str, settings: RegistrySettings, image: ImageRef) -> ImageState:
-        """Say whether an image exists, as far as the registry lets us know."""
-        known = self._seen.get(image)
+    def inspect(
+        self, namespace: str, settings: RegistrySettings, image: ImageRef, architecture: str = ""
+    ) -> ImageState:
+        """Say whether an image exists, as far as the registry lets us know.
+
+        Where it is an index of several platforms, the answer is about ``architecture``, Kubernetes' word for it.
+        """
+        wanted = (image, architecture)
+        known = self._seen.get(wanted)
         if known is not None and self._clock() - known[0] < self._trust_seconds:
             return known[1]
         account = (image.host, namespace, settings.secret)
@@ -49,7 +55,7 @@ class Registries:
             return paused
         try:
             client = self.connect(namespace, settings, image.host, image.repository)
-            state = client.inspect(image.repository, image.reference)
+            state = client.inspect(image.repository, image.reference, architecture=architecture)
         except RegistryRefused as error:
             return Unauthorised(message=str(error))
         except PermanentError as error:
@@ -60,9 +66,9 @@ class Registries:
         if isinstance(state, Present):
             now = self._clock()
             self._seen = {other: seen for other, seen in self._seen.items() if now - seen[0] < self._trust_seconds}
-            self._seen[image] = (now, state)
+            self._seen[wanted] = (now, state)
         else:
-            self._seen.pop(image, None)
+            self._seen.pop(wanted, None)
         return state
 
     def connect(

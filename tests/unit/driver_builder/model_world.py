@@ -202,8 +202,11 @@ class ModelRegistries(Registries):
         self.images: dict[ImageRef, dict[str, str]] = {}
         self.answers: dict[ImageRef, ImageState] = {}
 
-    def inspect(self, namespace: str, settings: RegistrySettings, image: ImageRef) -> ImageState:
+    def inspect(
+        self, namespace: str, settings: RegistrySettings, image: ImageRef, architecture: str = ""
+    ) -> ImageState:
         """Say whether an image was pushed, unless the test wants another answer."""
+        assert architecture
         assert namespace
         assert settings
         if image in self.answers:

@@ -34,8 +34,9 @@ class Scripted:
         assert callable(wait)
         self.made.append({"host": host, **words})
 
-    def inspect(self, repository: str, reference: str) -> ImageState:
+    def inspect(self, repository: str, reference: str, *, architecture: str) -> ImageState:
         """Give the next answer."""
+        assert architecture in ("", "amd64", "arm64")
         assert (repository, reference) == ("edu", "1")
         return self.answers.pop(0)
 
@@ -113,6 +114,15 @@ def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> N
         clock.now = now
         assert registries.inspect(NAMESPACE, PLAIN, image) == expected
     assert scripted.answers == []
+
+
+def test_each_architecture_has_its_own_answer(scripted: type[Scripted]) -> None:
+    """One tag may be an index of several platforms, and have a driver for some."""
+    scripted.answers[:] = [PRESENT, Invalid(message="no image for arm64")]
+    registries = Registries(MemoryClient())
+    for _ in range(2):
+        assert registries.inspect(NAMESPACE, PLAIN, IMAGE, "amd64") == PRESENT
+    assert isinstance(registries.inspect(NAMESPACE, PLAIN, IMAGE, "arm64"), Invalid)
 
 
 def test_another_account_has_its_own_limit(scripted: type[Scripted]) -> None:
@@ -201,7 +211,7 @@ def test_what_is_no_longer_believed_is_not_kept(scripted: type[Scripted]) -> Non
     for number in range(9):
         clock.now = number * 30.0
         registries.inspect(NAMESPACE, PLAIN, ImageRef(f"r{number}.io", "edu", "1"))
-    assert [image.host for image in registries._seen] == ["r7.io", "r8.io"]
+    assert [image.host for image, _ in registries._seen] == ["r7.io", "r8.io"]
 
 
 @pytest.mark.parametrize(
