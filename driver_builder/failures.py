@@ -36,6 +36,7 @@ _NOT_SAID = re.compile(r"\s*\d* +\||(?:Step|STEP) \d+/\d+ ?:|Removing intermedia
 """Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
 _SAID = re.compile(r"^driverwright: (?!looking for )(?P<text>.*)")
 """What our templates say before they exit; not where they look for headers."""
+_LOOKED = re.compile(r"^driverwright: looking for .*? in (?P<place>.*)")
 _STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
 _PULL = re.compile(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
@@ -91,7 +92,14 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
 
 
 def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
-    match = failure.first(_PACKAGE, _NO_CANDIDATE)
+    match, said = failure.first(_PACKAGE, _NO_CANDIDATE), failure.first(_SAID)
+    places = ", ".join(dict.fromkeys(found["place"] for line in failure.log if (found := _LOOKED.match(line))))
+    if said and places:
+        return (
+            BuildFailure.HEADERS_MISSING,
+            f"{said['text']} (looked in: {places}); name a repository that has it as HEADERS_MIRROR in spec.build.args,"
+            " or move the nodes to a kernel whose headers are published",
+        )
     package = match["package"] if match else "with the kernel's headers"
     return (
         BuildFailure.HEADERS_MISSING,

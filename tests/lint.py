@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _dockerfiles() -> dict[str, list[str]]:
-    """Dockerfiles as they are; the rendered templates are checked by tests/unit/driver_image."""
+    """Dockerfiles as they are; the rendered templates are checked by tests/unit (driver_image, driver_builder)."""
     files = sorted(ROOT.glob("dockerfiles/*/Dockerfile")) + sorted(ROOT.glob("examples/**/Dockerfile"))
     return {"dockerfiles": ["hadolint", *(str(path.relative_to(ROOT)) for path in files)]}
 

@@ -25,7 +25,8 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.errors import BuildFailed
+from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.failures import classify
 from driver_builder.kernels import KernelTarget, KernelVersion
 from driver_builder.template_values import template_values
 from driver_builder.templates import SUFFIX, render, templates_directory
@@ -334,6 +335,18 @@ def test_each_place_is_tried_in_order_and_named(node: Node, places: list[str], t
     assert outcome.places == places
     assert outcome.exit_code == 64
     assert "is in none of these places" in outcome.output
+
+
+def test_status_says_where_headers_were_looked_for(tmp_path: Path) -> None:
+    """An admin reads the places in the message, and what to write to add one."""
+    outcome = resolved(ROCKY, tmp_path)
+    reason, message = classify(outcome.exit_code, "", outcome.output.splitlines())
+    assert reason is BuildFailure.HEADERS_MISSING
+    assert message.startswith(
+        "package kernel-devel-5.14.0-427.13.1.el9_4.x86_64 is in none of these places (looked in:"
+    )
+    assert all(place in message for place in outcome.places)
+    assert "HEADERS_MIRROR" in message
 
 
 @pytest.mark.parametrize(("node", "places"), CHAINS)
