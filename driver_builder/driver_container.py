@@ -51,7 +51,7 @@ def parse(obj: Json) -> DriverContainer:
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     try:
-        _check_names(metadata)
+        check_names(metadata)
         spec: DriverSpec | InvalidDriver = parse_spec(obj.get("spec") or {})
     except InvalidDriver as error:
         spec = error
@@ -69,7 +69,12 @@ def parse(obj: Json) -> DriverContainer:
     )
 
 
-def _check_names(metadata: Json) -> None:
+def check_names(metadata: Json) -> None:
+    """Check that the names leave room for the ready label.
+
+    Raises:
+        InvalidDriver: when they do not.
+    """
     length = len(metadata["namespace"]) + len(metadata["name"])
     if length > MAX_NAMES_LENGTH:
         raise InvalidDriver(
