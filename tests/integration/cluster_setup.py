@@ -12,6 +12,7 @@ from kube_api.connection import ServiceAccount
 from kube_api.errors import Conflict
 from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
 from tests.proving_ground.ground import ProvingGround
+from tests.story.deploy import ensure
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ def install(client: Client) -> None:
         "nfd-worker/rbac.yaml",
         "nfd-worker/rules.yaml",
     ):
-        client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+        ensure(client, obj, field_manager=FIELD_MANAGER)
 
 
 def make_namespace(client: Client, name: str) -> None:

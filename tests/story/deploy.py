@@ -9,6 +9,8 @@ import yaml
 
 from kube_api import resources
 from kube_api.client import Client
+from kube_api.errors import Conflict
+from kube_api.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 Json = dict[str, Any]
 
@@ -51,9 +53,24 @@ def apply(client: Client, objects: Iterable[Json]) -> list[str]:
     """Apply objects; gives ``Kind/name`` of each."""
     done = []
     for obj in objects:
-        client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+        ensure(client, obj, field_manager=FIELD_MANAGER)
         done.append(f"{obj['kind']}/{obj['metadata']['name']}")
     return done
+
+
+def ensure(client: Client, obj: Json, *, field_manager: str) -> None:
+    """Apply one object.
+
+    A definition is created or patched instead, as ``kubectl apply`` does: API servers before 1.25 do not know the rules
+    (CEL) in its schema, and server-side apply refuses what it does not know.
+    """
+    if obj["kind"] != CUSTOM_RESOURCE_DEFINITIONS.kind:
+        client.apply(path_of(obj), obj, field_manager=field_manager)
+        return
+    try:
+        client.create(CUSTOM_RESOURCE_DEFINITIONS.path(), obj)
+    except Conflict:
+        client.patch(path_of(obj), obj)
 
 
 def path_of(obj: Json) -> str:
