@@ -1,6 +1,10 @@
 """The command line: what it prints, and how it ends."""
 
+import io
 import json
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from driver_builder.desired import Recipes
 from driver_builder.explanation import LINKS
 from driver_builder.plan import PlanSettings
 from driver_builder.registries import Registries
+from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
@@ -29,15 +34,16 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_plan_is_a_table(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for each action, and nothing is written."""
+    """One line for each target, the actions below it, and nothing is written."""
+    world.add_node("node-b", KERNEL)
     writes = len(world.client.writes)
     assert cli.main(["plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["DRIVER", "ACTION", "WHAT"]
-    assert [line.split()[:2] for line in lines[1:]] == [
-        ["driverwright/edu", "SetFinalizer"],
-        ["driverwright/edu", "StartBuild"],
-    ]
+    assert lines[0].split() == ["DRIVER", "KERNEL", "OS", "NODES", "READY", "NEXT", "WHERE", "WHY"]
+    words = f"driverwright/edu {KERNEL} debian:12/amd64 2 0 build 1 node-a, node-b building for {KERNEL}"
+    assert lines[1].split() == words.split()
+    assert any(line.startswith("  build driverwright/edu for") for line in lines)
+    assert lines[-1] == "next pass: build 1, keep tidy 1"
     assert len(world.client.writes) == writes
 
 
@@ -45,14 +51,97 @@ def test_a_plan_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixt
     """The same as JSON."""
     assert world
     assert cli.main(["plan", "-o", "json"]) == 0
-    assert [entry["action"] for entry in json.loads(capsys.readouterr().out)] == ["SetFinalizer", "StartBuild"]
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert [action["action"] for action in entry["actions"]] == ["SetFinalizer", "StartBuild"]
+    assert [(item["next"], item["nodes"]) for item in entry["targets"]] == [("build 1", ["node-a"])]
 
 
 def test_an_empty_plan_says_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing to do is an answer."""
     world.client.objects.clear()
-    assert cli.main(["plan"]) == 0
+    assert cli.main(["plan", "--detailed-exitcode"]) == 0
     assert capsys.readouterr().out == "nothing to do\n"
+
+
+def test_a_plan_is_of_one_driver_when_asked(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Others are left out, a name that is not there is an error."""
+    world.add_driver("other")
+    assert cli.main(["plan", "--driver", "other"]) == 0
+    printed = capsys.readouterr().out
+    assert "driverwright/other" in printed
+    assert "driverwright/edu" not in printed
+    assert cli.main(["plan", "--driver", "nobody"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("settled", "words", "code"),
+    [
+        pytest.param(False, [], 0, id="something to do"),
+        pytest.param(False, ["--detailed-exitcode"], 2, id="something to do, in detail"),
+        pytest.param(True, ["--detailed-exitcode"], 0, id="nothing to do, in detail"),
+    ],
+)
+def test_a_plan_can_be_an_exit_code(world: World, settled: bool, words: list[str], code: int) -> None:
+    """2 asks a pipeline to look."""
+    if settled:
+        world.settle()
+    assert cli.main(["plan", *words]) == code
+
+
+def test_a_node_without_kernel_is_in_the_plan(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """It waits for its labels, by name."""
+    del world.client.objects["/api/v1/nodes/node-a"]["metadata"]["labels"][names.KERNEL_VERSION_LABEL]
+    assert cli.main(["plan"]) == 0
+    assert "is nfd-worker running there?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("command", [["plan"], ["explain", "node-a"]], ids=["plan", "explain"])
+def test_a_snapshot_answers_as_the_cluster_does(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str], form: str
+) -> None:
+    """Written down, taken elsewhere: the same words, without any cluster."""
+    world.reconcile()
+    assert cli.main(["snapshot", "-o", form]) == 0
+    file = tmp_path / "snapshot"
+    file.write_text(capsys.readouterr().out)
+    live = (cli.main(command), capsys.readouterr().out)
+    world.client.objects.clear()
+    offline = (cli.main([*command, "--snapshot", str(file)]), capsys.readouterr().out)
+    assert re.sub(r"for \d+ s", "", offline[1]) == re.sub(r"for \d+ s", "", live[1])
+    assert offline[0] == live[0]
+
+
+def test_a_snapshot_is_read_from_a_pipe(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With - for the file."""
+    assert world
+    assert cli.main(["snapshot"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(capsys.readouterr().out))
+    assert cli.main(["plan", "--snapshot", "-", "--detailed-exitcode"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "No such file", id="missing"),
+        pytest.param(b"\xff", "utf-8", id="no text"),
+        pytest.param(b"{", "", id="no YAML"),
+        pytest.param(b"kind: Pod", "it is no snapshot", id="something else"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_read_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, words: str
+) -> None:
+    """The file is named."""
+    file = tmp_path / "snapshot"
+    if content is not None:
+        file.write_bytes(content)
+    assert cli.main(["plan", "--snapshot", str(file)]) == 2
+    printed = capsys.readouterr().err
+    assert f"--snapshot {file}: " in printed
+    assert words in printed
 
 
 def status_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
