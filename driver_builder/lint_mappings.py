@@ -48,7 +48,8 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
 
 
 def _words(mapping: KernelMapping) -> str:
-    return f"literal {mapping.literal!r}" if mapping.literal is not None else f"regexp {mapping.pattern.pattern!r}"
+    # Not as Python would quote it: an expression's backslashes are to be found again as they were written.
+    return f"regexp '{mapping.pattern.pattern}'" if mapping.literal is None else f"literal '{mapping.literal}'"
 
 
 def _hidden(mappings: tuple[KernelMapping, ...]) -> Iterator[tuple[int, int]]:
