@@ -8,6 +8,7 @@ controller that is killed forgets its builds and plans them again. :func:`next_b
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -190,9 +191,9 @@ class BuildQueue:
             # KubeApiError: the registry's Secret could not be read.
             failure = FailedBuild(reason=_reason(error), message=redact(str(error)), at=self._clock())
             logger.warning("build %s: failed: %s", request.key, failure.message)
-        except Exception as error:
-            # A bug must not kill the pool's thread silently: it is logged whole and shown as what it is.
-            logger.exception("build %s: internal error", request.key)
+        except Exception as error:  # noqa: BLE001 - a bug must not kill the pool's thread: it is logged and shown
+            words = "\n".join(redact(line) for line in traceback.format_exc().splitlines())
+            logger.error("build %s: internal error\n%s", request.key, words)  # noqa: TRY400 - it may hold a secret
             failure = FailedBuild(reason="InternalError", message=redact(repr(error)), at=self._clock())
         self._end(action, running, failure)
 
@@ -203,7 +204,11 @@ class BuildQueue:
             seconds=self._clock() - running.started, reason=failure.reason if failure else "", cancelled=was_cancelled
         )
         if failure is not None and not was_cancelled:
-            self._keep_log(action, failure, (*running.tail, f"{failure.reason}: {failure.message}"))
+            try:
+                self._keep_log(action, failure, (*running.tail, f"{failure.reason}: {failure.message}"))
+            except Exception:
+                # A bug there must not keep the key in the queue for ever.
+                logger.exception("build %s: no log kept", key)
         with self._lock:
             self._running.pop(key, None)
             if failure is None:

@@ -47,8 +47,8 @@ class Breaker:
         if self.open_since is None:
             return ""
         return (
-            f"builds are suspended since {timestamp(self.open_since)}: {OPENS_AFTER} in a row failed with "
-            f"{self.reason}; one is tried every {PROBE_SECONDS:g} s, all go on when one succeeds"
+            f"builds are suspended since {timestamp(self.open_since)}: {OPENS_AFTER} in a row failed alike, the last "
+            f"with {self.reason}; one is tried every {PROBE_SECONDS:g} s, all go on when one succeeds"
         )
 
 

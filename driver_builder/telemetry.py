@@ -10,15 +10,17 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import Counter, Histogram, Info, make_wsgi_app
 
+from driver_builder.errors import BuildFailure
+
 BUILD_SECONDS = Histogram(
     "driver_builder_build_seconds",
-    "Time from the start of a build to its end, by result: Succeeded, Failed, Cancelled",
+    "Time from the start of a build to its end, by result: Succeeded, Failed, Cancelled, NotApplicable",
     ["result"],
     buckets=(5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800),
 )
 BUILDS = Counter(
     "driver_builder_builds_total",
-    "Builds that ended, by result (Succeeded, Failed, Cancelled) and the failure's reason, else empty",
+    "Builds that ended, by result (Succeeded, Failed, Cancelled, NotApplicable) and, when it failed, the reason",
     ["result", "reason"],
 )
 REGISTRY_CHECKS = Counter(
@@ -46,8 +48,13 @@ StartResponse = Callable[..., Any]
 
 def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
     """Count a build that took ``seconds``; ``reason`` is why it failed, empty when it did not."""
-    result = "Cancelled" if cancelled else "Failed" if reason else "Succeeded"
-    BUILDS.labels(result, "" if cancelled else reason).inc()
+    if cancelled:
+        result, reason = "Cancelled", ""
+    elif reason == BuildFailure.NOT_APPLICABLE:
+        result, reason = "NotApplicable", ""
+    else:
+        result = "Failed" if reason else "Succeeded"
+    BUILDS.labels(result, reason).inc()
     BUILD_SECONDS.labels(result).observe(seconds)
 
 

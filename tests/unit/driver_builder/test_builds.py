@@ -399,6 +399,26 @@ def test_the_suspension_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text.count("builds are suspended") == 1
 
 
+def test_a_bug_tells_no_secret_and_frees_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    """Its traceback is logged without what nobody may read, and a log that cannot be kept stops nothing."""
+
+    def work(*_: object) -> str:
+        raise ZeroDivisionError("hunter2")
+
+    def keep(*_: object) -> None:
+        raise KeyError("labels")
+
+    pool = ManualPool()
+    queue = BuildQueue(work, wake=lambda: None, secrets=lambda _: ("hunter2",), keep_log=keep, pool=pool)
+    queue.submit(ACTION)
+    pool.run()
+    assert queue.states().failed[KEY].message == "ZeroDivisionError('***')"
+    assert "in work" in caplog.text
+    assert "no log kept" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert queue.states().running == frozenset()
+
+
 KEYS = [f"key-{number}" for number in range(8)]
 FAILURES = st.sampled_from([None, BuildFailure.DISK_FULL, BuildFailure.REPOSITORY_UNAVAILABLE, BuildFailure.CANCELLED])
 STEP = st.one_of(

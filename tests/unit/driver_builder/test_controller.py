@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import REGISTRY
 
-from driver_builder import backoff as backoff_module
-from driver_builder.backoff import Backoff
 from driver_builder.controller import Controller, Watcher, watchers
 from driver_builder.reconcile import Reconciler
 from driver_builder.telemetry import Heartbeat
@@ -333,24 +331,3 @@ def test_a_pass_that_hangs_gives_none(run: Run) -> None:
     assert not beats.given.acquire(timeout=0.6), "longer than a turn without a pass takes"
     go.set()
     assert beats.given.acquire(timeout=PATIENCE)
-
-
-# ---------------------------------------------------------------- back-off
-
-
-def test_delays_double_up_to_the_most_and_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doubling with jitter of a quarter; success starts over."""
-    jitter: list[tuple[float, float]] = []
-
-    def uniform(low: float, high: float) -> float:
-        jitter.append((low, high))
-        return 1.0
-
-    monkeypatch.setattr(backoff_module.random, "uniform", uniform)  # type: ignore[attr-defined]
-    backoff = Backoff(first=1.0, most=5.0)
-    assert [backoff.next() for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
-    for _ in range(5000):
-        assert backoff.next() == 5.0
-    backoff.reset()
-    assert backoff.next() == 1.0
-    assert set(jitter) == {(0.75, 1.25)}

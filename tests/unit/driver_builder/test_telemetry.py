@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from driver_builder import telemetry
 from driver_builder.actions import StartBuild
 from driver_builder.builds import BuildQueue, BuildStates, QueuedBuild
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.circuit_breaker import OUTSIDE
+from driver_builder.errors import BuildFailed, BuildFailure, VerificationFailure
 from driver_builder.image_state import Absent, Unreachable
 from driver_builder.metrics import FleetState, StateCollector, fleet_state
 from driver_builder.plan import Plan, plan
@@ -171,8 +172,15 @@ def test_builds_are_counted_by_result_and_reason(ask: Callable[[str, bool], Answ
     telemetry.count_build(seconds=42.0, reason="", cancelled=False)
     telemetry.count_build(seconds=7.0, reason="CompileError", cancelled=False)
     telemetry.count_build(seconds=1.0, reason="Cancelled", cancelled=True)
+    telemetry.count_build(seconds=3.0, reason="NotApplicable", cancelled=False)
     after = scrape(ask)
-    for result, reason, seconds in (("Succeeded", "", 42.0), ("Failed", "CompileError", 7.0), ("Cancelled", "", 1.0)):
+    ended = (
+        ("Succeeded", "", 42.0),
+        ("Failed", "CompileError", 7.0),
+        ("Cancelled", "", 1.0),
+        ("NotApplicable", "", 3.0),
+    )
+    for result, reason, seconds in ended:
         series = {"result": result, "reason": reason}
         assert value(after, "builds_total", **series) - value(before, "builds_total", **series) == 1.0
         assert (
@@ -317,3 +325,15 @@ def test_the_alerts_ask_for_metrics_that_exist() -> None:
     asked = {name for rule in rules for name in re.findall(r"driver_builder_\w+", rule["expr"])}
     assert asked
     assert {name.removesuffix("_count") for name in asked} <= told
+
+
+def test_the_documentation_says_what_to_do_for_every_reason() -> None:
+    """A reason that an admin meets in a status is in the table."""
+    told = set(re.findall(r"`(\w+)`", OPERATIONS.read_text().partition("## What to do for each reason")[2]))
+    assert {*BuildFailure, *VerificationFailure, *OUTSIDE, "BuildsSuspended", "InternalError"} - {"Cancelled"} <= told
+
+
+def test_the_documentation_says_which_reasons_suspend() -> None:
+    """As the code does."""
+    rows = [line.split("|") for line in OPERATIONS.read_text().splitlines() if line.startswith("| `")]
+    assert {row[1].strip(" `") for row in rows if row[-2].strip() == "yes"} == OUTSIDE
