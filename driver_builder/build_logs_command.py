@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from driver_builder.build_logs import KEY_ANNOTATION, LOG_FILE, LOG_LABEL, REASON_ANNOTATION, failed_at, owner_name
+from driver_builder.commands import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.manifests import KERNEL_ANNOTATION
 from kube_api.client import Client
 from kube_api.resources import CONFIG_MAPS
 
 Json = dict[str, Any]
-
-EXIT_OK, EXIT_FAILED = 0, 1
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
