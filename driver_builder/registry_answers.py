@@ -117,6 +117,9 @@ def unreadable(host: str, error: Exception) -> RegistryRefused:
         return RegistryRefused(
             f"registry {host} cannot be asked: its address, or that of a proxy (HTTPS_PROXY, HTTP_PROXY), is no URL"
         )
+    if not isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
+        # A file of ours: requests looks for REQUESTS_CA_BUNDLE as late as this.
+        return RegistryRefused(f"registry {host} cannot be asked: {error}")
     return RegistryRefused(f"registry {host} gave an answer that cannot be read: {error}")
 
 

@@ -19,7 +19,7 @@ import urllib3
 from requests.auth import AuthBase
 
 from driver_builder.credentials import Credentials, registry_host
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
 from driver_builder.registry_answers import (
     Answer,
     RegistryBusy,
@@ -55,6 +55,9 @@ class RegistryTransport:
     ``timeout`` in seconds, for the connection and for each wait for data. A registry that asks to be left alone is
     waited for with ``wait``, up to ``patience`` seconds in one request. Proxies are those of HTTPS_PROXY, HTTP_PROXY
     and NO_PROXY, which requests reads.
+
+    Raises:
+        ConfigurationError: when ``ca_file`` does not exist.
     """
 
     def __init__(
@@ -77,6 +80,10 @@ class RegistryTransport:
         self._wait = wait
         self._clock = clock
         self._session = requests.Session()
+        if ca_file and not Path(ca_file).exists():
+            raise ConfigurationError(
+                f"the CA file of the registries, {ca_file}, does not exist: see --registry-ca-file"
+            )
         # Given with every request: as the session's own, REQUESTS_CA_BUNDLE of the environment would win over it.
         self._verify: bool | str = str(ca_file) if ca_file else True
         self._authorizations = Authorizations(clock)
@@ -185,7 +192,7 @@ class RegistryTransport:
             requests.exceptions.ChunkedEncodingError,
         ) as error:
             raise no_answer(self.host, error, timeout=self._timeout) from error
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise unreadable(self.host, error) from error
 
     def _checked(self, answer: Answer) -> Answer:

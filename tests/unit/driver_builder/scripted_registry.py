@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,8 +44,8 @@ class ScriptedRegistry:
 
 
 @contextmanager
-def scripted_registry(script: Script) -> Iterator[ScriptedRegistry]:
-    """Serve ``script`` on a free port of this machine while the block runs."""
+def scripted_registry(script: Script, *, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedRegistry]:
+    """Serve ``script`` on a free port of this machine while the block runs; with ``tls`` as HTTPS."""
     requests: list[Request] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,6 +74,8 @@ def scripted_registry(script: Script) -> Iterator[ScriptedRegistry]:
             """Say nothing on standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -187,6 +187,13 @@ def test_a_wrong_secret_is_an_answer_not_an_error(
     assert words in state.message
 
 
+def test_a_ca_file_that_is_not_there_is_named() -> None:
+    """As an answer about the image: the pass of the others goes on."""
+    state = Registries(MemoryClient(), ca_file="/no/such/ca.pem").inspect(NAMESPACE, PLAIN, IMAGE)
+    assert isinstance(state, Invalid)
+    assert "/no/such/ca.pem, does not exist: see --registry-ca-file" in state.message
+
+
 @pytest.mark.usefixtures("scripted")
 def test_a_builder_is_told_by_an_exception() -> None:
     """Where there is no state to give, a missing Secret is raised."""
