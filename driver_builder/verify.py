@@ -14,7 +14,13 @@ from dataclasses import dataclass
 
 from driver_builder import vermagic
 from driver_builder.build import BuildRequest
-from driver_builder.errors import InvalidModule, InvalidSymvers, VerificationFailed, VerificationFailure
+from driver_builder.errors import (
+    ConfigurationError,
+    InvalidModule,
+    InvalidSymvers,
+    VerificationFailed,
+    VerificationFailure,
+)
 from driver_builder.image_archive import ImageArchive
 from driver_builder.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.module_files import module_name
@@ -62,9 +68,8 @@ def verify(image: ImageArchive, *, request: BuildRequest, module_symvers: str) -
 
     Raises:
         VerificationFailed: with the first class of failure that was found; the message names module and symbols.
-        ConfigurationError: when the request's signing certificate is none.
     """
-    certificate = parse_certificate(request.signing_certificate) if request.signing_certificate else None
+    certificate = _parse_certificate(request.signing_certificate)
     kernel = request.target.kernel_version
     folder = f"/lib/modules/{kernel}"
     files = image.read_files(folder)
@@ -135,6 +140,13 @@ def _parse_symvers(text: str) -> dict[str, ExportedSymbol]:
             f"the Module.symvers that the build left cannot be read: {error}; the template must leave the one of the"
             " kernel's headers",
         ) from error
+
+
+def _parse_certificate(content: bytes | None) -> Certificate | None:
+    try:
+        return None if content is None else parse_certificate(content)
+    except ConfigurationError as error:
+        raise VerificationFailed(VerificationFailure.WRONG_SIGNER, str(error)) from error
 
 
 def _check_build(module: KernelModule, request: BuildRequest) -> None:

@@ -277,6 +277,18 @@ def test_modules_without_the_wanted_signature_are_refused(
     assert caught.value.reason is reason
 
 
+def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
+    """Also an empty one, which is no wish for unsigned modules."""
+    for content in (b"", b"key: lost"):
+        with pytest.raises(VerificationFailed, match="signing certificate cannot be read") as caught:
+            verify(
+                image_of(tmp_path, GOOD),
+                request=replace(REQUEST, signing_certificate=content),
+                module_symvers=SYMVERS_55,
+            )
+        assert caught.value.reason is F.WRONG_SIGNER
+
+
 def test_a_signature_that_nobody_asked_for_is_no_matter(tmp_path: Path) -> None:
     """Distributions sign with keys of their own."""
     assert verify(image_of(tmp_path, signed(OTHER)), request=REQUEST, module_symvers=SYMVERS_55)
