@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 INTEGER, BIT_STRING, OCTET_STRING, OBJECT_ID, SEQUENCE, SET = 0x02, 0x03, 0x04, 0x06, 0x30, 0x31
-BOOLEAN = 0x01
 
 _LONG_TAG = 0x1F
 _LONG_LENGTH = 0x80

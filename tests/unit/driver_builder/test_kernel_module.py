@@ -89,6 +89,13 @@ def test_a_compressed_module_reads_the_same(suffix: str, compress: object) -> No
     assert parse_kernel_module(compress(PROBE), f"dw_probe{suffix}") == parse_kernel_module(PROBE, "dw_probe.ko")
 
 
+def test_what_the_module_loader_makes_itself_is_no_import() -> None:
+    """Undefined in the file, exported by nobody, and loaded all the same."""
+    module = parse_kernel_module(PROBE.replace(b"param_ops_int\0", b".TOC.\0nothing\0"), "dw_probe.ko")
+    assert "param_ops_int" not in module.undefined
+    assert ".TOC." not in module.undefined
+
+
 @pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), pytest.param(lzma.compress, id="compressed")])
 def test_an_appended_signature_is_seen(compress: object) -> None:
     """Also inside of a compressed module, where the kernel looks for it."""
