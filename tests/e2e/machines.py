@@ -49,7 +49,7 @@ echo '{_END}'
 """
 
 
-_BOOT_MODULES = ("nvme", "ext4")
+_BOOT_MODULES = ("nvme", "crc32c_generic", "ext4")
 _BOOT_INIT = """#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev
 for module in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$module; done
@@ -98,6 +98,8 @@ class WorkerDisk:
         (tree / "init").write_text(INIT.format(prepare=machine.prepare, command=machine.command))
         (tree / "init").chmod(0o755)
         for path, content in {"nfd-worker.conf": worker_config, **machine.files}.items():
+            # A link of the image could lead out of it, to this machine's own files.
+            assert (tree / path).parent.resolve().is_relative_to(tree.resolve()), path
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_text(content)
         shutil.copy(kernel.config, tree / "boot" / kernel.config.name)

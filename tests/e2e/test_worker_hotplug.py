@@ -40,7 +40,7 @@ def machine(story: Story, qmp_socket: Path) -> Machine:
     account = SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token")
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     token = story.cluster.client.create(account, request)["status"]["token"]
-    folder = "var/run/secrets/kubernetes.io/serviceaccount"
+    folder = "run/secrets/kubernetes.io/serviceaccount"
     return Machine(
         arguments=(
             *("-M", "pc", "-cpu", "max", "-m", "512", "-qmp", f"unix:{qmp_socket},server=on,wait=off"),
