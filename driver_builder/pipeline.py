@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 from threading import Event
 
 from driver_builder.actions import StartBuild
-from driver_builder.build import Builder, LogSink
-from driver_builder.image_archive import read_image_archive
+from driver_builder.build import Builder, BuildRequest, BuiltImage, LogSink
+from driver_builder.image_archive import ImageArchive, read_image_archive
 from driver_builder.provenance import provenance
 from driver_builder.referrers import push_referrer
 from driver_builder.registries import Registries
 from driver_builder.sbom import SPDX_TYPE, sbom
-from driver_builder.verify import verify
+from driver_builder.verify import VerifiedModule, verify
 
 PUSH_PATIENCE = 300.0
 """Seconds that one request of a push waits for a registry that asks for a pause: what was built is worth that."""
@@ -37,15 +37,11 @@ def build_and_push(
         action.image.host,
         repository,
         patience=PUSH_PATIENCE,
-        # Ends at once when the build is cancelled; patience then does the rest.
+        # True once the build is cancelled, which ends the waiting.
         wait=cancelled.wait,
     )
     with TemporaryDirectory(prefix="driver-builder-") as name:
-        directory = Path(name)
-        built = builder.build(request, directory=directory, log=log, cancelled=cancelled)
-        archive = read_image_archive(built.archive, directory / "layers")
-        modules = verify(archive, request=request, module_symvers=built.module_symvers)
-        log(f"verified {', '.join(module.name for module in modules)} against {request.target.kernel_version}")
+        built, archive, modules = _build_and_verify(request, Path(name), builder, log, cancelled)
         image = archive.with_provenance(provenance(request, built, modules))
         digest = registry.push(repository, image)
         log(f"pushed {action.image.at(digest)}")
@@ -55,3 +51,24 @@ def build_and_push(
         registry.tag(repository, digest, action.image.reference)
         log(f"tagged {action.image}")
     return digest
+
+
+def build_and_verify(request: BuildRequest, *, builder: Builder, log: LogSink, cancelled: Event) -> None:
+    """Prove that an image can be built and fits its kernel, and keep nothing of it.
+
+    Raises:
+        BuildFailed, VerificationFailed: final until something changes.
+        TemporaryError: engine away.
+    """
+    with TemporaryDirectory(prefix="driver-builder-") as name:
+        _build_and_verify(request, Path(name), builder, log, cancelled)
+
+
+def _build_and_verify(
+    request: BuildRequest, directory: Path, builder: Builder, log: LogSink, cancelled: Event
+) -> tuple[BuiltImage, ImageArchive, tuple[VerifiedModule, ...]]:
+    built = builder.build(request, directory=directory, log=log, cancelled=cancelled)
+    archive = read_image_archive(built.archive, directory / "layers")
+    modules = verify(archive, request=request, module_symvers=built.module_symvers)
+    log(f"verified {', '.join(module.name for module in modules)} against {request.target.kernel_version}")
+    return built, archive, modules

@@ -53,8 +53,8 @@ class RegistryTransport:
     """Requests to one registry, below ``https://host/v2/`` (``http`` with ``plain_http``).
 
     ``timeout`` in seconds, for the connection and for each wait for data. A registry that asks to be left alone is
-    waited for with ``wait``, up to ``patience`` seconds in one request. Proxies are those of HTTPS_PROXY, HTTP_PROXY
-    and NO_PROXY, which requests reads.
+    waited for with ``wait``, up to ``patience`` seconds in one request, or until that gives true. Proxies are those of
+    HTTPS_PROXY, HTTP_PROXY and NO_PROXY, which requests reads.
 
     Raises:
         ConfigurationError: when ``ca_file`` does not exist.
@@ -120,9 +120,8 @@ class RegistryTransport:
                 return self._request(method, url, purpose, headers=headers, body=body)
             except RegistryBusy as busy:
                 left -= busy.retry_after
-                if left < 0:
+                if left < 0 or self._wait(busy.retry_after):
                     raise
-                self._wait(busy.retry_after)
 
     def _request(
         self, method: str, url: str, purpose: Purpose, *, headers: Mapping[str, str] | None, body: bytes | Path | None

@@ -1,6 +1,7 @@
 """Requests to one registry: who is told the password, who is waited for, which way they go."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -221,6 +222,17 @@ def test_patience_ends(patience: float, waited: list[float]) -> None:
             speaker.request("GET", "/v2/a/x", repository="a")
     assert caught.value.retry_after == 30
     assert waits == waited
+
+
+def test_waiting_ends_when_the_build_is_cancelled() -> None:
+    """The registry is not asked again and again for a build that nobody wants any more."""
+    cancelled = threading.Event()
+    cancelled.set()
+    with scripted_registry(limited(9, **{"Retry-After": "1"})) as registry:
+        speaker = transport(registry.host, patience=300, wait=cancelled.wait)
+        with pytest.raises(RegistryBusy):
+            speaker.request("GET", "/v2/a/x", repository="a")
+    assert len(registry.requests) == 1
 
 
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
