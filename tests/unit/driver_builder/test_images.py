@@ -96,7 +96,9 @@ def test_different_sources_have_different_digests(one: dict[str, bytes], other: 
         ),
         pytest.param(SourceGit(url="u", commit="a" * 40), SourceGit(url="u", commit="b" * 40), id="commit"),
         pytest.param(
-            SourceGit(url="u", commit="a" * 40), SourceGit(url="u", commit="a" * 40, path="src"), id="folder of a commit"
+            SourceGit(url="u", commit="a" * 40),
+            SourceGit(url="u", commit="a" * 40, path="src"),
+            id="folder of a commit",
         ),
         pytest.param(SourceArchive(url="u", sha256="a" * 64), SourceArchive(url="u", sha256="b" * 64), id="checksum"),
         pytest.param(SourcePackage(name="a-dkms"), SourcePackage(name="b-dkms"), id="package"),
