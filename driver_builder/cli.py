@@ -17,6 +17,7 @@ from driver_builder import (
     gate_command,
     lint,
     plan_command,
+    preflight_command,
     run_command,
     snapshot_command,
     status_command,
@@ -45,6 +46,11 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("gate", gate_command, "say whether a node may boot another kernel: every driver it wants is there for it"),
     ("plan", plan_command, "show what the controller would do next, and do nothing"),
     ("lint", lint, "say what is wrong with DriverContainers before they are applied; needs no cluster"),
+    (
+        "preflight",
+        preflight_command,
+        "build and verify drivers for a kernel that no node runs yet, and roll nothing out",
+    ),
     ("snapshot", snapshot_command, "write all that a plan is made of, to look at with --snapshot anywhere"),
 )
 """In the order of the help. Every one takes the flags of the connection as well."""

@@ -143,7 +143,7 @@ def _absent(scene: Scene, item: Wanted) -> Step:
         mend = f"push {item.image}, or let driver-builder build: take image out of the mapping"
         return broken("build", f"{item.image} does not exist", mend)
     if status.state is not TargetState.BUILDING:
-        return broken("build", _failure(status), _after_failure(scene, status))
+        return _not_building(scene, status)
     before = previous_targets(scene.driver.status).get(scene.target.id)
     logs = f"driver-builder logs {scene.driver.name} {scene.target.kernel_version}"
     again = f"; {status.message}" if status.failures else ""
@@ -157,6 +157,13 @@ def _absent(scene: Scene, item: Wanted) -> Step:
     if item.request.key in scene.snapshot.running_builds:
         return waiting("build", f"is queued or being built{again}", f"wait, or read {logs}")
     return waiting("build", f"the image is not built yet: that is next{again}", controller_hint(scene.driver))
+
+
+def _not_building(scene: Scene, status: TargetStatus) -> Step:
+    if status.state is TargetState.NOT_APPLICABLE:
+        mend = "nothing, if that is meant; else a version of the driver that supports this kernel"
+        return broken("build", f"the driver says that it is not for this kernel: {status.message}", mend)
+    return broken("build", _failure(status), _after_failure(scene, status))
 
 
 def _failure(status: TargetStatus) -> str:

@@ -29,7 +29,7 @@ NOTHING, WAIT = "nothing", "wait"
 VERBS = ("build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "keep tidy")
 """What an action does, in the order of the words of a plan."""
 
-_SETTLED = (TargetState.READY, TargetState.SKIPPED)
+_SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
     return tuple(_driver(snapshot, part) for part in decided.drivers)
 
 
-def verb(action: Action) -> str:
+def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
     """Name what an action does, by one of :data:`VERBS`."""
     match action:
         case StartBuild():
