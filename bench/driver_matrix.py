@@ -151,7 +151,7 @@ def choose_drivers(wanted: str) -> list[str]:
         ProvingGroundError: for a name that is not in the table.
     """
     if wanted == "all":
-        found = PrivateApt().cache("search", "--names-only", "-dkms$").splitlines()
+        found = PrivateApt().cache("search", "--names-only", "[a-z0-9]-dkms$").splitlines()
         packages = {line.split()[0] for line in found if line}
         return [name for name in DRIVERS if name == EDU or name in packages]
     chosen = wanted.split(",")
