@@ -1,8 +1,8 @@
 """Which keys and values a Node may carry: the rules of Kubernetes, of Node Feature Discovery and of the admin. Pure.
 
 Kubernetes keeps ``kubernetes.io`` and all below it for itself, but for ``feature.node.kubernetes.io`` and, for labels,
-``profile.node.kubernetes.io``, and what is below these two. ``driverwright.io`` is ours: no rule and no feature file may
-say that a driver is ready. Any other namespace is free, as far as ``denyLabelNs`` does not take labels out of it.
+``profile.node.kubernetes.io``, and what is below these two. ``driverwright.io`` is ours: no rule and no feature file
+may say that a driver is ready. Any other namespace is free, as far as ``denyLabelNs`` does not take labels out of it.
 """
 
 from collections.abc import Mapping

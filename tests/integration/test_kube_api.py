@@ -146,7 +146,8 @@ def test_another_identity_is_told_no(control_plane_ground: ProvingGround) -> Non
     nobody = as_service_account(control_plane_ground, NAMESPACE, "default")
     with pytest.raises(Forbidden):
         nobody.list(NODES.path())
-    nobody._api.configuration.api_key = {"authorization": "Bearer not-a-token"}
+    # The kubelet replaces this file; what stands in it is sent with the next request.
+    control_plane_ground.ca_file.with_name(f"token-{NAMESPACE}-default").write_text("not-a-token")
     with pytest.raises(Unauthorized):
         nobody.list(NODES.path())
 

@@ -27,7 +27,6 @@ from kube_api.resources import (
 )  # fmt: skip
 from nfd_worker.node_state import NodeState
 from nfd_worker.publish import unpublish
-from nfd_worker.wire import FIELD_MANAGER
 from tests.proving_ground.progress import Progress, Step
 from tests.story.cluster import Cluster, Json, StoryError
 from tests.story.stage import READY_LABEL, WORKER
