@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driver_builder import status
 from driver_builder.actions import (
@@ -19,7 +17,7 @@ from driver_builder.actions import (
 )
 from driver_builder.build import BuildRequest, SourceImage
 from driver_builder.driver_container import DriverContainer
-from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.image_state import Absent, ImageState, Invalid, Unauthorised, Unreachable
 from driver_builder.inventory import Node
 from driver_builder.plan import Plan, PlanSettings, identities, plan, retry_delay
 from driver_builder.proof import Proof
@@ -29,7 +27,6 @@ from tests.unit.driver_builder.factories import (
     BOOT_ID,
     DIGEST,
     KERNEL,
-    LOADED,
     NAMESPACE,
     NOW,
     OTHER_KERNEL,
@@ -42,7 +39,6 @@ from tests.unit.driver_builder.factories import (
     pod,
     ready_snapshot,
     snapshot,
-    target,
     wanted,
     with_images,
 )
@@ -747,102 +743,6 @@ def test_a_digest_goes_into_the_daemon_set() -> None:
     assert isinstance(action, ApplyDaemonSet)
     image = action.manifest["spec"]["template"]["spec"]["containers"][0]["image"]
     assert image == f"registry.example.com:5000/drivers/edu@{DIGEST}"
-
-
-# ---------------------------------------------------------------- total over everything
-
-words = st.sampled_from(["a", "b", "c"])
-kernel_labels = st.sampled_from([KERNEL, OTHER_KERNEL, "junk!", None])
-proofs = st.sampled_from([None, LOADED, loaded(OTHER_KERNEL), loaded(identity="x"),
-                          Proof(result="WrongKernel", kernel=KERNEL, boot_id="x")])  # fmt: skip
-states: st.SearchStrategy[ImageState] = st.sampled_from(
-    [
-        PRESENT,
-        Present(digest=DIGEST),
-        Absent(),
-        Unauthorised(message="m"),
-        Unreachable(message="m"),
-        Invalid(message="m"),
-    ]
-)
-mappings = st.sampled_from(
-    [None, [], [{"regexp": ".*", "skip": True}], [{"literal": KERNEL}], [{"regexp": "6.*", "image": "r/x:1"}]]
-)
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Any snapshot, likely or not: parts need not fit each other."""
-    nodes = tuple(
-        node(name, draw(kernel_labels), labels=draw(st.sampled_from([{}, {"pool": "x"}, {READY_LABEL: "1.0.0"}])),
-             rebuild=draw(st.none() | words))
-        for name in draw(st.lists(words, unique=True))
-    )  # fmt: skip
-    drivers = tuple(
-        driver(
-            name,
-            spec_changes={"kernelMappings": draw(mappings), "image": draw(st.sampled_from(["r.io/edu", "bad"]))},
-            paused=draw(st.booleans()),
-            deleting=draw(st.booleans()),
-            finalizer=draw(st.booleans()),
-            rebuild=draw(st.none() | words),
-        )
-        for name in draw(st.lists(st.sampled_from(["edu", "other"]), unique=True))
-    )
-    base = snapshot(node(), drivers=(driver(),))
-    pods = tuple(
-        replace(
-            pod(base, draw(words)),
-            target=target(draw(st.sampled_from([KERNEL, OTHER_KERNEL]))).short_hash,
-            fingerprint=draw(words),
-            proof=draw(proofs),
-            ready=draw(st.booleans()),
-            deleting=draw(st.booleans()),
-        )
-        for _ in range(draw(st.integers(0, 3)))
-    )
-    seen = Snapshot(
-        now=NOW,
-        nodes=nodes,
-        drivers=drivers,
-        sources={item.key: snapshot().sources["driverwright/edu"] for item in drivers if draw(st.booleans())},
-        pods=pods,
-        daemon_sets=tuple(daemon_set(base, old=old) for old in draw(st.lists(st.booleans(), max_size=1))),
-    )
-    items = [item for part in drivers if not isinstance(part.spec, Exception) for item in wanted(seen, part)]
-    keys = [item.request.key for item in items if item.request is not None]
-    return replace(
-        seen,
-        images={item.image: draw(states) for item in items},
-        running_builds=frozenset(draw(st.lists(st.sampled_from(keys))) if keys else []),
-        failed_builds={key: failed(draw(st.floats(0, 1e6))) for key in keys if draw(st.booleans())},
-    )
-
-
-@given(snapshots())
-def test_a_plan_exists_for_whatever_is_seen(seen: Snapshot) -> None:
-    """``plan`` is total, is the same each time, and its status can be written and read back."""
-    decided = plan(seen, SETTINGS)
-    assert plan(seen, SETTINGS) == decided
-    for part in decided.drivers:
-        written = status.render(part.driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, now=seen.now)
-        read = status.previous_targets(written)
-        assert set(read) == {entry.target for entry in part.targets}
-    for action in decided.actions:
-        assert str(action)
-
-
-@given(snapshots())
-def test_no_plan_builds_what_is_there_or_labels_what_is_not_selected(seen: Snapshot) -> None:
-    """Whatever is seen: builds only for proven absences, labels only for selected nodes, and never two of a key."""
-    builds = [action for action in plan(seen, SETTINGS).actions if isinstance(action, StartBuild)]
-    assert all(isinstance(seen.images[action.image], Absent) for action in builds)
-    assert all(action.request.key not in seen.running_builds for action in builds)
-    assert len({action.request.key for action in builds}) == len(builds)
-    nodes = {item.name: item for item in seen.nodes}
-    for action in plan(seen, SETTINGS).actions:
-        if isinstance(action, LabelNode) and action.version is not None:
-            assert nodes[action.node].labels["pool"] == "edu"
 
 
 def test_settings_have_sane_defaults() -> None:

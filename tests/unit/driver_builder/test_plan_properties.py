@@ -1,0 +1,37 @@
+"""What holds of ``plan`` whatever is seen: it is total and pure, and does nothing that was not proven to be needed."""
+
+from hypothesis import given
+
+from driver_builder import status
+from driver_builder.actions import LabelNode, StartBuild
+from driver_builder.image_state import Absent
+from driver_builder.plan import plan
+from driver_builder.snapshot import Snapshot
+from tests.unit.driver_builder.factories import SETTINGS
+from tests.unit.driver_builder.snapshots import snapshots
+
+
+@given(snapshots())
+def test_a_plan_exists_for_whatever_is_seen(seen: Snapshot) -> None:
+    """``plan`` is total, is the same each time, and its status can be written and read back."""
+    decided = plan(seen, SETTINGS)
+    assert plan(seen, SETTINGS) == decided
+    for part in decided.drivers:
+        written = status.render(part.driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, now=seen.now)
+        read = status.previous_targets(written)
+        assert set(read) == {entry.target for entry in part.targets}
+    for action in decided.actions:
+        assert str(action)
+
+
+@given(snapshots())
+def test_no_plan_builds_what_is_there_or_labels_what_is_not_selected(seen: Snapshot) -> None:
+    """Whatever is seen: builds only for proven absences, labels only for selected nodes, and never two of a key."""
+    builds = [action for action in plan(seen, SETTINGS).actions if isinstance(action, StartBuild)]
+    assert all(isinstance(seen.images[action.image], Absent) for action in builds)
+    assert all(action.request.key not in seen.running_builds for action in builds)
+    assert len({action.request.key for action in builds}) == len(builds)
+    nodes = {item.name: item for item in seen.nodes}
+    for action in plan(seen, SETTINGS).actions:
+        if isinstance(action, LabelNode) and action.version is not None:
+            assert nodes[action.node].labels["pool"] == "edu"
