@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from driver_builder import status
-from driver_builder.actions import LabelNode, StartBuild
+from driver_builder.actions import LabelNode, ReplacePod, StartBuild
 from driver_builder.image_state import Absent
 from driver_builder.plan import plan
 from driver_builder.snapshot import Snapshot
@@ -35,3 +35,13 @@ def test_no_plan_builds_what_is_there_or_labels_what_is_not_selected(seen: Snaps
     for action in plan(seen, SETTINGS).actions:
         if isinstance(action, LabelNode) and action.version is not None:
             assert nodes[action.node].labels["pool"] == "edu"
+
+
+@given(snapshots())
+def test_no_plan_touches_a_node_that_the_selector_does_not_pick(seen: Snapshot) -> None:
+    """Outside the selector a node loses a label that nobody proves, and nothing else happens there."""
+    outside = {item.name for item in seen.nodes if item.labels.get("pool") != "edu"}
+    for action in plan(seen, SETTINGS).actions:
+        if isinstance(action, LabelNode) and action.node in outside:
+            assert action.version is None
+        assert not (isinstance(action, ReplacePod) and action.node in outside)
