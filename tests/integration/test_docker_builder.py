@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import hashlib
+import http.server
 import re
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
-from driver_builder.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles, SourceImage
+from driver_builder.build import (
+    BuildRequest,
+    BuiltImage,
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
 from driver_builder.credentials import Credentials
 from driver_builder.docker_builder import DockerBuilder, docker_engine
 from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError, VerificationFailed, VerificationFailure
@@ -183,6 +198,108 @@ def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, 
     with pytest.raises(BuildFailed, match=r"linux-headers-6\.1\.0-9999-cloud-amd64") as caught:
         Run(DockerBuilder(api), tmp_path)(request)
     assert caught.value.reason is BuildFailure.HEADERS_MISSING
+
+
+class _Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit, SourceArchive]]:
+    """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server."""
+    root = tmp_path_factory.mktemp("web")
+    tree = root / "probe-1.0" / "drivers" / "probe"
+    tree.mkdir(parents=True)
+    for name in ("dw_helper.c", "dw_probe.c", "Makefile"):
+        (tree / name).write_bytes((MODULE_SOURCE / name).read_bytes())
+    with tarfile.open(root / "probe.tar.gz", "w:gz") as archive:
+        archive.add(root / "probe-1.0", arcname="probe-1.0")
+    commit = _commit(root / "probe-1.0")
+    handler = functools.partial(_Silent, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        sha256 = hashlib.sha256((root / "probe.tar.gz").read_bytes()).hexdigest()
+        yield (
+            SourceGit(url=f"{url}/probe-1.0/.git", commit=commit, path="drivers/probe"),
+            SourceArchive(url=f"{url}/probe.tar.gz", sha256=sha256, path="probe-1.0/drivers/probe"),
+        )
+        server.shutdown()
+
+
+def _commit(folder: Path) -> str:
+    """Make a folder a repository of one commit, ready for a server that knows nothing of git; gives the commit."""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+        argv = ["git", "-C", str(folder), *who, *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "probe")
+    git("update-server-info")
+    return git("rev-parse", "HEAD")
+
+
+def shipped(source: Source, *modules: str) -> BuildRequest:
+    """A request for the newest cloud kernel by the template that we ship."""
+    return quick(
+        target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
+        template="debian",
+        source=source,
+        modules=tuple(ModuleSpec(name=name) for name in modules),
+    )
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["git", "archive"])
+def test_a_source_is_fetched_inside_the_build(
+    served: tuple[SourceGit, SourceArchive], kind: int, api: docker.APIClient, tmp_path: Path
+) -> None:
+    """By its commit or its checksum, from a folder below its root."""
+    request = shipped(served[kind], "dw_probe")
+    built = Run(DockerBuilder(api), tmp_path)(request)
+    (probe,) = verify(read_image_archive(built.archive, tmp_path), request=request, module_symvers=built.module_symvers)
+    assert probe.name == "dw_probe"
+
+
+def test_a_source_that_is_not_what_was_asked_for_is_not_built(
+    served: tuple[SourceGit, SourceArchive], api: docker.APIClient, tmp_path: Path
+) -> None:
+    """Another checksum, a commit that nobody has, a folder or a package that is not there: each says so."""
+    git, archive = served
+    for source, words in (
+        (replace(archive, sha256="0" * 64), f"has sha256 {archive.sha256}, not 0000"),
+        (replace(archive, path="gone"), "no folder gone"),
+        (replace(archive, url=f"{archive.url}.gone"), "cannot be downloaded"),
+        (replace(git, commit="0" * 40), "no commit 0000"),
+        (SourcePackage(name="no-such-driver-dkms"), "no-such-driver-dkms is not in the archives"),
+        (SourcePackage(name="acpi-call-dkms", version="0.0.1"), "acpi-call-dkms=0.0.1 is not in the archives"),
+    ):
+        with pytest.raises(BuildFailed, match=words) as caught:
+            Run(DockerBuilder(api), tmp_path)(shipped(source, "dw_probe"))
+        assert caught.value.reason is BuildFailure.SOURCE_MISSING
+
+
+def test_a_dkms_package_is_built_as_its_dkms_conf_says(api: docker.APIClient, tmp_path: Path) -> None:
+    """A real driver of a third party, from package to verified module; dkms signs nothing with a key of its own."""
+    request = shipped(SourcePackage(name="acpi-call-dkms"), "acpi_call")
+    build = Run(DockerBuilder(api), tmp_path)
+    built = build(request)
+    (module,) = verify(
+        read_image_archive(built.archive, tmp_path), request=request, module_symvers=built.module_symvers
+    )
+    assert module.vermagic.startswith(f"{request.target.kernel_version} ")
+    assert any("modules won't be signed" in line for line in build.lines)
+
+
+def test_a_driver_that_is_not_for_the_kernel_says_so(api: docker.APIClient, tmp_path: Path) -> None:
+    """A cloud kernel has no graphics: dkms ends with 77, and the message has the condition."""
+    request = shipped(SourcePackage(name="evdi-dkms"), "evdi")
+    with pytest.raises(BuildFailed, match=r"not for .*BUILD_EXCLUSIVE_CONFIG=.*CONFIG_DRM") as caught:
+        Run(DockerBuilder(api), tmp_path)(request)
+    assert caught.value.reason is BuildFailure.NOT_APPLICABLE
 
 
 def test_a_build_leaves_its_image_on_disk_and_its_cache_in_the_engine(build: Run, api: docker.APIClient) -> None:
