@@ -139,6 +139,22 @@ class Worker:
         self._process.wait(10)
 
 
+CONTROL = """
+import json, time
+DATA = {str(n): list(range(50)) for n in range(200)}
+def milliseconds():
+    start = time.process_time()
+    json.loads(json.dumps(DATA))
+    return (time.process_time() - start) * 1000
+hot = min(milliseconds() for _ in range(10))
+def after_sleep():
+    time.sleep(3)
+    return milliseconds()
+print(json.dumps([hot, sorted(after_sleep() for _ in range(3))[1]]))
+"""
+"""Some work of no worker's: how much more it costs after a sleep is the machine's doing, and so is a cycle's share."""
+
+
 def main() -> None:
     """Measure and print."""
     server = HTTPServer(("127.0.0.1", 0), ApiServer)
@@ -148,6 +164,8 @@ def main() -> None:
         python = install(folder / "venv")
         with worker(python, folder, live_tree(folder / "live"), server.server_port) as running:
             report_resident(running)
+        hot, cold = json.loads(_output(python, "-I", "-c", CONTROL))
+        print(f"this machine after a sleep     any {hot:.1f} ms of Python take {cold:.1f} ms, {cold / hot:.0f} times")
         tree = generated_tree(folder / "generated")
         first, best, devices = json.loads(_output(python, "-I", "-c", SCAN, str(tree)))
         print(f"CPU of a cycle, {devices} PCI devices   {best * 1000:.1f} ms ({first * 1000:.1f} ms for the first one)")
