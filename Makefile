@@ -19,7 +19,7 @@ demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 le
 test: $(READY) ## Run every test: unit, integration, e2e
 	@$(BIN)/python tests/run.py
 
-unit: $(READY) ## Run the tests that need nothing but Python (seconds)
+unit: $(READY) ## Run the tests that need nothing but Python (two minutes)
 	@$(PYTEST) tests/unit tests/contract -q
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
