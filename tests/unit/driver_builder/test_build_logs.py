@@ -105,7 +105,7 @@ def test_what_looks_like_a_secret_goes_too(line: str, said: str) -> None:
         "edudrv.c:12:5: error: expected identifier before '(' token",
         "  12 |         token = lookup(secret);",
         "make[1]: *** [/usr/src/linux-headers-6.1.0-55-common/Makefile:2034: /src] Error 2",
-        "Get:1 http://deb.debian.org/debian bookworm InRelease [151 kB]",
+        "Get:1 http://archive.example/debian bookworm InRelease [151 kB]",
         "git@example.com:a/b.git",
         "https://example.com/a@b",
     ],
