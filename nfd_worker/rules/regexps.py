@@ -47,7 +47,7 @@ def _literal(pattern: str) -> str:
 
 @lru_cache(maxsize=128)
 def _compiled(pattern: str) -> Any:
-    re2, options = _engine()
+    re2, options = engine()
     try:
         return re2.compile(pattern.encode(), options=options)
     except UnicodeEncodeError as error:
@@ -57,7 +57,12 @@ def _compiled(pattern: str) -> Any:
 
 
 @cache
-def _engine() -> tuple[Any, Any]:
+def engine() -> tuple[Any, Any]:
+    """Import RE2; gives its module, and options that bound a pattern's memory and log nothing.
+
+    Raises:
+        MatchError: when the package google-re2 is not installed.
+    """
     try:
         import re2  # noqa: PLC0415 - 1.8 MiB that most nodes never need
     except ImportError as error:

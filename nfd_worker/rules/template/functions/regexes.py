@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nfd_worker.errors import MatchError
+from nfd_worker.rules.regexps import engine
 from nfd_worker.rules.template.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter
@@ -25,12 +27,9 @@ class _BadPattern(FunctionError):
 def _pattern(meter: Meter, pattern: str, text: str) -> Any:
     meter.spend(_COMPILING + len(pattern) + len(text) // 4)
     try:
-        import re2  # noqa: PLC0415 - 1.8 MiB that few templates need
-    except ImportError as error:
-        raise FunctionError("regular expressions need the Python package google-re2, which is not installed") from error
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 1 << 20
+        re2, options = engine()
+    except MatchError as error:
+        raise FunctionError(str(error)) from error
     try:
         return re2.compile(to_bytes(pattern), options=options)
     except re2.error as error:

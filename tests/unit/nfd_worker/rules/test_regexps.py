@@ -65,7 +65,7 @@ def test_nested_repetition_takes_no_time() -> None:
 def test_plain_text_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anchored or not, a literal is checked and found without importing RE2."""
     monkeypatch.setitem(sys.modules, "re2", None)
-    regexps._engine.cache_clear()
+    regexps.engine.cache_clear()
     check_pattern("^0300$")
     assert is_found("^03", "0300")
 
@@ -73,11 +73,11 @@ def test_plain_text_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without RE2 the message names the package to install."""
     monkeypatch.setitem(sys.modules, "re2", None)
-    regexps._engine.cache_clear()
+    regexps.engine.cache_clear()
     regexps._compiled.cache_clear()
     with pytest.raises(MatchError, match="google-re2"):
         is_found("a+", "a")
-    regexps._engine.cache_clear()
+    regexps.engine.cache_clear()
 
 
 @given(st.text(alphabet="^$ab", max_size=5), st.text(alphabet="ab\n", max_size=6))
