@@ -7,6 +7,7 @@ and refreshing credentials, TLS, proxies, pooling.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
@@ -109,11 +110,9 @@ class Client:
         }
         accept = METADATA_ONLY_WATCH if metadata_only else "application/json"
         answer = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
-        try:
+        with closing(answer):
             for line in _lines(path, answer):
                 yield _event(path, line)
-        finally:
-            answer.close()
 
     def create(self, path: str, body: Object) -> Object:
         """Create an object in a collection; Conflict when one of that name exists."""
@@ -174,11 +173,10 @@ class Client:
     ) -> bytes:
         answer = self._send(method, path, query=query, accept=accept, body=body, content_type=content_type)
         try:
-            return answer.read()
+            with closing(answer):
+                return answer.read()
         except Unreachable as error:
             raise Unreachable(f"{method} {path}: the answer broke off: {error}") from error
-        finally:
-            answer.close()
 
     def _send(
         self,
@@ -202,10 +200,10 @@ class Client:
             )  # fmt: skip
             if answer.status < 300:
                 return answer
-            content = answer.read()
+            with closing(answer):
+                content = answer.read()
         except Unreachable as error:
             raise Unreachable(f"{method} {path}: no answer from the API server: {error}") from error
-        answer.close()
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
