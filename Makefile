@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help demo test unit integration e2e fuzz lint format images bench driver-matrix clean
+.PHONY: help demo test unit integration e2e fuzz lint format images bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,10 +42,14 @@ images: $(READY) ## Build and push the programs' images: make images REGISTRY=ho
 	@$(BIN)/python -m tests.story.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"
 
 bench: $(READY) ## Run the benchmarks; they print ratios
-	@set -e; for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \
+		echo "== $$file"; $(BIN)/python "$$file"; done
 
-driver-matrix: $(READY) ## Build every real driver for every kernel in the archives (hours; MATRIX="--drivers edu --kernels newest")
+driver-matrix: $(READY) ## Build and load every real driver on every kernel in the archives (hours; goes on where it stopped)
 	@$(BIN)/python bench/driver_matrix.py $(or $(MATRIX),--drivers all --kernels all)
+
+nvidia-case: $(READY) ## NVIDIA's open modules and the kernel update that they do not compile for, told before a reboot (long)
+	@$(BIN)/python bench/nvidia_case.py $(NVIDIA)
 
 clean: ## Remove what make made here (the cache in ~/.cache/driverwright stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driver_builder.errors import ConfigurationError
+from driver_builder.spec.driver_spec import BuilderKind
+from kube_api import names
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
@@ -22,8 +24,20 @@ class Settings:
     """Path of a kubeconfig; None: the pod's service account, else kubectl's default."""
     namespaces: tuple[str, ...]
     """Where DriverContainers are acted on; the service account needs a Role in each."""
+    builder: BuilderKind
+    """Who builds drivers whose spec does not say."""
     docker_host: str
     """Engine that builds, as in DOCKER_HOST."""
+    docker_cert_path: Path | None
+    """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
+    job_image: str
+    """Image with buildah, for builds in Jobs; empty: none can be made."""
+    hand_over_image: str
+    """Image of this program, for builds in Jobs; empty: none can be made."""
+    job_node_selector: Mapping[str, str]
+    """Labels of the nodes that build Jobs run on, besides the architecture."""
+    job_host_network: bool
+    """Whether build Jobs use their node's network, as in clusters without a pod network."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: the ones that came with the package."""
     registry_ca_file: str | None
@@ -66,7 +80,7 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the controller."""
-    parser.add_argument("--docker-host", metavar="URL", help="container engine that builds (default: DOCKER_HOST)")
+    add_builder_flags(parser)
     parser.add_argument("--resync-seconds", type=_positive, metavar="S", help="look again this often (default 60)")
     parser.add_argument("--max-builds", type=_count, metavar="N", help="builds at the same time (default 1)")
     parser.add_argument(
@@ -91,6 +105,31 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_builder_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what builds."""
+    parser.add_argument(
+        "--builder", choices=list(BuilderKind), help="who builds drivers whose spec does not say (default docker)"
+    )
+    parser.add_argument(
+        "--docker-host",
+        metavar="URL",
+        help="container engine that builds: unix://, tcp:// or ssh://user@host (default: DOCKER_HOST)",
+    )
+    parser.add_argument(
+        "--docker-cert-path",
+        metavar="DIR",
+        help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
+    )
+    parser.add_argument("--job-image", metavar="IMAGE", help="image with buildah, for builds in Jobs")
+    parser.add_argument("--hand-over-image", metavar="IMAGE", help="image of this program, for builds in Jobs")
+    parser.add_argument(
+        "--job-node-selector", metavar="KEY=VALUE,...", help="labels of the nodes that build Jobs run on (default: any)"
+    )
+    parser.add_argument(
+        "--job-host-network", action="store_const", const="true", help="build Jobs use their node's network"
+    )
+
+
 def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
     """Join flags, environment and defaults.
 
@@ -102,7 +141,13 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
     return Settings(
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
+        builder=_builder(pick.text("builder")),
+        job_image=pick.text("job_image") or "",
+        hand_over_image=pick.text("hand_over_image") or "",
+        job_node_selector=_labels(pick.text("job_node_selector") or ""),
+        job_host_network=pick.switch("job_host_network"),
         docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
+        docker_cert_path=_path(pick.text("docker_cert_path") or _docker_cert_path(environment)),
         templates=_path(pick.text("templates")),
         registry_ca_file=pick.text("registry_ca_file"),
         resync_seconds=pick.number("resync_seconds", 60.0, _positive),
@@ -167,6 +212,28 @@ def _port(text: str) -> int:
     if not 0 <= value <= 65535:
         raise argparse.ArgumentTypeError(f"{text} is no port")
     return value
+
+
+def _builder(text: str | None) -> BuilderKind:
+    try:
+        return BuilderKind(text or BuilderKind.DOCKER)
+    except ValueError as error:
+        raise ConfigurationError(f"--builder: {text!r} is none of {', '.join(BuilderKind)}") from error
+
+
+def _labels(text: str) -> Mapping[str, str]:
+    pairs = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    for key, equals, value in pairs:
+        if not equals or not names.is_qualified_name(key) or not names.is_label_value(value):
+            raise ConfigurationError(f"--job-node-selector: {key + equals + value!r} is no label: write KEY=VALUE,...")
+    return {key: value for key, _, value in pairs}
+
+
+def _docker_cert_path(environment: Mapping[str, str]) -> str | None:
+    """Where the docker command would look: it asks for TLS when the one variable is set to anything."""
+    if not environment.get("DOCKER_TLS_VERIFY"):
+        return None
+    return environment.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")
 
 
 def _path(text: str | None) -> Path | None:

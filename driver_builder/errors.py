@@ -5,6 +5,7 @@
     DriverBuilderError
     ├── TemporaryError          worth trying again later
     │   └── RegistryUnavailable
+    │       └── RegistryFull    no room left on its disk, or in the project's quota
     └── PermanentError          trying again changes nothing until somebody mends the cause
         ├── ConfigurationError  a flag, an environment variable or a file
         ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
@@ -12,7 +13,9 @@
         ├── VerificationFailed  the built module does not fit its kernel
         ├── InvalidModule       a file that is no kernel module, or a damaged one
         ├── InvalidSymvers      a text that is no Module.symvers
-        └── RegistryRefused     wrong credentials, or a registry that answers with something that is no registry
+        └── RegistryRefused     answers with something that is no registry's answer
+            ├── RegistryUnauthorised  wrong credentials, or none
+            └── RegistryRejected      a registry, which does not take what it is given
 
 Errors of the API server are :mod:`kube_api.errors`; they are a tree of their own.
 """
@@ -50,10 +53,12 @@ class BuildFailure(StrEnum):
     BASE_IMAGE_MISSING = "BaseImageMissing"
     DISK_FULL = "DiskFull"
     OUT_OF_MEMORY = "OutOfMemory"
+    COMPILER_MISMATCH = "CompilerMismatch"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     CANCELLED = "Cancelled"
     BUILDER_UNAVAILABLE = "BuilderUnavailable"
     TEMPLATE_INVALID = "TemplateInvalid"
+    SIGNING_FAILED = "SigningFailed"
     NOT_APPLICABLE = "NotApplicable"
     """No failure of anybody's: the driver says of itself that it is not for this kernel."""
     UNKNOWN = "BuildError"
@@ -110,5 +115,17 @@ class RegistryUnavailable(TemporaryError):
     """The registry did not answer, or answered with a server error."""
 
 
+class RegistryFull(RegistryUnavailable):
+    """The registry has no room: its disk is full, or a quota is used up."""
+
+
 class RegistryRefused(PermanentError):
-    """The registry answered and said no."""
+    """The registry, or what stands in its place, answered and said no."""
+
+
+class RegistryUnauthorised(RegistryRefused):
+    """The registry wants other credentials, or this user may not do this."""
+
+
+class RegistryRejected(RegistryRefused):
+    """The registry does not take what it is given: too large, or against a rule of its own."""

@@ -5,15 +5,16 @@ anew, so that a driver or kernel that is gone leaves no series behind. What happ
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from driver_builder.builds import BuildStates
-from driver_builder.plan import Plan
-from driver_builder.status import WITHOUT_DRIVER
+from driver_builder.building.builds import BuildStates
+from driver_builder.planning.plan import Plan
+from driver_builder.planning.status import WITHOUT_DRIVER
 
 UNKNOWN_KERNEL = "unknown"
 """Kernel of selected nodes whose labels do not name one yet."""
@@ -21,10 +22,14 @@ UNKNOWN_KERNEL = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """``without_driver`` counts nodes by driver and kernel, 0 where all are ready; ``kernels`` are those of nodes."""
+    """``without_driver`` counts nodes by driver and kernel, 0 where all are ready; ``kernels`` are those of nodes.
+
+    ``ahead`` counts, by driver and state, the newest kernels of pools of which some node runs an older one.
+    """
 
     without_driver: dict[tuple[str, str], int] = field(default_factory=dict)
     kernels: frozenset[str] = frozenset()
+    ahead: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def fleet_state(plan: Plan) -> FleetState:
@@ -38,7 +43,13 @@ def fleet_state(plan: Plan) -> FleetState:
         if part.unknown:
             counts[part.driver.key, UNKNOWN_KERNEL] = len(part.unknown)
     kernels = frozenset(str(target.kernel) for part in plan.drivers for target in part.targets)
-    return FleetState(without_driver=counts, kernels=kernels)
+    ahead = Counter(
+        (part.driver.key, entry.target.state.value)
+        for part in plan.drivers
+        for entry in part.ahead or ()
+        if entry.target.nodes
+    )
+    return FleetState(without_driver=counts, kernels=kernels, ahead=dict(ahead))
 
 
 class StateCollector(Collector):
@@ -73,6 +84,14 @@ class StateCollector(Collector):
         for place, count in sorted(fleet.without_driver.items()):
             nodes.add_metric(place, count)
         yield nodes
+        ahead = GaugeMetricFamily(
+            "driver_builder_kernels_ahead",
+            "Newest kernels that some node does not run yet, by driver that follows the repository and state there",
+            labels=["driver", "state"],
+        )
+        for place, count in sorted(fleet.ahead.items()):
+            ahead.add_metric(place, count)
+        yield ahead
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

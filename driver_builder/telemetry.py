@@ -28,6 +28,11 @@ REGISTRY_CHECKS = Counter(
     "What registries answered when asked for an image: Present, Absent, Unauthorised, Unreachable, Invalid",
     ["state"],
 )
+KERNEL_LOOK_UPS = Counter(
+    "driver_builder_kernel_look_ups_total",
+    "Package repositories that were asked for their kernels, by result: Succeeded, Failed",
+    ["result"],
+)
 RECONCILE_SECONDS = Histogram(
     "driver_builder_reconcile_seconds",
     "Time of one pass over all drivers, by result: Succeeded, or Failed when the API server did not do its part",

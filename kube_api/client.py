@@ -111,7 +111,7 @@ class Client:
         accept = METADATA_ONLY_WATCH if metadata_only else "application/json"
         answer = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
         with closing(answer):
-            for line in _lines(path, answer):
+            for line in _lines(f"WATCH {path}", answer):
                 yield _event(path, line)
 
     def create(self, path: str, body: Object) -> Object:
@@ -141,6 +141,19 @@ class Client:
     def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
         """Read an endpoint that answers with text (``/readyz``, a pod's log)."""
         return self._read("GET", path, query=query or {}, accept="*/*").decode(errors="replace")
+
+    def follow(
+        self, path: str, *, query: Mapping[str, str] | None = None, silence_seconds: float = 5.0
+    ) -> Iterator[str]:
+        """Yield the lines of an endpoint that answers with text as they come (a pod's log), until it ends.
+
+        Raises:
+            Unreachable: also when nothing comes for ``silence_seconds``, for the caller to look around.
+        """
+        answer = self._send("GET", path, query=query or {}, accept="*/*", timeout=(10.0, silence_seconds))
+        with closing(answer):
+            for line in _lines(f"GET {path}", answer):
+                yield line.decode(errors="replace")
 
     def _json(
         self,
@@ -207,15 +220,17 @@ class Client:
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
-def _lines(path: str, answer: Answer) -> Iterator[bytes]:
-    """Split a body at newlines, as soon as each line is whole."""
+def _lines(request: str, answer: Answer) -> Iterator[bytes]:
+    """Split a body at newlines, as soon as each line is whole; the last one may lack its newline."""
     rest = b""
     try:
         for chunk in answer.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
             yield from (line for line in lines if line.strip())
     except Unreachable as error:
-        raise Unreachable(f"WATCH {path}: {error}") from error
+        raise Unreachable(f"{request}: {error}") from error
+    if rest.strip():
+        yield rest
 
 
 def _event(path: str, line: bytes) -> WatchEvent:

@@ -15,6 +15,8 @@ KERNEL_VERSION_LABEL = f"{FEATURE_LABEL_PREFIX}/kernel-version.full"
 OS_ID_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.ID"
 OS_VERSION_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.VERSION_ID"
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
+SECURE_BOOT_LABEL = "driverwright.io/secure-boot"
+"""Says ``true`` of nodes that boot with Secure Boot; set by people, or by a feature file of the worker."""
 
 BOOT_ID_ANNOTATION = f"{GROUP}/boot-id"
 """On a Node, by nfd_worker: /proc/sys/kernel/random/boot_id of the boot that its labels describe."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 _SHELL = (
     "driver_builder/driver_image/loader.sh",
+    "driver_builder/job_pod/build.sh",
     "examples/edu-driver/workload/factorial",
     "tests/set_up.sh",
     "tests/proving_ground/guest/guest-init.sh",

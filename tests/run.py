@@ -1,6 +1,6 @@
 """``make test``: every test, in two processes side by side, because the real parts spend most of their time waiting.
 
-One process runs what boots real kernels, and is shown as it goes; the other runs all the rest, and is shown at its end.
+One process runs what boots real kernels as nodes, and is shown as it goes; the other all the rest, shown at its end.
 """
 
 import subprocess
@@ -38,7 +38,7 @@ def main() -> int:
             rest.terminate()
             rest.wait()
         output.seek(0)
-        print(f"\n---- tests without real kernels ----\n{output.read()}", flush=True)
+        print(f"\n---- the other tests ----\n{output.read()}", flush=True)
     passed = all(status in (0, NO_TESTS) for status in statuses)
     print(f"make test: {'passed' if passed else 'FAILED'} in {time.monotonic() - began:.0f} s", flush=True)
     return 0 if passed else 1

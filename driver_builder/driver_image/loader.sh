@@ -5,6 +5,7 @@
 #   loader load    init container: load and prove, or say why not; the verdict is one JSON line in the termination log
 #   loader hold    main container: wait for SIGTERM, then unload what is ours
 #   loader probe   readiness probe: 0 only while every module is live, is the one of this image, and has its device
+#   loader leave   the main container's preStop hook: take away the blacklist, for the pod goes and not only the machine
 #
 # The image's data files, below /driver (data, never evaluated; names with - or _ are the same to the kernel and here):
 #
@@ -13,6 +14,13 @@
 #   identities     <name> srcversion|buildID <hex>   what /sys/module must show once the module is live
 #   depends        <name> <name>...                  what modinfo says it needs, in the image or the kernel's own
 #   needs-device   <name>                            drives a bus that announces its devices: one must be bound
+#
+# Beside them /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
+# the driver is there. What the pod's manifest adds (words between blanks):
+#
+#   DRIVER         what names this pod's files on the node: no other driver's, and no other target's
+#   REMOVE_MODULES modules of the kernel's own that are unloaded, in this order, before ours are loaded
+#   BLACKLIST      modules that nobody may load on the node: modprobe and udev are told by a file in /etc/modprobe.d
 #
 # ash has `local` as dash has.
 # shellcheck shell=dash
@@ -25,6 +33,12 @@ image=${DRIVER_ROOT:-}
 sys=${SYSFS:-/sys}
 proc=${PROC:-/proc}
 host_modules=${HOST_MODULES:-/host/lib/modules}
+host_firmware=${HOST_FIRMWARE:-/host/lib/firmware}
+blacklist=${BLACKLIST:-}
+blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
+to_remove=${REMOVE_MODULES:-}
+# What this run has unloaded of them, the last one first.
+removed=
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
 # busybox's shell takes its own applets before PATH.
@@ -63,6 +77,8 @@ read_driver() {
         modules="$modules $name"
         reversed="$name $reversed"
     done <"$image/driver/modules"
+    firmware=$host_firmware/updates/$built_for
+    firmware_list=$firmware/.driverwright-${DRIVER:-}
 }
 
 # look_up FILE NAME: sets found to what follows NAME on its line of a data file.
@@ -91,6 +107,19 @@ is_live() {
     local state
     find_module "$1"
     read -r state 2>/dev/null <"$directory/initstate" && [ "$state" = live ]
+}
+
+# is_among NAME OTHER...: one of the others is the same module.
+is_among() {
+    local wanted other
+    find_module "$1"
+    wanted=$directory
+    shift
+    for other; do
+        find_module "$other"
+        [ "$directory" != "$wanted" ] || return 0
+    done
+    return 1
 }
 
 # identify NAME: sets kind, expected and actual, the identity that the image and the kernel give for a live module.
@@ -143,8 +172,9 @@ write_verdict() {
     fi
 }
 
-# refuse RESULT MODULE MESSAGE: says why the driver does not work here, and ends.
+# refuse RESULT MODULE MESSAGE: says why the driver does not work here, takes back what was done for it, and ends.
 refuse() {
+    undo
     write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")"
     say "$1: $3"
     exit 1
@@ -178,6 +208,150 @@ write_loaded() {
     done
     write_verdict Loaded "$members"
     say "Loaded:$modules on $kernel"
+}
+
+# --- What the driver needs on the node besides its modules: firmware, and others kept away.
+
+# firmware_files: prints the image's firmware, a path on each line.
+firmware_files() {
+    [ ! -d "$image/firmware" ] || (cd "$image/firmware" && find . -type f | sed 's,^\./,,' | sort)
+}
+
+# is_listed FILE: it is firmware that we put on the node.
+is_listed() {
+    grep -Fqx -e "$1" "$firmware_list" 2>/dev/null
+}
+
+# check_firmware FILES: refuses when the node has another file in the place of one.
+check_firmware() {
+    local file
+    [ -d "$host_firmware" ] ||
+        refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no $host_firmware: set spec.module.firmwarePath"
+    while IFS= read -r file; do
+        [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image/firmware/$file" "$firmware/$file" ||
+            refuse LoadFailed "${modules##* }" "firmware $file: the node has another one in $firmware: remove it there"
+    done <<END
+$1
+END
+}
+
+# copy_firmware: puts the image's firmware where this kernel looks first, and no other. A file is there whole or not at
+# all; the list says which are ours, also after a crash.
+copy_firmware() {
+    local files file mine=''
+    files=$(firmware_files)
+    [ -n "$files" ] || return 0
+    check_firmware "$files"
+    while IFS= read -r file; do
+        [ -e "$firmware/$file" ] && ! is_listed "$file" || mine="$mine$file
+"
+    done <<END
+$files
+END
+    mkdir -p "$firmware" && printf '%s' "$mine" >>"$firmware_list" ||
+        refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's /lib/firmware read-only?"
+    while IFS= read -r file; do
+        [ -n "$file" ] || continue
+        mkdir -p "$(dirname "$firmware/$file")" && cp "$image/firmware/$file" "$firmware/$file.driverwright" &&
+            mv -f "$firmware/$file.driverwright" "$firmware/$file" ||
+            refuse LoadFailed "${modules##* }" "firmware $file cannot be written to $firmware: is its disk full?"
+    done <<END
+$mine
+END
+    # An earlier image may have had more.
+    while IFS= read -r file; do
+        [ -f "$image/firmware/$file" ] || rm -f "$firmware/$file"
+    done <"$firmware_list"
+    printf '%s' "$mine" >"$firmware_list"
+}
+
+remove_firmware() {
+    local file
+    [ -f "$firmware_list" ] || return 0
+    while IFS= read -r file; do
+        rm -f "$firmware/$file" "$firmware/$file.driverwright"
+    done <"$firmware_list"
+    rm -f "$firmware_list"
+    find "$firmware" -depth -type d -exec rmdir {} \; 2>/dev/null
+    say "removed the firmware from $firmware"
+}
+
+# write_blacklist: also what names a module, and not only what finds it by a device, is told to leave it. The file stays
+# when the load is refused: after a boot with it the driver may have its place.
+write_blacklist() {
+    local name
+    [ -n "$blacklist" ] || return 0
+    {
+        echo "# Written by driverwright for $DRIVER, and removed with its driver pod."
+        for name in $blacklist; do
+            echo "blacklist $name"
+            echo "install $name /bin/false"
+        done
+    } 2>/dev/null >"$blacklist_file" ||
+        refuse LoadFailed "${blacklist%% *}" "$blacklist_file cannot be written: is the node's /etc/modprobe.d read-only?"
+}
+
+check_blacklist() {
+    local name
+    for name in $blacklist; do
+        # shellcheck disable=SC2086  # names are words
+        is_live "$name" && ! is_among "$name" $modules $to_remove || continue
+        refuse LoadFailed "$name" "module $name is on spec.module.blacklist, and live ($(usage_of "$name")): name it in spec.module.inTreeModulesToRemove as well, or boot the node again"
+    done
+}
+
+# is_leaving NAME: a module that is to make room is there, and is no build of ours that stays.
+is_leaving() {
+    is_live "$1" && ! is_ours "$1"
+}
+
+# check_removable: refuses, before anything is unloaded, when a module that is to make room cannot. It is used by modules
+# that stand on it, which may go before it, and by whatever else has taken hold of it, which does not go.
+check_removable() {
+    local name users holder going=''
+    for name in $to_remove; do
+        is_leaving "$name" || continue
+        find_module "$name"
+        users=0
+        read -r users 2>/dev/null <"$directory/refcnt"
+        set +f
+        for holder in "$directory"/holders/*; do
+            # shellcheck disable=SC2086  # names are words
+            ! is_among "${holder##*/}" $going || users=$((users - 1))
+        done
+        set -f
+        [ "$users" -le 0 ] ||
+            refuse LoadFailed "$name" "module $name is in use ($(usage_of "$name")) and cannot make room, as spec.module.inTreeModulesToRemove asks: end what uses it, name the modules that do before it, or boot the node with it on spec.module.blacklist"
+        going="$going $name"
+    done
+}
+
+remove_in_tree() {
+    local name
+    for name in $to_remove; do
+        is_leaving "$name" || continue
+        unload "$name" || refuse LoadFailed "$name" "$reason"
+        removed="$name $removed"
+        say "unloaded $name, as spec.module.inTreeModulesToRemove asks"
+    done
+}
+
+# undo: leaves the node as it was, unless a module of ours is live. The driver may have failed the network's own device.
+undo() {
+    local name again=$removed
+    removed=
+    for name in $modules; do
+        ! is_ours "$name" || return 0
+    done
+    remove_firmware
+    for name in $again; do
+        # In a shell of its own: why this fails is not why the driver does.
+        if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
+            say "loaded $name again"
+        else
+            say "$name could not be loaded again"
+        fi
+    done
 }
 
 # --- Loading.
@@ -312,7 +486,7 @@ wait_for_device() {
     done
 }
 
-# --- The three commands.
+# --- The commands.
 
 # The node's labels lag behind its kernel after a reboot: the pod stays quietly until it is moved.
 wrong_kernel="the pod waits until the node's labels have caught up"
@@ -324,6 +498,11 @@ load() {
         say "WrongKernel: the node runs $kernel, this image is for $built_for: $wrong_kernel"
         return
     fi
+    write_blacklist
+    check_blacklist
+    check_removable
+    copy_firmware
+    remove_in_tree
     make_room
     for name in $modules; do
         load_module "$name"
@@ -335,18 +514,26 @@ load() {
 }
 
 release() {
-    local name
+    local name stays=''
     kill "${!:-}" 2>/dev/null
-    [ "$kernel" = "$built_for" ] || exit 0
-    for name in $reversed; do
-        is_ours "$name" || continue
-        if unload "$name"; then
-            say "unloaded $name"
-        else
-            say "$reason: it stays loaded"
-        fi
-    done
+    if [ "$kernel" = "$built_for" ]; then
+        for name in $reversed; do
+            is_ours "$name" || continue
+            if unload "$name"; then
+                say "unloaded $name"
+            else
+                say "$reason: it stays loaded"
+                stays=yes
+            fi
+        done
+    fi
+    # A module may ask for its firmware at any time.
+    [ -n "$stays" ] || remove_firmware
     exit 0
+}
+
+leave() {
+    [ -z "$blacklist" ] || rm -f "$blacklist_file"
 }
 
 hold() {
@@ -379,12 +566,12 @@ probe() {
 }
 
 case ${1:-} in
-load | hold | probe)
+load | hold | probe | leave)
     read_driver
     "$1"
     ;;
 *)
-    say "say what to do: $0 load|hold|probe"
+    say "say what to do: $0 load|hold|probe|leave"
     exit 2
     ;;
 esac

@@ -61,6 +61,7 @@ VERBS: dict[str, Callable[[Client, str], object]] = {
     "delete": lambda client, path: client.delete(path, uid="1"),
     "get_text": lambda client, path: client.get_text(path),
     "watch": watched,
+    "follow": lambda client, path: list(client.follow(path, silence_seconds=0.3)),
 }
 
 
@@ -88,6 +89,9 @@ def test_no_foreign_error_escapes(client: Client, verb: str, path: str) -> None:
         pytest.param("list", "/no-metadata", Unreachable, id="a list that is none"),
         pytest.param("get", "/deep-error", ServerUnavailable, id="an error too deep to read"),
         pytest.param("get", "/too-many", TooManyRequests, id="429"),
+        pytest.param("follow", "/hang", Unreachable, id="follow: nothing comes"),
+        pytest.param("follow", "/watch-cut", Unreachable, id="follow: connection lost"),
+        pytest.param("follow", "/too-many", TooManyRequests, id="follow: 429"),
         pytest.param("watch", "/watch-gone", Gone, id="watch: too old"),
         pytest.param("watch", "/watch-timeout", Gone, id="watch: version of the future"),
         pytest.param("watch", "/watch-error", ServerUnavailable, id="watch: server error"),

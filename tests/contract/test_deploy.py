@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from driver_builder import events, plan, source_parser, spec_parser, status
-from driver_builder.rebuild import Rebuilds
-from driver_builder.spec_parser import parse_spec, read_spec
-from driver_builder.spec_reader import Notes, Reader
-from driver_builder.status import TargetState
+from driver_builder.cluster import events
+from driver_builder.planning import plan, status
+from driver_builder.planning.rebuild import Rebuilds
+from driver_builder.planning.status import TargetState
+from driver_builder.spec import source_parser, spec_parser
+from driver_builder.spec.spec_parser import parse_spec, read_spec
+from driver_builder.spec.spec_reader import Notes, Reader
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.unit.driver_builder import factories
@@ -20,7 +22,8 @@ from tests.unit.driver_builder import factories
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
+PATCHES = sorted((ROOT / "deploy" / "patches").glob("*.yaml"))
+FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in PATCHES]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 DOCUMENTS = [(path, item) for path in FILES for item in yaml.safe_load_all(path.read_text()) if item]
 WORKLOADS = [item for _, item in DOCUMENTS if item["kind"] in ("Deployment", "DaemonSet")]
@@ -60,6 +63,24 @@ def test_every_manifest_is_of_a_kind_we_know(path: Path, obj: Json) -> None:
     """Whoever applies them with our own client can."""
     resource = resources.of(obj)
     assert resource.namespaced is ("namespace" in obj["metadata"]), path
+
+
+@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
+def test_a_patch_takes_away_what_is_there(path: Path) -> None:
+    """Container, volumes, mounts and variables that it names are those of the Deployment."""
+    patch = yaml.safe_load(path.read_text())
+    assert named(patch) in EVERYTHING
+    (deployed,) = [item for item in objects(patch["kind"]) if named(item) == named(patch)]
+    pod, patched = deployed["spec"]["template"]["spec"], patch["spec"]["template"]["spec"]
+    gone = {key for key, value in patched["nodeSelector"].items() if value is None}
+    assert gone <= pod["nodeSelector"].keys()
+    for of, new, key in (
+        (pod["volumes"], patched["volumes"], "name"),
+        (pod["containers"], patched["containers"], "name"),
+        (pod["containers"][0]["volumeMounts"], patched["containers"][0]["volumeMounts"], "mountPath"),
+        (pod["containers"][0]["env"], [item for item in patched["containers"][0]["env"] if "$patch" in item], "name"),
+    ):
+        assert {item[key] for item in new} <= {item[key] for item in of}
 
 
 def test_no_object_is_there_twice() -> None:
@@ -220,6 +241,7 @@ def test_printer_columns_show_fields_that_exist() -> None:
 
 
 NAMES = (["a", "a-b.c"], ["", "A", "a_b", "-a", "a" * 254])
+KEYS = (["ca.crt", "A_b-1"], ["", "a/b", "a b"])
 FOLDERS = (["src", "a/b-c+d@e"], ["/a", "a//b", "a b", "a/"])
 
 
@@ -229,8 +251,11 @@ FOLDERS = (["src", "a/b-c+d@e"], ["/a", "a//b", "a b", "a/"])
         pytest.param("version", (["1", "1.0-rc_1", "v" * 63], ["", "-1", "1 0", "v" * 64]), id="version"),
         pytest.param("image", (["r.io/a", "r:5000/a/b-c"], ["a", "r.io/A", "r.io/a:1"]), id="image"),
         pytest.param("module.names[]", (["edudrv", "a-b_c"], ["", "a b", "a" * 56]), id="module"),
-        pytest.param("module.firmwarePath", (["/", "/lib/firmware"], ["lib", "/a b"]), id="firmware path"),
+        pytest.param("module.firmwarePath", (["/lib/firmware", "/a/"], ["lib", "/a b", "/"]), id="firmware path"),
         pytest.param("registry.secretRef.name", NAMES, id="secret"),
+        pytest.param("registry.caConfigMap.name", NAMES, id="CA's ConfigMap"),
+        pytest.param("registry.caConfigMap.key", KEYS, id="CA's key"),
+        pytest.param("build.templateConfigMap.key", KEYS, id="template's key"),
         pytest.param("priorityClassName", NAMES, id="priority class"),
         pytest.param("imagePullSecrets[].name", NAMES, id="pull secret"),
         pytest.param("source.configMap.name", NAMES, id="source ConfigMap"),
@@ -238,7 +263,7 @@ FOLDERS = (["src", "a/b-c+d@e"], ["/a", "a//b", "a b", "a/"])
         pytest.param("source.image.path", (["/", "/a/b", "/a/"], ["a", "/a b", "/a//b"]), id="path in an image"),
         pytest.param(
             "source.git.url",
-            (["https://h/x.git", "ssh://git@h:22/~a/b"], ["http://h/x", "git@h:x", "ssh://-o/x", "https://a:b@h/x"]),
+            (["https://h/x.git", "https://h:8443/~a/b"], ["http://h/x", "git@h:x", "ssh://git@h/x", "https://a:b@h/x"]),
             id="git URL",
         ),
         pytest.param("source.git.commit", (["a" * 40, "0" * 64], ["main", "a" * 41, "A" * 40]), id="commit"),
@@ -289,6 +314,8 @@ def _code_allows(path: str, value: str) -> bool:
         "source.archive": {"url": "https://h/x", "sha256": "0" * 64},
         "source.package": {"name": "a"},
         "module": {"names": ["edudrv"]},
+        "registry.caConfigMap": {"name": "a"},
+        "build.templateConfigMap": {"name": "a"},
         "kernelMappings[]": {} if path.endswith("literal") else {"regexp": "6"},
     }
     parent, _, name = path.rpartition(".")

@@ -13,8 +13,8 @@ from typing import Any
 
 import docker
 
-from driver_builder.image_state import ImageState
-from driver_builder.registry import RegistryClient
+from driver_builder.model.image_state import ImageState
+from driver_builder.oci.registry import RegistryClient
 from kube_api.resources import DRIVER_CONTAINERS, PODS
 from tests.proving_ground.guest.guest import Guest
 from tests.story.cluster import NAMESPACE, Json

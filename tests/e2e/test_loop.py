@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from driver_builder import images
-from driver_builder.image_state import Present
-from driver_builder.registry import RegistryClient
+from driver_builder.model import images
+from driver_builder.model.image_state import Present
+from driver_builder.oci.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.e2e import acts

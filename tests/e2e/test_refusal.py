@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from driver_builder.image_state import Absent
+from driver_builder.model.image_state import Absent
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 from tests.e2e import acts
 from tests.story import deploy

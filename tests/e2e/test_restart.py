@@ -6,7 +6,7 @@ before its push until the test has done what it came for.
 
 import pytest
 
-from driver_builder.image_state import Absent, Present
+from driver_builder.model.image_state import Absent, Present
 from tests.e2e import acts
 from tests.story.story import DRIVER, Story
 

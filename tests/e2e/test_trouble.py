@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from driver_builder.image_state import Absent
+from driver_builder.model.image_state import Absent
 from kube_api import names
 from kube_api.resources import NODES, SECRETS
 from tests.e2e import acts

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import hashlib
-import http.server
 import re
 import subprocess
 import tarfile
@@ -19,7 +17,11 @@ from typing import Any
 import docker
 import pytest
 
-from driver_builder.build import (
+from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.building.docker_engine import docker_engine
+from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError, VerificationFailed, VerificationFailure
+from driver_builder.kernel_modules.verify import verify
+from driver_builder.model.build import (
     BuildRequest,
     BuiltImage,
     ModuleSpec,
@@ -30,14 +32,12 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.credentials import Credentials
-from driver_builder.docker_builder import DockerBuilder, docker_engine
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError, VerificationFailed, VerificationFailure
-from driver_builder.image_archive import read_image_archive
-from driver_builder.image_state import Present
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.registry import RegistryClient
-from driver_builder.verify import verify
+from driver_builder.model.image_state import Present
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.image_archive import read_image_archive
+from driver_builder.oci.registry import RegistryClient
+from tests.integration import web_server
 from tests.proving_ground.ground import ProvingGround
 
 pytestmark = pytest.mark.integration
@@ -200,11 +200,6 @@ def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, 
     assert caught.value.reason is BuildFailure.HEADERS_MISSING
 
 
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit, SourceArchive]]:
     """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server."""
@@ -216,16 +211,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit
     with tarfile.open(root / "probe.tar.gz", "w:gz") as archive:
         archive.add(root / "probe-1.0", arcname="probe-1.0")
     commit = _commit(root / "probe-1.0")
-    handler = functools.partial(_Silent, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with web_server.served(root) as url:
         sha256 = hashlib.sha256((root / "probe.tar.gz").read_bytes()).hexdigest()
         yield (
             SourceGit(url=f"{url}/probe-1.0/.git", commit=commit, path="drivers/probe"),
             SourceArchive(url=f"{url}/probe.tar.gz", sha256=sha256, path="probe-1.0/drivers/probe"),
         )
-        server.shutdown()
 
 
 def _commit(folder: Path) -> str:

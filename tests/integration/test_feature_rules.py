@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from driver_builder.feature_rules_sync import FeatureRulesSync
+from driver_builder.cluster.feature_rules_sync import FeatureRulesSync
 from kube_api.client import Client
 from kube_api.errors import Invalid, NotFound
 from kube_api.resources import CONFIG_MAPS, EVENTS, NODE_FEATURE_RULES

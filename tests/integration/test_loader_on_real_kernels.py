@@ -6,7 +6,6 @@ it does there is written as shell, one section after the other; the tests read t
 
 import json
 import re
-import shlex
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles
-from driver_builder.docker_builder import DockerBuilder
-from driver_builder.image_archive import read_image_archive
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.verify import verify
-from tests.proving_ground.command import run
+from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.kernel_modules.verify import verify
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.oci.image_archive import read_image_archive
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest import cpio, machine
+from tests.proving_ground.guest.script import Section, run_script
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.packages import ensure_packages
 from tests.proving_ground.progress import PlainLines
@@ -34,21 +33,6 @@ pytestmark = pytest.mark.e2e
 SOURCE = Path(__file__).parents[2] / "examples" / "edu-driver"
 BASE_IMAGE = "debian:bookworm-slim"
 MAXIMUM_IMAGE_SIZE = 4 << 20
-BOOT_TIMEOUT = 180.0
-
-# What a container runtime gives a pod, then the scenario. The marks are printed around each of its sections.
-INIT = """#!/bin/busybox sh
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-section() {{
-    echo "[[$1"
-    sh -c "$2" 2>&1
-    echo "$1 $?]]"
-}}
-{sections}
-poweroff -f
-"""
 
 LOAD = "/driver/loader load"
 VERDICT = "cat /dev/termination-log"
@@ -62,11 +46,8 @@ HOLD_AND_STOP = "/driver/loader hold & sleep 1; kill -TERM $!; wait $!"
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Did(Section):
     """What one piece of shell did in the guest."""
-
-    output: str
-    code: int
 
     @property
     def verdict(self) -> Any:
@@ -112,31 +93,9 @@ def image_entries(layers: list[Path]) -> Iterator[cpio.Entry]:
 
 def boot(kernel: KernelPackage, image: DriverImage, sections: Mapping[str, str], folder: Path, *devices: str) -> Any:
     """Boot a kernel on a driver image, run the sections, and return what each of them did."""
-    lines = "".join(f"section {name} {shlex.quote(command)}\n" for name, command in sections.items())
-    initramfs = folder / "initramfs"
-    initramfs.write_bytes(
-        cpio.archive(
-            [
-                *image.entries,
-                *(cpio.folder(name) for name in ("proc", "sys", "dev", "tmp")),
-                cpio.character_device("dev/console", 5, 1),
-                cpio.program("init", INIT.format(sections=lines)),
-            ]
-        )
-    )
-    console = run(
-        [
-            *("qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "256", "-nodefaults", "-display", "none"),
-            *("-no-reboot", "-serial", "stdio", "-monitor", "none"),
-            *("-kernel", kernel.vmlinuz, "-initrd", initramfs),
-            *("-append", "console=ttyS0 panic=-1 quiet loglevel=0"),
-            *(word for device in devices for word in ("-device", device)),
-        ],
-        timeout=BOOT_TIMEOUT,
-    ).replace("\r", "")
-    found = re.findall(r"\[\[(\w+)\n(.*?)\1 (\d+)\]\]\n", console, re.DOTALL)
-    assert [name for name, _, _ in found] == list(sections), console
-    return {name: Section(output, int(code)) for name, output, code in found}
+    ran = run_script(kernel.vmlinuz, image.entries, sections, folder, devices=devices)
+    assert list(ran.sections) == list(sections), ran.console
+    return {name: Did(found.output, found.code) for name, found in ran.sections.items()}
 
 
 @pytest.fixture(scope="module")

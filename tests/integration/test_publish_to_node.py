@@ -362,7 +362,7 @@ def test_a_child_killed_at_any_moment_leaves_nothing_that_the_next_does_not_mend
     assert run_child(request(node, kubeconfig=kubeconfig)) == PublishAnswer()
     usual = time.monotonic() - start
     ends: set[bool] = set()
-    for tenth in range(10, 4, -1):
+    for tenth in range(10, 0, -1):
         publish(request(node, NodeContent() if action == "publish" else FULL), worker)
         answer = run_child(request(node, kubeconfig=kubeconfig, action=action), kill_after=usual * tenth / 10)
         ends.add(answer is None)

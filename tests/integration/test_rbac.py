@@ -5,18 +5,26 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder import build_logs
-from driver_builder.actions import ApplyDaemonSet, DeleteDaemonSet, LabelNode, ReplacePod, SetFinalizer, StartBuild
-from driver_builder.build_logs import BuildLogs
-from driver_builder.builds import BuildQueue
-from driver_builder.driver_container import FINALIZER
-from driver_builder.execute import Executor
-from driver_builder.image_state import Absent
-from driver_builder.lease import Lease
-from driver_builder.plan import plan
-from driver_builder.snapshot import FailedBuild
+from driver_builder.building import build_logs
+from driver_builder.building.build_logs import BuildLogs
+from driver_builder.building.builds import BuildQueue
+from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.lease import Lease
+from driver_builder.jobs.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.model.image_state import Absent
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    LabelNode,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+)
+from driver_builder.planning.plan import plan
+from driver_builder.planning.snapshot import FailedBuild
+from driver_builder.spec.driver_container import FINALIZER
 from kube_api.client import Client
-from kube_api.errors import Forbidden, Invalid
+from kube_api.errors import Forbidden, Invalid, NotFound
 from kube_api.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -48,6 +56,7 @@ from tests.integration.cluster_setup import (
 )
 from tests.proving_ground.ground import ProvingGround
 from tests.unit.driver_builder import factories
+from tests.unit.driver_builder.test_job_manifest import action as job_action
 
 pytestmark = pytest.mark.integration
 
@@ -118,7 +127,11 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     "delete pods elsewhere": lambda c: c.delete(PODS.path(namespace=ELSEWHERE, name="p")),
     "create DaemonSets elsewhere": lambda c: c.create(DAEMON_SETS.path(namespace=ELSEWHERE), {"metadata": {}}),
     "create Deployments": lambda c: c.create(DEPLOYMENTS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
-    "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
+    "create Jobs elsewhere": lambda c: c.create(JOBS.path(namespace=ELSEWHERE), {"metadata": {"name": "j"}}),
+    "change Jobs": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j"), {"spec": {"suspend": True}}),
+    "list Jobs": lambda c: c.list(JOBS.path(namespace=NAMESPACE)),
+    "delete Jobs elsewhere": lambda c: c.delete(JOBS.path(namespace=ELSEWHERE, name="j")),
+    "read logs elsewhere": lambda c: c.get_text(PODS.path(namespace=ELSEWHERE, name="p", subresource="log")),
     "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
     "bind Roles": lambda c: c.create(ROLE_BINDINGS.path(namespace=NAMESPACE), {"metadata": {"name": "r"}}),
     "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
@@ -174,6 +187,47 @@ WORKER_MUST_NOT: dict[str, Request] = {
         SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="driver-builder", subresource="token"), {"spec": {}}
     ),
 }
+
+
+BUILD_MUST_NOT: dict[str, Request] = {
+    "read a Secret": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
+    "list Secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "read a ConfigMap": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
+    "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
+    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
+    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "list nodes": lambda c: c.list(NODES.path()),
+    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
+    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
+}
+
+
+@pytest.fixture(scope="module")
+def build(control_plane_ground: ProvingGround, root: Client) -> Client:
+    """Connect as the pod of a build Job could, if it had a token."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, SERVICE_ACCOUNT)
+
+
+@pytest.mark.parametrize("request_name", BUILD_MUST_NOT)
+def test_a_build_must_not(build: Client, request_name: str) -> None:
+    """What runs a driver's source cannot do anything in the cluster."""
+    with pytest.raises(Forbidden):
+        BUILD_MUST_NOT[request_name](build)
+
+
+def test_driver_builder_may_build_in_jobs(builder: Client, root: Client) -> None:
+    """Make a Job, look at it, read a log, and take it away; the Job's pods are given no token."""
+    manifest = job(job_action(), JobSettings(image="r/b:1", hand_over_image="r/d:1"))
+    made = builder.create(JOBS.path(namespace=NAMESPACE), manifest)
+    path = JOBS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
+    assert builder.get(path)["metadata"]["uid"] == made["metadata"]["uid"]
+    assert made["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    with pytest.raises(NotFound):
+        builder.get_text(PODS.path(namespace=NAMESPACE, name="no-such-pod", subresource="log"))
+    builder.delete(path, uid=made["metadata"]["uid"])
+    account = root.get(SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=SERVICE_ACCOUNT))
+    assert account["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize("request_name", BUILDER_MUST_NOT)

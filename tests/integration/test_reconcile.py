@@ -7,31 +7,31 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from driver_builder import manifests
-from driver_builder.actions import StartBuild
-from driver_builder.build import LogSink
-from driver_builder.builds import BuildQueue
-from driver_builder.driver_container import FINALIZER
+from driver_builder.building.builds import BuildQueue
+from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.reconcile import Reconciler
+from driver_builder.cluster.report import Reporter
 from driver_builder.errors import BuildFailed, BuildFailure
-from driver_builder.execute import Executor
-from driver_builder.images import MODULES_LABEL
-from driver_builder.observe import Observer
-from driver_builder.plan import PlanSettings
-from driver_builder.reconcile import Reconciler
-from driver_builder.report import Reporter
+from driver_builder.model.build import LogSink
+from driver_builder.model.images import MODULES_LABEL
+from driver_builder.planning import manifests
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.spec.driver_container import FINALIZER
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
-from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NODES, PODS
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
 from tests.integration.cluster_setup import admin, as_service_account, create_quietly, install
+from tests.integration.played_nodes import PlayedNodes
 from tests.proving_ground.ground import ProvingGround
 from tests.unit.driver_builder import factories
-from tests.unit.driver_builder.model_world import ModelRegistries, digest_of, pod_status
+from tests.unit.driver_builder.model_world import ModelRegistries, digest_of
 
 pytestmark = pytest.mark.integration
 
@@ -51,10 +51,9 @@ class Lab:
         self.root = admin(ground)
         self.pushed: list[str] = []
         self.fail_builds = 0
-        self._ground = ground
         self._builder = as_service_account(ground, NAMESPACE, "driver-builder")
         self._registries = ModelRegistries()
-        self._kernels: dict[str, str] = {}
+        self._nodes = PlayedNodes(ground, self.root, namespace=NAMESPACE, pool=name, driver=name)
         self._immortal = immortal
         self._queue: BuildQueue | None = None
 
@@ -62,15 +61,11 @@ class Lab:
 
     def add_node(self, name: str, kernel: str) -> None:
         """Let a node join the driver's pool."""
-        labels = {**factories.node_labels(kernel), "pool": self.name}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-        self.root.create(NODES.path(), body)
-        self._kernels[name] = kernel
+        self._nodes.add(name, kernel)
 
     def reboot(self, name: str, kernel: str) -> None:
         """Boot a node into another kernel, as its labels tell."""
-        self._kernels[name] = kernel
-        self.root.patch(NODES.path(name=name), {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}}})
+        self._nodes.reboot(name, kernel)
 
     def apply_driver(self, **changes: Any) -> None:
         """Ask for the driver."""
@@ -91,10 +86,7 @@ class Lab:
             self.root.delete(self.path)
         except NotFound:
             pass
-        for name in self._kernels:
-            self.root.delete(NODES.path(name=name))
-        for pod in self.pods():
-            self._force_delete(pod)
+        self._nodes.stop()
 
     # ------------------------------------------------------------ what the controller does
 
@@ -138,53 +130,8 @@ class Lab:
         while not reached():
             assert time.monotonic() < end, f"not reached: {what}; the driver says {self.status()}"
             self.reconcile()
-            self.kubelets()
+            self._nodes.play()
             time.sleep(0.1)
-
-    # ------------------------------------------------------------ what the nodes do
-
-    def kubelets(self) -> None:
-        """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        for name in self._kernels:
-            condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
-            path = NODES.path(name=name, subresource="status")
-            self.root.patch(path, {"status": {"conditions": [condition]}})
-        for pod in self.pods():
-            path = PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"])
-            if "deletionTimestamp" in pod["metadata"]:
-                self._force_delete(pod)
-            elif not pod["spec"].get("nodeName"):
-                self._bind(pod)
-            elif not pod["status"].get("initContainerStatuses"):
-                self.root.patch(f"{path}/status", {"status": self._report(pod)})
-
-    def _bind(self, pod: Json) -> None:
-        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        node = terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
-        name = pod["metadata"]["name"]
-        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
-        self.root.create(PODS.path(namespace=NAMESPACE, name=name, subresource="binding"), body)
-
-    def _report(self, pod: Json) -> Json:
-        kernel = self._kernels[pod["spec"]["nodeName"]]
-        annotations = pod["metadata"]["annotations"]
-        fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
-        modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
-        verdict = {
-            "result": "Loaded" if fits else "WrongKernel",
-            "kernel": kernel,
-            "bootID": "b",
-            "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
-        }
-        status = pod_status(verdict, ready=fits)
-        for container in (*status["initContainerStatuses"], *status["containerStatuses"]):
-            container |= {"image": "i", "imageID": "i", "ready": True, "restartCount": 0}
-        return status
-
-    def _force_delete(self, pod: Json) -> None:
-        path = PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"])
-        self._ground.api.request(path, method="DELETE", body={"gracePeriodSeconds": 0})
 
     # ------------------------------------------------------------ what can be seen
 
@@ -210,11 +157,7 @@ class Lab:
 
     def labels(self) -> dict[str, str | None]:
         """The value of the ready label by node."""
-        key = names.ready_label(NAMESPACE, self.name)
-        return {
-            obj["metadata"]["name"]: obj["metadata"]["labels"].get(key)
-            for obj in self.root.list(NODES.path(), label_selector=f"pool={self.name}").items
-        }
+        return self._nodes.ready_labels(names.ready_label(NAMESPACE, self.name))
 
     def daemon_sets(self) -> list[Json]:
         """The driver's DaemonSets."""
@@ -223,8 +166,7 @@ class Lab:
 
     def pods(self) -> list[Json]:
         """The driver's pods."""
-        selector = f"{manifests.DRIVER_LABEL}={self.name}"
-        return self.root.list(PODS.path(namespace=NAMESPACE), label_selector=selector).items
+        return self._nodes.pods()
 
     def versions(self) -> dict[str, str]:
         """The resourceVersion of everything that a pass could write."""

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.image_archive import ImageArchive, read_image_archive
-from driver_builder.image_signature import has_signature, push_signature, signature_tag
-from driver_builder.image_state import Absent, Present, Unauthorised, Unreachable
-from driver_builder.images import ImageRef
-from driver_builder.referrers import fallback_tag, push_referrer
-from driver_builder.registry import INDEX_TYPE, RegistryClient
+from driver_builder.model.image_state import Absent, Present, Unauthorised, Unreachable
+from driver_builder.model.images import ImageRef
+from driver_builder.oci.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.oci.image_archive import ImageArchive, read_image_archive
+from driver_builder.oci.image_signature import has_signature, push_signature, signature_tag
+from driver_builder.oci.referrers import fallback_tag, push_referrer
+from driver_builder.oci.registry import INDEX_TYPE, RegistryClient
 from tests.proving_ground import places
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.packages import ensure_packages, why_unsupported

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pytest
 
 from driver_builder.errors import VerificationFailure
-from driver_builder.kernel_module import KernelModule, parse_kernel_module
-from driver_builder.module_files import module_name
-from driver_builder.reuse import NotReusable, Reusable, reusable
-from driver_builder.symvers import ExportedSymbol, owner_names, parse_module_symvers
-from driver_builder.verify_files import check_depends, check_indexes, paths_by_name
-from driver_builder.verify_symbols import check_symbols, fits
+from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
+from driver_builder.kernel_modules.module_files import module_name
+from driver_builder.kernel_modules.reuse import NotReusable, Reusable, reusable
+from driver_builder.kernel_modules.symvers import ExportedSymbol, owner_names, parse_module_symvers
+from driver_builder.kernel_modules.verify_files import check_depends, check_indexes, paths_by_name
+from driver_builder.kernel_modules.verify_symbols import check_symbols, fits
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.progress import PlainLines
 

@@ -7,8 +7,11 @@ in it as it does in the published image, and no recipe has to name a mirror.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -50,6 +53,24 @@ def ensure_base_image(client: docker.APIClient, progress: Progress) -> str:
         answer = client.import_image(str(archive), repository=repository, tag=tag, changes=['CMD ["bash"]'])
         if '"error' in str(answer):
             raise ProvingGroundError(f"the engine refused {archive}: {answer}")
+    return reference
+
+
+def ensure_image_with_components(client: docker.APIClient, components: Sequence[str], progress: Progress) -> str:
+    """Have the base image with more components of the same archives (contrib, non-free); return its reference."""
+    reference = f"{base_image_ref()}-{'-'.join(components)}"
+    archives = [
+        replace(archive, components=tuple(dict.fromkeys((*archive.components, *components))))
+        for archive in machine_archives()
+    ]
+    lines = " ".join(f"'{line}'" for line in apt_sources.sources_text(archives).splitlines())
+    dockerfile = f"FROM {base_image_ref()}\nRUN printf '%s\\n' {lines} >/etc/apt/sources.list\n"
+    with progress.step(f"Provide the base image {reference}"):
+        for line in client.build(
+            fileobj=io.BytesIO(dockerfile.encode()), tag=reference, network_mode="none", rm=True, decode=True
+        ):
+            if "error" in line:
+                raise ProvingGroundError(f"the engine did not build {reference}: {line['error']}")
     return reference
 
 

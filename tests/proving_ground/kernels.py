@@ -11,7 +11,7 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,12 +157,27 @@ def find_kernel(release: str, progress: Progress) -> KernelPackage:
     with progress.step(f"Provide kernel {release}") as step:
         apt = PrivateApt()
         apt.refresh()
-        versions = available_releases(apt)
+        versions = available_releases(apt, flavour_of(release))
         if release not in versions:
             raise ProvingGroundError(f"no kernel {release} in the archives", hint=f"there are {', '.join(versions)}")
         symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
         layout = parse_symvers(symvers.read_text())["module_layout"]
         return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+
+
+def find_symvers(releases: Sequence[str], progress: Progress) -> dict[str, Path]:
+    """Return release -> Module.symvers of kernels of any flavour; of those that the archives have no longer, none."""
+    with progress.step(f"Read the symbols of {len(releases)} kernels") as step:
+        apt = PrivateApt()
+        apt.refresh()
+        flavours = {flavour_of(release) for release in releases}
+        versions = {name: version for flavour in flavours for name, version in available_releases(apt, flavour).items()}
+        return _ensure_symvers(apt, {name: versions[name] for name in releases if name in versions}, step)
+
+
+def flavour_of(release: str) -> str:
+    """Return the flavour in a release: `cloud-amd64` of `6.1.0-56-cloud-amd64`."""
+    return re.sub(r"^\d+\.\d+\.\d+[^-]*-(?:\d+-)?", "", release)
 
 
 def _cached_kernel(release: str) -> KernelPackage | None:

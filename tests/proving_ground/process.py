@@ -19,6 +19,8 @@ from tests.proving_ground.errors import NotReadyError, ProvingGroundError
 from tests.proving_ground.progress import Step
 
 _KEEPER_START_TIMEOUT = 20.0
+_REMOVAL_SECONDS = 300.0
+"""A ground may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
 
 
 class Processes:
@@ -153,13 +155,13 @@ class Processes:
     def _wait_for_watcher(self) -> None:
         if self._watcher is not None:
             try:
-                self._watcher.wait(timeout=60)
+                self._watcher.wait(timeout=_REMOVAL_SECONDS)
             finally:
                 # Only now: a closed lifeline would be taken for a crash of the harness, whose logs are kept.
                 if self._watcher.stdin is not None:
                     self._watcher.stdin.close()
             return
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _REMOVAL_SECONDS
         while time.monotonic() < deadline:
             if not self.folder.exists() or {path.name for path in self.folder.iterdir()} <= {"logs"}:
                 return

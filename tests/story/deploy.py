@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def _overlaid(obj: Json, overlay: Overlay) -> Json:
     first = pod["containers"][0]
     added = overlay.environment.get(name, {})
     kept = [item for item in first.get("env", []) if item["name"] not in added]
-    first["env"] = kept + [{"name": key, "value": value} for key, value in added.items()]
+    first["env"] = [*map(partial(_with_image, overlay), kept), *({"name": key, "value": added[key]} for key in added)]
     first["args"] = [*first.get("args", []), *overlay.arguments.get(name, ())]
     if overlay.host_network:
         pod["hostNetwork"] = True
@@ -107,6 +108,14 @@ def _overlaid(obj: Json, overlay: Overlay) -> Json:
     if name == "driver-builder" and overlay.engine_socket is not None:
         _engine_volume(pod)["hostPath"]["path"] = overlay.engine_socket
     return obj
+
+
+def _with_image(overlay: Overlay, variable: Json) -> Json:
+    """Name the image of this cluster in a variable that names one of ours."""
+    if not variable["name"].endswith("_IMAGE"):
+        return variable
+    short = variable["value"].rpartition("/")[2].partition(":")[0]
+    return {**variable, "value": overlay.images.get(short, variable["value"])}
 
 
 def _engine_volume(pod: Json) -> Json:

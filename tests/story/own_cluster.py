@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from driver_builder import proof
-from driver_builder.image_state import Absent, Present, Unauthorised
-from driver_builder.registry import RegistryClient
+from driver_builder.model.image_state import Absent, Present, Unauthorised
+from driver_builder.oci.registry import RegistryClient
+from driver_builder.planning import proof
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,8 +47,13 @@ def local_engine(address: str | None = None) -> docker.APIClient:
         raise ImageError(f"no container engine answers: {error}; start one, or set DOCKER_HOST") from error
 
 
-def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say) -> dict[str, str]:
-    """Build and push every image; gives name (``nfd-worker``, ``driver-builder``, ``edu-workload``) to reference.
+NAMES = ("nfd-worker", "driver-builder", "buildah", "edu-workload")
+
+
+def build_all(
+    api: docker.APIClient, registry: str, *, base_image: str, say: Say, names: Collection[str] = NAMES
+) -> dict[str, str]:
+    """Build and push the images of these names; gives name to reference.
 
     ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password.
     """
@@ -61,8 +66,11 @@ def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say
     for image, dockerfile, files in (
         ("nfd-worker", REPOSITORY / "dockerfiles/nfd-worker/Dockerfile", programs),
         ("driver-builder", REPOSITORY / "dockerfiles/driver-builder/Dockerfile", programs),
+        ("buildah", REPOSITORY / "dockerfiles/buildah/Dockerfile", []),
         ("edu-workload", *_workload()),
     ):
+        if image not in names:
+            continue
         reference = f"{registry}/driverwright/{image}:latest"
         context = [("Dockerfile", dockerfile.read_bytes()), *files]
         _build(api, reference, context, base_image, _prefixed(image, say))
@@ -70,6 +78,15 @@ def build_all(api: docker.APIClient, registry: str, *, base_image: str, say: Say
         _push(api, reference)
         images[image] = reference
     return images
+
+
+def push_base_image(api: docker.APIClient, registry: str, *, base_image: str) -> str:
+    """Push the base image of drivers, for builds on nodes without the engine that has it; gives its reference there."""
+    reference = f"{registry}/{base_image}"
+    repository, _, tag = reference.rpartition(":")
+    api.tag(base_image, repository, tag)
+    _push(api, reference)
+    return reference
 
 
 def _prefixed(name: str, say: Say) -> Say:

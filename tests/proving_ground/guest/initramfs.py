@@ -60,7 +60,7 @@ def initramfs(kernel: KernelPackage) -> bytes:
             cpio.character_device("dev/console", 5, 1),
             cpio.character_device("dev/null", 1, 3),
             *(
-                cpio.file(f"modules/{name}", _read_module(kernel.modules / path))
+                cpio.file(f"modules/{name}", read_module(kernel.modules / path))
                 for name, path in zip(names, order, strict=True)
             ),
             cpio.file("modules/order", "".join(f"{name}\n" for name in names)),
@@ -69,6 +69,7 @@ def initramfs(kernel: KernelPackage) -> bytes:
     )
 
 
-def _read_module(path: Path) -> bytes:
+def read_module(path: Path) -> bytes:
+    """Return a module of a kernel's tree, unpacked."""
     content = path.read_bytes()
     return lzma.decompress(content) if path.suffix == ".xz" else content

@@ -4,17 +4,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from driver_builder import driver_container, images, manifests
-from driver_builder.build import SourceFiles
-from driver_builder.desired import Recipes, Wanted
-from driver_builder.driver_container import FINALIZER, DriverContainer
-from driver_builder.driver_spec import DriverSpec
-from driver_builder.image_state import ImageState, Present
-from driver_builder.inventory import Node
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.plan import PlanSettings, desired_targets, identities
-from driver_builder.proof import LiveModule, Proof
-from driver_builder.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.model import images
+from driver_builder.model.build import SourceFiles
+from driver_builder.model.image_state import ImageState, Present
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.planning import manifests
+from driver_builder.planning.desired import Recipes, Wanted
+from driver_builder.planning.inventory import Node
+from driver_builder.planning.plan_rollout import identities
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.proof import LiveModule, Proof
+from driver_builder.planning.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.wanted import desired_targets
+from driver_builder.spec import driver_container
+from driver_builder.spec.driver_container import FINALIZER, DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
 
 Json = dict[str, Any]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from driver_builder.kernel_module import KernelModule, parse_kernel_module
+from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
 
 MODULES = Path(__file__).parents[2] / "data" / "modules"
 PROBE = (MODULES / "dw_probe.ko").read_bytes()

@@ -11,19 +11,24 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from driver_builder import driver_container, manifests
-from driver_builder.actions import Action, StartBuild
-from driver_builder.build import BuildRequest
-from driver_builder.builds import BuildQueue, BuildStates
-from driver_builder.driver_spec import RegistrySettings
-from driver_builder.execute import Executor
-from driver_builder.image_state import Absent, ImageState, Present
-from driver_builder.images import MODULES_LABEL, ImageRef
-from driver_builder.observe import Observer
-from driver_builder.plan import Plan, PlanSettings, plan
-from driver_builder.registries import Registries
-from driver_builder.report import Reporter
-from driver_builder.snapshot import FailedBuild, Snapshot
+from driver_builder.building.builds import BuildQueue, BuildStates
+from driver_builder.building.look_up_queue import LookUpQueue, LookUpStates
+from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.report import Reporter
+from driver_builder.model.build import BuildRequest
+from driver_builder.model.image_state import Absent, ImageState, Present
+from driver_builder.model.images import MODULES_LABEL, ImageRef
+from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.oci.registries import Registries
+from driver_builder.planning import manifests
+from driver_builder.planning.actions import Action, LookUpKernels, StartBuild
+from driver_builder.planning.ahead import DAY_SECONDS
+from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.snapshot import FailedBuild, Snapshot
+from driver_builder.spec import driver_container
+from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
 from kube_api.client import Client, JsonPatch, Listing, Object
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -195,6 +200,22 @@ class ModelBuilds(BuildQueue):
             self.failed.pop(key, None)
 
 
+class ModelLookUps(LookUpQueue):
+    """Look-ups without threads: repositories answer when the world says so."""
+
+    def __init__(self) -> None:
+        self.running: set[Repository] = set()
+        self.done: dict[Repository, LookUp] = {}
+
+    def states(self) -> LookUpStates:
+        """Give what is known and what is being asked."""
+        return LookUpStates(done=dict(self.done), running=frozenset(self.running))
+
+    def submit(self, action: LookUpKernels) -> None:
+        """Ask a repository."""
+        self.running.add(action.repository)
+
+
 class ModelRegistries(Registries):
     """Registries as a mapping from image to the labels of its config."""
 
@@ -239,6 +260,9 @@ class World:
         self.built_present: list[str] = []
         self.fail_builds = 0
         self.builds = ModelBuilds()
+        self.offered: tuple[str, ...] = ()
+        self.asked = 0
+        self.look_ups = ModelLookUps()
 
     # ------------------------------------------------------------ what people do
 
@@ -281,6 +305,11 @@ class World:
         path = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
         self.client.patch(path, {"data": {"edudrv.c": text}})
 
+    def follow_repository(self, name: str = "edu", *, follows: bool = True) -> None:
+        """Ask for builds ahead, or for none any more."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
+        self.client.patch(path, {"spec": {"preflight": {"followRepository": follows}}})
+
     def annotate_driver(self, name: str, value: str) -> None:
         """Ask for a rebuild."""
         path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
@@ -294,15 +323,19 @@ class World:
 
     def observe(self) -> Snapshot:
         """Take a snapshot."""
-        observer = Observer(
+        return self.observer().observe()
+
+    def observer(self) -> Observer:
+        """Make what reads the cluster and the registries."""
+        return Observer(
             self.client,
             self.registries,
             namespaces=(NAMESPACE,),
             recipes=self.settings.recipes,
             builds=self.builds,
+            look_ups=self.look_ups,
             clock=lambda: self.now,
         )
-        return observer.observe()
 
     def decide(self) -> Plan:
         """Observe and plan, and do nothing."""
@@ -311,7 +344,7 @@ class World:
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided = self.decide()
-        executor = Executor(self.client, self.builds)
+        executor = Executor(self.client, self.builds, self.look_ups)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
@@ -327,6 +360,7 @@ class World:
     def kill(self) -> None:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.builds = ModelBuilds()
+        self.look_ups = ModelLookUps()
 
     # ------------------------------------------------------------ what the rest of the cluster does
 
@@ -343,6 +377,13 @@ class World:
             ]
             self.registries.images[action.image] = {MODULES_LABEL: json.dumps(facts)}
             self.pushed.append(key)
+
+    def finish_look_ups(self) -> None:
+        """Let every repository that is being asked answer with the kernels that are ``offered``."""
+        for repository in self.look_ups.running:
+            self.asked += 1
+            self.look_ups.done[repository] = LookUp(releases=self.offered, at=self.now)
+        self.look_ups.running = set()
 
     def turn(self) -> None:
         """Let one round pass: owners are collected, DaemonSets make and remove pods, nodes load them."""
@@ -419,10 +460,13 @@ class World:
             before = _copied(self.client.objects)
             decided = self.reconcile()
             self.finish_builds()
+            self.finish_look_ups()
             self.turn()
             if not decided.actions and before == self.client.objects:
                 return number
-            self.now = max(self.now + 1.0, decided.requeue_at or 0.0)
+            # A look-up of tomorrow is not waited for.
+            due = decided.requeue_at or 0.0
+            self.now = max(self.now + 1.0, due if due < self.now + DAY_SECONDS / 2 else 0.0)
         raise AssertionError(f"still moving after {rounds} rounds: {[str(action) for action in self.decide().actions]}")
 
     def nodes(self) -> dict[str, dict[str, str]]:

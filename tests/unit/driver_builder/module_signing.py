@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
-from driver_builder.module_signature import MARKER
+from driver_builder.kernel_modules.module_signature import MARKER
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
@@ -102,3 +102,13 @@ def a_signer(name: str, *, is_rsa: bool = True) -> Signer:
         .sign(key, hashes.SHA256())
     )
     return Signer(key=key, certificate=certificate)
+
+
+def key_bytes(
+    signer: Signer, encoding: serialization.Encoding = serialization.Encoding.PEM, *, password: bytes | None = None
+) -> bytes:
+    """The private key as a Secret holds it."""
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password is not None:
+        encryption = serialization.BestAvailableEncryption(password)
+    return signer.key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, encryption)

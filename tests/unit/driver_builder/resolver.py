@@ -27,6 +27,12 @@ gcc*dump*) echo 12 ;;
 gcc*) echo "gcc (Test) 12.2.0" ;;
 *fedora-repos-archive*) exit 0 ;;
 curl*launchpad*) [ -n "$REACHABLE" ] && echo '{"date_published": "2024-07-11T12:15:12.345+00:00", "x": null}' ;;
+curl*snapshot.debian.org*) [ -n "$REACHABLE" ] && cat <<END
+{"binary": "x", "binary_version": "6.1.52-1", "fileinfo": {"00": [{"archive_name": "debian-security",
+"first_seen": "20230909T031234Z", "name": "x.deb"}, {"archive_name": "debian", "first_seen": "20231007T083012Z"}]},
+"result": [{"binary_version": "6.1.52-1"}, {"binary_version": "6.1.9-1"}]}
+END
+    ;;
 curl*) [ -n "$REACHABLE" ] && exit 22 || exit 6 ;;
 *makecache* | "apt-get update"* | "zypper --non-interactive refresh") [ -n "$REACHABLE" ] ;;
 "zypper --non-interactive search"*)

@@ -5,9 +5,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.proof import Proof
-from driver_builder.snapshot import FailedBuild, Snapshot, Source, SourceMissing
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.planning.ahead import images_ahead
+from driver_builder.planning.ahead_labels import images_of_moves, ready_for_label
+from driver_builder.planning.proof import Proof
+from driver_builder.planning.snapshot import FailedBuild, Snapshot, Source, SourceMissing
 from tests.unit.driver_builder.factories import (
     DIGEST,
     KERNEL,
@@ -16,6 +19,7 @@ from tests.unit.driver_builder.factories import (
     NOW,
     OTHER_KERNEL,
     PRESENT,
+    SETTINGS,
     SOURCE,
     daemon_set,
     driver,
@@ -31,7 +35,21 @@ READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 
 words = st.sampled_from(["a", "b", "c"])
 kernel_labels = st.sampled_from([KERNEL, OTHER_KERNEL, "junk!", None])
-node_labels = st.sampled_from([{}, {"pool": "x"}, {READY_LABEL: "1.0.0"}])
+NEWEST = "6.1.0-56-cloud-amd64"
+node_labels = st.sampled_from(
+    [{}, {"pool": "x"}, {READY_LABEL: "1.0.0"}, {ready_for_label(NEWEST): "true"}, {ready_for_label("6.9.9"): "x"}]
+)
+DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
+look_ups = st.sampled_from([
+    LookUp(),
+    LookUp(releases=(KERNEL, NEWEST), at=NOW - 10),
+    LookUp(releases=(OTHER_KERNEL, "junk!"), at=NOW - 2e5, error="away", error_at=NOW - 10),
+])  # fmt: skip
+ahead_before: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {"ahead": [{"kernel": "x"}]}, {"ahead": [{
+    "kernel": NEWEST, "os": "debian:12", "architecture": "amd64", "stream": "6.1 cloud-amd64", "nodes": 1,
+    "baseImage": "debian:bookworm-slim", "state": "Building", "reason": "x", "message": "m",
+    "lookedUpTime": "2023-11-14T22:13:00Z", "lastTransitionTime": "2023-11-14T22:13:00Z",
+}]}])  # fmt: skip
 proofs = st.sampled_from([None, LOADED, loaded(OTHER_KERNEL), loaded(identity="x"),
                           Proof(result="WrongKernel", kernel=KERNEL, boot_id="x")])  # fmt: skip
 states: st.SearchStrategy[ImageState] = st.sampled_from(
@@ -59,7 +77,12 @@ def _drivers(draw: st.DrawFn) -> tuple[Any, ...]:
     return tuple(
         driver(
             name,
-            spec_changes={"kernelMappings": draw(mappings), "image": draw(st.sampled_from(["r.io/edu", "bad"]))},
+            spec_changes={
+                "kernelMappings": draw(mappings),
+                "image": draw(st.sampled_from(["r.io/edu", "bad"])),
+                "preflight": {"followRepository": draw(st.booleans())},
+            },
+            status=draw(ahead_before),
             paused=draw(st.booleans()),
             deleting=draw(st.booleans()),
             finalizer=draw(st.booleans()),
@@ -100,7 +123,13 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         pods=_pods(draw, base),
         daemon_sets=tuple(daemon_set(base, old=old) for old in draw(st.lists(st.booleans(), max_size=1))),
     )
+    seen = replace(
+        seen,
+        look_ups={DEBIAN: draw(look_ups)} if draw(st.booleans()) else {},
+        running_look_ups=frozenset([DEBIAN] if draw(st.booleans()) else []),
+    )
     items = [item for part in drivers if not isinstance(part.spec, Exception) for item in wanted(seen, part)]
+    items += [item for find in (images_ahead, images_of_moves) for _, item in find(seen, SETTINGS.recipes)]
     keys = [item.request.key for item in items if item.request is not None]
     return replace(
         seen,

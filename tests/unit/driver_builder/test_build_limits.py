@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from driver_builder.build_limits import BuildLimits
+from driver_builder.building.build_limits import BuildLimits
 from driver_builder.errors import BuildFailed, BuildFailure
 
 

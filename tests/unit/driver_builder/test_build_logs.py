@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import build_logs, build_logs_command, config
-from driver_builder.actions import StartBuild
-from driver_builder.build_logs import (
+from driver_builder import config
+from driver_builder.building import build_logs
+from driver_builder.building.build_logs import (
     LOG_FILE,
     LOG_LINES,
     MAX_LINE_CHARACTERS,
@@ -24,12 +24,14 @@ from driver_builder.build_logs import (
     outdated,
     secrets_of,
 )
-from driver_builder.credentials import Credentials
-from driver_builder.image_state import Absent
-from driver_builder.kernels import KernelVersion
-from driver_builder.manifests import KERNEL_ANNOTATION
-from driver_builder.plan import plan
-from driver_builder.snapshot import FailedBuild
+from driver_builder.commands import build_logs_command
+from driver_builder.model.image_state import Absent
+from driver_builder.model.kernels import KernelVersion
+from driver_builder.oci.credentials import Credentials
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.manifests import KERNEL_ANNOTATION
+from driver_builder.planning.plan import plan
+from driver_builder.planning.snapshot import FailedBuild
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
@@ -298,6 +300,30 @@ def test_logs_are_printed(world: World, monkeypatch: pytest.MonkeyPatch, capsys:
     assert KERNEL_A in new_head
     assert call(world.client, monkeypatch, "edu", KERNEL_B) == 0
     assert capsys.readouterr().out.splitlines() == [old_head, "old"]
+
+
+def test_the_whole_log_is_printed_on_request(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All lines, each to its end, below the same head; by default the last 200."""
+    lines = [f"line {number} {'x' * 600}" for number in range(1000)]
+    BuildLogs(world.client).keep(ACTION, FAILURE, lines)
+    assert call(world.client, monkeypatch, "edu") == 0
+    head, *last = capsys.readouterr().out.splitlines()
+    assert [line[:9] for line in last] == [line[:9] for line in lines[-200:]]
+    assert call(world.client, monkeypatch, "edu", "--all") == 0
+    assert capsys.readouterr().out.splitlines() == [head, *lines]
+
+
+def test_a_log_of_an_older_controller_is_printed_as_far_as_it_goes(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no more than its last lines."""
+    BuildLogs(world.client).keep(ACTION, FAILURE, ["a"])
+    (path,) = [path for path in world.client.objects if "-build-log-" in path]
+    del world.client.objects[path]["binaryData"]
+    assert call(world.client, monkeypatch, "edu", "--all") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.build_output import BuildOutput
+from driver_builder.building.build_output import BuildOutput
 
 
 def taken(*items: dict[str, Any]) -> tuple[BuildOutput, list[str]]:

@@ -1,5 +1,6 @@
 """The build queue with real threads: one build per key, failures by class, an end on request."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -10,24 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import builds
-from driver_builder.actions import StartBuild
-from driver_builder.build import LogSink
-from driver_builder.builds import BuildQueue, BuildStates, QueuedBuild, next_build
-from driver_builder.circuit_breaker import OPENS_AFTER, PROBE_SECONDS
+from driver_builder.building import builds
+from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild, next_build
+from driver_builder.building.circuit_breaker import OPENS_AFTER, PROBE_SECONDS
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
-    RegistryRefused,
-    RegistryUnavailable,
-    TemporaryError,
+    RegistryUnauthorised,
     VerificationFailed,
     VerificationFailure,
 )
-from driver_builder.image_state import Absent
-from driver_builder.plan import plan
-from driver_builder.registry_answers import RegistryUnauthorised
-from driver_builder.snapshot import FailedBuild
+from driver_builder.model.build import LogSink
+from driver_builder.model.image_state import Absent
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan import plan
+from driver_builder.planning.snapshot import FailedBuild
 from kube_api.errors import Forbidden
 from tests.unit.driver_builder.factories import OTHER_KERNEL, SETTINGS, node, snapshot, with_images
 
@@ -133,11 +131,16 @@ def test_the_same_key_can_be_built_again(make_bench: MakeBench) -> None:
         pytest.param(
             VerificationFailed(VerificationFailure.WRONG_SYMBOL_CRC, "printk"), "WrongSymbolCRC", "printk", id="verify"
         ),
-        pytest.param(RegistryRefused("denied"), "RegistryUnauthorized", "denied", id="registry says no"),
-        pytest.param(RegistryUnauthorised("401"), "RegistryUnauthorized", "401", id="registry wants other credentials"),
-        pytest.param(RegistryUnavailable("503"), "RegistryUnreachable", "503", id="registry away"),
-        pytest.param(TemporaryError("no engine"), "BuilderUnavailable", "no engine", id="engine away"),
-        pytest.param(Forbidden("GET secret: 403"), "BuilderUnavailable", "GET secret: 403", id="secret unreadable"),
+        pytest.param(RegistryUnauthorised("401"), "RegistryUnauthorized", "401", id="registry"),
+        pytest.param(Forbidden("GET secret: 403"), "ActionRefused", "GET secret: 403", id="secret unreadable"),
+        pytest.param(
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/x/layer"),
+            "DiskFull",
+            "the controller's own disk is full ([Errno 28] No space left on device: '/tmp/x/layer'); give "
+            "its folder for temporary files more room",
+            id="no room for the image",
+        ),
+        pytest.param(OSError(errno.EIO, "I/O error"), "InternalError", "OSError(5, 'I/O error')", id="a broken disk"),
         pytest.param(ZeroDivisionError("bug"), "InternalError", "ZeroDivisionError('bug')", id="a bug"),
     ],
 )
@@ -233,6 +236,7 @@ class Line:
         self.started: list[str] = []
         self.done: set[str] = set()
         self.kept: list[tuple[str, str, Sequence[str]]] = []
+        self.attached: list[tuple[str, str, Sequence[str]]] = []
         self.secrets: tuple[str, ...] = ()
         self.says = "a line"
         self.queue = BuildQueue(
@@ -241,6 +245,7 @@ class Line:
             limit=limit,
             secrets=lambda _action: self.secrets,
             keep_log=self._keep,
+            attach_log=lambda action, digest, lines: self.attached.append((action.request.key, digest, lines)),
             pool=self.pool,
             clock=lambda: self.now,
         )
@@ -261,6 +266,19 @@ class Line:
         """Let builds end until none runs."""
         while self.pool.given:
             self.pool.run()
+
+
+def test_the_log_of_a_good_build_goes_to_its_image_and_that_of_a_bad_one_beside_its_driver() -> None:
+    """Each once, redacted, with every line; that of a failure ends with its reason."""
+    line = Line()
+    line.secrets = ("hunter2",)
+    line.says = "login hunter2"
+    line.reasons["bad"] = BuildFailure.COMPILE_ERROR
+    for key in ("good", "bad"):
+        line.queue.submit(build(key))
+    line.run_all()
+    assert line.attached == [("good", "sha256:0", ["login ***"])]
+    assert line.kept == [("bad", "bad: login ***", ("login ***", "CompileError: bad: login ***"))]
 
 
 def fail_in_a_row(line: Line, count: int = OPENS_AFTER) -> None:
@@ -352,7 +370,7 @@ def test_a_secret_that_cannot_be_read_is_a_failure() -> None:
     """Nothing is built before it is known what must not be said."""
 
     def refuse(_action: StartBuild) -> Iterable[str]:
-        raise RegistryRefused("no Secret")
+        raise RegistryUnauthorised("no Secret")
 
     pool = ManualPool()
     queue = BuildQueue(lambda *_: "sha256:0", wake=lambda: None, secrets=refuse, pool=pool)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.circuit_breaker import (
+from driver_builder.building.circuit_breaker import (
     OPENS_AFTER,
     OUTSIDE,
     PROBE_SECONDS,

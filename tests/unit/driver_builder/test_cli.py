@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from driver_builder import cli, templates
-from driver_builder.desired import Recipes
-from driver_builder.explanation import LINKS
-from driver_builder.plan import PlanSettings
-from driver_builder.registries import Registries
+from driver_builder.building import templates
+from driver_builder.commands import cli
+from driver_builder.explain.explanation import LINKS
+from driver_builder.oci.registries import Registries
+from driver_builder.planning.desired import Recipes
+from driver_builder.planning.plan_view import PlanSettings
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable

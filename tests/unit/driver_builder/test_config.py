@@ -10,6 +10,7 @@ import pytest
 from driver_builder import config
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.spec.driver_spec import BuilderKind
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -25,7 +26,13 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
     assert settings(parsed(), {}) == Settings(
         kubeconfig=None,
         namespaces=("driverwright",),
+        builder=BuilderKind.DOCKER,
         docker_host=settings(parsed(), {}).docker_host,
+        docker_cert_path=None,
+        job_image="",
+        hand_over_image="",
+        job_node_selector={},
+        job_host_network=False,
         templates=None,
         registry_ca_file=None,
         resync_seconds=60.0,
@@ -43,6 +50,10 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
 
 CASES = [
     ("kubeconfig", "/flag", "/variable", "/flag", "/variable"),
+    ("builder", "job", "docker", BuilderKind.JOB, BuilderKind.DOCKER),
+    ("job_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
+    ("hand_over_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
+    ("job_node_selector", "a=b,x/c=", "d=e", {"a": "b", "x/c": ""}, {"d": "e"}),
     ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
     ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
     ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
@@ -97,6 +108,20 @@ def test_common_variables_are_understood() -> None:
     assert (settings(parsed(), common).docker_host, settings(parsed(), common).identity) == ("tcp://x", "pod-1")
     ours = {**common, "DRIVER_BUILDER_DOCKER_HOST": "tcp://y", "DRIVER_BUILDER_IDENTITY": "me"}
     assert (settings(parsed(), ours).docker_host, settings(parsed(), ours).identity) == ("tcp://y", "me")
+
+
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        pytest.param({"DOCKER_CERT_PATH": "/certs"}, None, id="certificates without a wish for TLS"),
+        pytest.param({"DOCKER_CERT_PATH": "/certs", "DOCKER_TLS_VERIFY": "1"}, Path("/certs"), id="both"),
+        pytest.param({"DOCKER_TLS_VERIFY": "1"}, Path.home() / ".docker", id="where the docker command looks"),
+        pytest.param({"DRIVER_BUILDER_DOCKER_CERT_PATH": "/ours"}, Path("/ours"), id="ours"),
+    ],
+)
+def test_certificates_of_the_engine_are_found_as_by_docker(environment: dict[str, str], path: Path | None) -> None:
+    """DOCKER_TLS_VERIFY and DOCKER_CERT_PATH mean what they mean to the docker command."""
+    assert settings(parsed(), environment).docker_cert_path == path
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import REGISTRY
 
-from driver_builder.controller import Controller, Watcher, watchers
-from driver_builder.reconcile import Reconciler
+from driver_builder.cluster.controller import Controller, Watcher, watchers
+from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Listing, Object, WatchEvent
 from kube_api.errors import Gone, KubeApiError, TooManyRequests, Unreachable
@@ -212,7 +212,7 @@ class ScriptedReconciler(Reconciler):
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Event]]:
     """Run controllers in threads until the test ends; gives their wake event."""
-    monkeypatch.setattr("driver_builder.controller.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("driver_builder.cluster.controller.SETTLE_SECONDS", 0.0)
     stop = threading.Event()
     threads: list[threading.Thread] = []
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.credentials import (
+from driver_builder.errors import ConfigurationError
+from driver_builder.oci.credentials import (
     Credentials,
     credentials_for,
     parse_docker_config,
     registry_host,
     registry_repository,
 )
-from driver_builder.errors import ConfigurationError
 
 ANNA = Credentials(username="anna", password="s3cret")
 

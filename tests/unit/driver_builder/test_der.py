@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.der import INTEGER, SEQUENCE, SET, InvalidDer, elements, first, integer, members, only
+from driver_builder.kernel_modules.der import (
+    INTEGER,
+    SEQUENCE,
+    SET,
+    InvalidDer,
+    elements,
+    first,
+    integer,
+    members,
+    only,
+)
 from tests.unit.driver_builder.module_signing import der
 
 

@@ -1,16 +1,24 @@
 """What each target should run, or why it should run nothing."""
 
-from driver_builder import inventory
-from driver_builder.build import SourceImage
-from driver_builder.desired import Recipes, Unwanted, Wanted, desired
-from driver_builder.rebuild import Rebuilds
-from driver_builder.status import Reason
+import pytest
+
+from driver_builder.model.build import OwnTemplate, SourceImage
+from driver_builder.planning import inventory
+from driver_builder.planning.desired import Recipes, Unwanted, Wanted, desired
+from driver_builder.planning.rebuild import Rebuilds
+from driver_builder.planning.status import Reason, TargetState
 from tests.unit.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, driver, node, spec_of, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
 
 
-def wished(*, rebuilds: Rebuilds = NO_REBUILDS, **spec_changes: object) -> tuple[Wanted | Unwanted, ...]:
+def wished(
+    *,
+    rebuilds: Rebuilds = NO_REBUILDS,
+    template: OwnTemplate | str | None = None,
+    loader: str = "l",
+    **spec_changes: object,
+) -> tuple[Wanted | Unwanted, ...]:
     """Say what two nodes on two kernels should run."""
     container = driver(spec_changes=dict(spec_changes))
     return desired(
@@ -19,7 +27,8 @@ def wished(*, rebuilds: Rebuilds = NO_REBUILDS, **spec_changes: object) -> tuple
         inventory=inventory.take([node("a"), node("b", OTHER_KERNEL)], {}),
         source=SOURCE,
         rebuilds=rebuilds,
-        recipes=Recipes(digests={"debian": "r"}, deadline_seconds=5.0),
+        recipes=Recipes(digests={"debian": "r"}, loader=loader, deadline_seconds=5.0),
+        template=template,
     )
 
 
@@ -87,3 +96,57 @@ def test_one_kernel_skipped_leaves_the_other() -> None:
     assert isinstance(first, Unwanted)
     assert first.reason is Reason.SKIPPED_BY_MAPPING
     assert isinstance(second, Wanted)
+
+
+OWN = OwnTemplate(place="ConfigMap n/t/k", text="FROM x")
+
+
+def test_an_own_template_is_built_by() -> None:
+    """It reaches the builder, and its text is in the build key; where it lies is not."""
+    (item, _) = wished(template=OWN)
+    assert isinstance(item, Wanted)
+    assert item.request is not None
+    assert item.request.own_template == OWN
+    same = OwnTemplate(place="ConfigMap n/other/k", text="FROM x")
+    known = OwnTemplate(place="", text="", known_digest=OWN.digest)
+    other = OwnTemplate(place=OWN.place, text="FROM y")
+    assert key_of(item) == key_of(wished(template=same)[0]) == key_of(wished(template=known)[0])
+    keys = {key_of(item), key_of(wished()[0]), key_of(wished(template=other)[0])}
+    assert len(keys | {key_of(wished(template=OWN, loader="newer")[0])}) == 4
+
+
+def test_a_mapping_may_name_one_of_ours_instead() -> None:
+    """For some kernels, or while the ConfigMap is missing."""
+    rules = [{"literal": OTHER_KERNEL, "template": "debian"}, {"regexp": ".*"}]
+    first, second = wished(template="it is missing", kernelMappings=rules)
+    assert isinstance(first, Wanted)
+    assert first.request is not None
+    assert (first.request.template, first.request.own_template) == ("debian", None)
+    assert isinstance(second, Unwanted)
+    assert (second.state, second.reason, second.message) == (
+        TargetState.PENDING,
+        Reason.SOURCE_MISSING,
+        "it is missing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "same"),
+    [
+        pytest.param({"firmwarePath": "/source/firmware"}, False, id="firmware is built in"),
+        pytest.param({"blacklist": ["nouveau"]}, True, id="a blacklist is the pod's"),
+        pytest.param({"inTreeModulesToRemove": ["nouveau"]}, True, id="what makes room is the pod's"),
+    ],
+)
+def test_only_what_is_in_the_image_builds_anew(module: dict[str, object], same: bool) -> None:
+    """What the loader does to a node comes with its pod."""
+    item = wished(module={"names": ["edudrv"], **module})[0]
+    assert (key_of(item) == key_of(wished()[0])) is same
+
+
+def test_firmware_reaches_the_builder() -> None:
+    """Without the slash at its end, which means nothing."""
+    (item, _) = wished(module={"names": ["edudrv"], "firmwarePath": "/source/firmware/"})
+    assert isinstance(item, Wanted)
+    assert item.request is not None
+    assert item.request.firmware_path == "/source/firmware"

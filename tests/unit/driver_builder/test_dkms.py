@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from driver_builder import metrics, status
-from driver_builder.actions import StartBuild
+from driver_builder import metrics
+from driver_builder.building.failures import NOT_FOR_THIS_KERNEL, classify
 from driver_builder.errors import BuildFailure
-from driver_builder.failures import NOT_FOR_THIS_KERNEL, classify
-from driver_builder.image_state import Absent
-from driver_builder.plan import DriverPlan, plan
-from driver_builder.snapshot import FailedBuild, Snapshot
-from driver_builder.status import TargetState, TargetStatus
+from driver_builder.model.image_state import Absent
+from driver_builder.planning import status
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan import plan
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.snapshot import FailedBuild, Snapshot
+from driver_builder.planning.status import TargetState, TargetStatus
 from tests.unit.driver_builder.factories import NOW, OTHER_KERNEL, SETTINGS, node, snapshot, wanted, with_images
 
 SAID = 'driverwright: team/edu 1.0 is not for 6.1.0-55-cloud-amd64, says its dkms.conf: BUILD_EXCLUSIVE_CONFIG="X"'

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder import driver_container
-from driver_builder.driver_container import FINALIZER
-from driver_builder.driver_spec import DriverSpec
 from driver_builder.errors import InvalidDriver
+from driver_builder.spec import driver_container
+from driver_builder.spec.driver_container import FINALIZER
+from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
 from tests.unit.driver_builder.factories import driver_object
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import status
-from driver_builder.driver_container import DriverContainer
-from driver_builder.explain import explain
-from driver_builder.explanation import LINKS, Explanation, Verdict
-from driver_builder.image_state import Absent, Invalid, Unauthorised, Unreachable
-from driver_builder.plan import plan
-from driver_builder.proof import Proof
-from driver_builder.snapshot import FailedBuild, Snapshot, SourceMissing
+from driver_builder.explain.explanation import LINKS, Explanation, Verdict
+from driver_builder.explain.links import explain
+from driver_builder.model.image_state import Absent, Invalid, Unauthorised, Unreachable
+from driver_builder.planning import status
+from driver_builder.planning.plan import plan
+from driver_builder.planning.proof import Proof
+from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing
+from driver_builder.spec.driver_container import DriverContainer
 from tests.unit.driver_builder.factories import (
     BOOT_ID,
     KERNEL,
@@ -165,6 +165,12 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("module refused", lambda: not_loaded("LoadFailed", "edudrv: disagrees about version of symbol x"), "load", B,
      "disagrees about version", "driverwright.io/rebuild"),
     ("key refused", lambda: not_loaded("LoadFailed", "Key was rejected by service"), "load", B, "rejected", "mokutil"),
+    ("key unknown", lambda: not_loaded("LoadFailed", "Loading of module with unavailable key is rejected"), "load", B,
+     "unavailable", "mokutil"),
+    ("no room", lambda: not_loaded("LoadFailed", "module nouveau is in use (refcnt 1) and cannot make room"), "load", B,
+     "nouveau is in use", "put it on spec.module.blacklist and reboot"),
+    ("blacklisted", lambda: not_loaded("LoadFailed", "module nouveau is on spec.module.blacklist, and live"), "load", B,
+     "and live", "spec.module.inTreeModulesToRemove too"),
     ("refused somehow", lambda: not_loaded("LoadFailed", "?!"), "load", B, "?!", "dmesg"),
     ("no device", lambda: not_loaded("NoDevice", "no device is bound"), "load", B, "no device is bound", "lspci"),
     ("rebooted since", lambda: with_pod(proof=loaded(boot_id="older")), "load", W, "rebooted since", "wait"),

@@ -2,8 +2,24 @@
 
 import pytest
 
-from driver_builder.errors import BuildFailure
-from driver_builder.failures import classify
+from driver_builder.building.failures import classify, reason_of
+from driver_builder.errors import (
+    BuildFailed,
+    BuildFailure,
+    ConfigurationError,
+    DriverBuilderError,
+    PermanentError,
+    RegistryFull,
+    RegistryRefused,
+    RegistryRejected,
+    RegistryUnauthorised,
+    RegistryUnavailable,
+    TemporaryError,
+    VerificationFailed,
+    VerificationFailure,
+)
+from driver_builder.oci.registry_answers import RegistryBusy
+from kube_api.errors import Forbidden, KubeApiError, Unreachable
 
 HEADERS = """\
 Step 3/9 : RUN apt-get install -y linux-headers-9.9.9-cloud-amd64 || exit 64
@@ -25,6 +41,14 @@ make: Entering directory '/usr/src/linux-headers-6.1.0-55-cloud-amd64'
 cc1: some warnings being treated as errors
 make[1]: *** [/usr/src/linux-headers-6.1.0-55-common/scripts/Makefile.build:255: /src/bad.o] Error 1
 make: *** [/usr/src/linux-headers-6.1.0-55-common/Makefile:2065: /src] Error 2"""
+PROBES = """\
+/src/probe/test.c:4:24: error: storage size of 'test' isn't known
+make[3]: *** [/usr/src/linux-headers-6.12.117+deb12-common/scripts/Makefile.build:229: /src/probe/test.o] Error 1
+make[2]: *** [/usr/src/linux-headers-6.12.117+deb12-common/Makefile:1972: /src/probe] Error 2
+/src/real.c:71:9: error: implicit declaration of function 'gone'
+/src/real.c:80:2: error: too few arguments
+make[3]: *** [/usr/src/linux-headers-6.12.117+deb12-common/scripts/Makefile.build:229: /src/real.o] Error 1
+make[2]: *** [/usr/src/linux-headers-6.12.117+deb12-common/Makefile:1972: /src] Error 2"""
 NO_HEADER = "/src/x.c:2:10: fatal error: drm/drmP.h: No such file or directory"
 MODPOST = """\
   MODPOST /src/Module.symvers
@@ -58,6 +82,14 @@ UNINSTALLABLE = "driverwright: package a cannot be installed"
 NO_SPACE = """\
 /tmp/cc1.s: fatal error: error writing to /tmp/cc1.s: No space left on device
 dd: writing to '/data': No space left on device"""
+NEWER_OPTION = """\
+gcc: error: unrecognized command-line option '-fmin-function-alignment=16'
+make[2]: *** [/usr/src/linux-headers-6.12.107-common/scripts/Makefile.build:243: /source/a.o] Error 1"""
+NO_COMPILER = """\
+/bin/sh: 1: gcc-14: not found
+make[2]: gcc-14: No such file or directory
+make[2]: *** [/usr/src/linux-headers-6.1.0-55-common/scripts/Makefile.build:255: /source/a.o] Error 127"""
+PLUGIN = "cc1: error: incompatible gcc/plugin versions"
 NO_MEMORY = "gcc: fatal error: Killed signal terminated program cc1"
 FROM = "Step 1/9 : FROM registry.example.com/base:1 AS build"
 COPY_FROM = "Step 4/9 : COPY --from=registry.example.com/src@sha256:00 /src /src"
@@ -67,6 +99,7 @@ DENIED = "pull access denied for base, repository does not exist or may require 
 INVALID_FROM = "invalid from flag value registry.example.com/src@sha256:00: manifest unknown: manifest unknown"
 NO_FILE = "COPY failed: stat nosuch: file does not exist"
 PARSE = "dockerfile parse error line 2: unknown instruction: FRIM"
+NOWHERE = "p is in none of these places"
 F = BuildFailure
 
 
@@ -77,6 +110,22 @@ F = BuildFailure
         pytest.param(64, "", NO_CANDIDATE, F.HEADERS_MISSING, "linux-headers-6.1.0-9-amd64", id="headers withdrawn"),
         pytest.param(64, "", "", F.HEADERS_MISSING, "with the kernel's headers", id="headers, nothing said"),
         pytest.param(
+            64,
+            "",
+            "\n".join(f"driverwright: {words}" for words in ("looking for p in a", "looking for p in b", NOWHERE)),
+            F.HEADERS_MISSING,
+            "p is in none of these places (looked in: a, b); name a repository that has it as HEADERS_MIRROR",
+            id="headers looked for everywhere",
+        ),
+        pytest.param(
+            64,
+            "",
+            "driverwright: looking for p in a\ndriverwright: the source has no kernel.config; add it",
+            F.HEADERS_MISSING,
+            "the source has no kernel.config; add it",
+            id="what the template itself says of a kernel's own source",
+        ),
+        pytest.param(
             65,
             "",
             COMPILE,
@@ -84,12 +133,22 @@ F = BuildFailure
             "/src/bad.c:3: too few arguments to function 'pci_resize_resource'",
             id="the first of two compiler errors, not what the quoted source says",
         ),
+        pytest.param(
+            65, "", PROBES, F.COMPILE_ERROR, "compile: /src/real.c:71: implicit declaration", id="trials come first"
+        ),
         pytest.param(65, "", NO_HEADER, F.COMPILE_ERROR, "/src/x.c:2: drm/drmP.h: No such file", id="header file gone"),
         pytest.param(65, "", MODPOST, F.COMPILE_ERROR, '"nobody_has_this" [/src/m.ko] undefined!', id="modpost"),
         pytest.param(
             65, "", NO_OBJECT, F.COMPILE_ERROR, "No rule to make target '/src/gone.o'", id="file of obj-m gone"
         ),
         pytest.param(65, "", "strange", F.COMPILE_ERROR, "strange", id="compile step, unknown words"),
+        pytest.param(
+            65, "", NEWER_OPTION, F.COMPILER_MISMATCH, "option '-fmin-function-alignment=16'; give", id="option"
+        ),
+        pytest.param(
+            65, "", NO_COMPILER, F.COMPILER_MISMATCH, "gcc-14: not found; give a base image", id="no such gcc"
+        ),
+        pytest.param(65, "", PLUGIN, F.COMPILER_MISMATCH, "incompatible gcc/plugin versions", id="plugin"),
         pytest.param(65, "", NO_MAKEFILE, F.SOURCE_MISSING, "no Makefile", id="no Makefile"),
         pytest.param(
             66, "", "no edudrv.ko", F.COMPILE_ERROR, "not built: no edudrv.ko; compare", id="module not built"
@@ -132,3 +191,26 @@ def test_a_failure_has_a_class_and_a_helpful_message(
     found, message = classify(exit_code, error, log.splitlines())
     assert found is reason
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(BuildFailed(F.HEADERS_MISSING, "x"), "HeadersMissing", id="build"),
+        pytest.param(VerificationFailed(VerificationFailure.WRONG_SYMBOL_CRC, "x"), "WrongSymbolCRC", id="verify"),
+        pytest.param(RegistryUnauthorised("x"), "RegistryUnauthorized", id="wrong password"),
+        pytest.param(RegistryRejected("x"), "RegistryRejected", id="too large"),
+        pytest.param(RegistryRefused("x"), "RegistryInvalid", id="no registry"),
+        pytest.param(RegistryFull("x"), "RegistryFull", id="no room"),
+        pytest.param(RegistryUnavailable("x"), "RegistryUnreachable", id="no answer"),
+        pytest.param(RegistryBusy("x", retry_after=1), "RegistryUnreachable", id="rate limit"),
+        pytest.param(ConfigurationError("x"), "InvalidConfiguration", id="no CA file"),
+        pytest.param(TemporaryError("x"), "BuilderUnavailable", id="engine away"),
+        pytest.param(PermanentError("x"), "BuilderUnavailable", id="any other"),
+        pytest.param(Forbidden("x", status=403), "ActionRefused", id="Secret may not be read"),
+        pytest.param(Unreachable("x"), "ApiServerUnavailable", id="API server away"),
+    ],
+)
+def test_every_error_has_a_reason(error: DriverBuilderError | KubeApiError, reason: str) -> None:
+    """One word for status, Events and metrics, the same whoever tells of the error."""
+    assert reason_of(error) == reason

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from driver_builder.feature_rules import LARGEST_CONFIG_MAP, compile_rules
+from driver_builder.cluster.feature_rules import LARGEST_CONFIG_MAP, compile_rules
 from nfd_worker.rules.load import load_rules
 
 Json = dict[str, Any]

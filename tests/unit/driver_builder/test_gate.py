@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import ConfigurationError
-from driver_builder.gate import Gate, gate, with_kernel
-from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.plan import plan
-from driver_builder.snapshot import FailedBuild, Snapshot
-from driver_builder.status import render
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.planning.gate import Gate, gate, with_kernel
+from driver_builder.planning.plan import plan
+from driver_builder.planning.snapshot import FailedBuild, Snapshot
+from driver_builder.planning.status import render
 from tests.unit.driver_builder.factories import (
     DIGEST,
     KERNEL,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driver_builder.errors import VerificationFailed, VerificationFailure
-from driver_builder.image_archive import ImageArchive, read_image_archive
+from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from tests.unit.driver_builder.image_tars import config_of, docker_20, docker_25, oci_layout, special, tar_of
 
 LOWER = tar_of({"driver/": special(tarfile.DIRTYPE), "driver/loader.sh": b"one", "./driver/modules": b"edu\n"})

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import ConfigurationError, RegistryRefused
-from driver_builder.image_signature import (
+from driver_builder.model.images import ImageRef
+from driver_builder.oci.image_signature import (
     has_signature,
     is_signed,
     parse_private_key,
@@ -24,8 +25,7 @@ from driver_builder.image_signature import (
     sign,
     signature_tag,
 )
-from driver_builder.images import ImageRef
-from driver_builder.registry import RegistryClient
+from driver_builder.oci.registry import RegistryClient
 from tests.unit.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 KEY = ec.generate_private_key(ec.SECP256R1())

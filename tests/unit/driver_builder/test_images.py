@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.build import (
+from driver_builder.model.build import (
     ModuleSpec,
     Source,
     SourceArchive,
@@ -16,7 +16,7 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.images import ImageRef, build_key, image_tag, parse_reference, source_digest
+from driver_builder.model.images import ImageRef, build_key, image_tag, parse_reference, source_digest
 from tests.unit.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, target
 
 INPUTS: dict[str, Any] = {

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import inventory
-from driver_builder.inventory import Node, target_of
+from driver_builder.planning import inventory
+from driver_builder.planning.inventory import Node, target_of
 from kube_api import names
 from tests.unit.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
 

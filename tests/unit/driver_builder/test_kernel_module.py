@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import InvalidModule
-from driver_builder.kernel_module import (
+from driver_builder.kernel_modules.kernel_module import (
     parse_build_id,
     parse_extended_versions,
     parse_kernel_module,
     parse_modinfo,
     parse_versions,
 )
-from driver_builder.symvers import ExportedSymbol
+from driver_builder.kernel_modules.symvers import ExportedSymbol
 from tests.unit.driver_builder.kernel_modules import HELPER, PROBE, a_module
 from tests.unit.driver_builder.module_signing import a_signer
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.lease import DURATION_SECONDS, RENEW_DEADLINE_SECONDS, REQUEST_SECONDS, RETRY_SECONDS, Lease
+from driver_builder.cluster.lease import DURATION_SECONDS, RENEW_DEADLINE_SECONDS, REQUEST_SECONDS, RETRY_SECONDS, Lease
 from kube_api.errors import Conflict, Unreachable
 from tests.unit.driver_builder.factories import NAMESPACE
 from tests.unit.driver_builder.model_world import MemoryClient

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver_builder import cli, lint
+from driver_builder.commands import cli, lint_command
+from driver_builder.commands.lint_command import Finding, Severity
 from driver_builder.errors import ConfigurationError
-from driver_builder.lint import Finding, Severity
 from tests.unit.driver_builder.factories import KERNEL, OTHER_KERNEL, driver_object, node_labels
 
 GOOD = """\
@@ -191,7 +191,7 @@ def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, caps
 def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
     """The message says what can be given."""
     with pytest.raises(ConfigurationError, match="kubectl get nodes -o json"):
-        lint.parse_nodes("s.json", text)
+        lint_command.parse_nodes("s.json", text)
 
 
 def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.driver_spec import KernelMapping
 from driver_builder.errors import InvalidDriver
-from driver_builder.lint_mappings import Oddity, covers, oddities
-from driver_builder.spec_parser import parse_spec
+from driver_builder.lint.lint_mappings import Oddity, covers, oddities
+from driver_builder.spec.driver_spec import KernelMapping
+from driver_builder.spec.spec_parser import parse_spec
 from tests.unit.driver_builder.factories import spec
 
 IMAGE = "r.io/edu:1"

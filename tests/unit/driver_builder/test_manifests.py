@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from driver_builder import manifests
-from driver_builder.driver_container import DriverContainer
-from driver_builder.images import ImageRef
+from driver_builder.model.images import ImageRef
+from driver_builder.planning import manifests
+from driver_builder.spec.driver_container import DriverContainer
 from kube_api import names
 from tests.unit.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
 
@@ -19,6 +19,11 @@ def made(container: DriverContainer | None = None, **changes: Any) -> dict[str, 
     container = container or driver()
     words: dict[str, Any] = {"target": target(), "image": IMAGE, "identities": {"edudrv": IDENTITY}, **changes}
     return manifests.daemon_set(container, spec_of(container), **words)
+
+
+def with_module(**changes: Any) -> DriverContainer:
+    """Make a driver whose module is asked for with more."""
+    return driver(spec_changes={"module": {"names": ["edudrv"], **changes}})
 
 
 def pod_spec(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +89,9 @@ def test_the_spec_can_say_otherwise() -> None:
         pytest.param(driver(spec_changes={"priorityClassName": "low"}), {}, False, id="priority"),
         pytest.param(driver(), {"image": IMAGE.at("sha256:" + "e" * 64)}, False, id="image"),
         pytest.param(driver(), {"identities": {"edudrv": "other"}}, False, id="identity"),
+        pytest.param(with_module(blacklist=["nouveau"]), {}, False, id="blacklist"),
+        pytest.param(with_module(inTreeModulesToRemove=["nouveau"]), {}, False, id="modules that make room"),
+        pytest.param(with_module(firmwarePath="/source/fw"), {}, False, id="firmware"),
     ],
 )
 def test_the_fingerprint_changes_with_the_template(
@@ -122,3 +130,69 @@ def test_targets_have_daemon_sets_of_their_own() -> None:
     """Kernel, system and architecture are in the name."""
     targets = [target(), target(OTHER_KERNEL), target(os_version="13"), target(architecture="arm64")]
     assert len({manifests.daemon_set_name(driver(), item) for item in targets}) == 4
+
+
+def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
+    """Give what the pod sees of its node: where, which path, whether it may write there."""
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    (container,) = pod["containers"]
+    assert container["volumeMounts"] == pod["initContainers"][0]["volumeMounts"]
+    return {
+        mount["name"]: (mount["mountPath"], paths.pop(mount["name"]), not mount.get("readOnly", False))
+        for mount in container["volumeMounts"]
+    }
+
+
+MODULES = {"modules": ("/host/lib/modules", "/lib/modules", False)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "paths", "environment"),
+    [
+        pytest.param({}, MODULES, {}, id="nothing asked for"),
+        pytest.param(
+            {"inTreeModulesToRemove": ["b", "a-c"]}, MODULES, {"REMOVE_MODULES": "b a-c"}, id="modules that make room"
+        ),
+        pytest.param(
+            {"blacklist": ["nouveau", "other"]},
+            {**MODULES, "modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)},
+            {"BLACKLIST": "nouveau other"},
+            id="blacklist",
+        ),
+        pytest.param(
+            {"firmwarePath": "/source/fw"},
+            {**MODULES, "firmware": ("/host/lib/firmware", "/lib/firmware", True)},
+            {},
+            id="firmware",
+        ),
+    ],
+)
+def test_a_pod_gets_no_more_of_its_node_than_it_needs(
+    changes: dict[str, Any], paths: dict[str, Any], environment: dict[str, str]
+) -> None:
+    """The loader is told what to do by the pod, so that none of it builds an image anew."""
+    pod = pod_spec(made(with_module(**changes)))
+    assert host_paths(pod) == paths
+    owner = {"DRIVER": f"driverwright.edu-{target().short_hash}"} if changes else {}
+    for container in (*pod["containers"], *pod["initContainers"]):
+        told = {item["name"]: item["value"] for item in container.get("env", [])}
+        assert told == {**owner, **environment}
+
+
+def test_the_blacklist_is_taken_away_by_a_hook() -> None:
+    """The kubelet runs it when the pod goes; nothing of the kind is there without a blacklist."""
+    (container,) = pod_spec(made(with_module(blacklist=["nouveau"])))["containers"]
+    assert container["lifecycle"] == {"preStop": {"exec": {"command": ["/driver/loader", "leave"]}}}
+    assert "lifecycle" not in pod_spec(made())["containers"][0]
+
+
+def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
+    """A node that has just booted another kernel may have pods of both for a moment."""
+
+    def owner(container: DriverContainer, kernel: str) -> str:
+        pod = pod_spec(made(container, target=target(kernel)))
+        return str(pod["containers"][0]["env"][0]["value"])
+
+    changes = {"module": {"names": ["edudrv"], "blacklist": ["a"]}}
+    drivers = [driver(name, spec_changes=changes) for name in ("edu", "edu.b")]
+    assert len({owner(container, kernel) for container in drivers for kernel in (KERNEL, OTHER_KERNEL)}) == 4

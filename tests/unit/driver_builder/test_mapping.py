@@ -4,10 +4,17 @@ from typing import Any
 
 import pytest
 
-from driver_builder import templates
-from driver_builder.kernels import KernelVersion
-from driver_builder.mapping import ANY_KERNEL, BASE_IMAGES, TEMPLATES, base_image_for, mapping_for, template_for
-from driver_builder.spec_parser import parse_spec
+from driver_builder.building import templates
+from driver_builder.model.kernels import KernelVersion
+from driver_builder.planning.mapping import (
+    ANY_KERNEL,
+    BASE_IMAGES,
+    TEMPLATES,
+    base_image_for,
+    mapping_for,
+    template_for,
+)
+from driver_builder.spec.spec_parser import parse_spec
 from tests.unit.driver_builder.factories import spec, target
 
 

@@ -6,7 +6,12 @@ import lzma
 import pytest
 
 from driver_builder.errors import InvalidModule
-from driver_builder.module_files import module_name, parse_modules_alias, parse_modules_dep, unpack_module
+from driver_builder.kernel_modules.module_files import (
+    module_name,
+    parse_modules_alias,
+    parse_modules_dep,
+    unpack_module,
+)
 from tests.unit.driver_builder.kernel_modules import PROBE
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from driver_builder.output import document, table
+from driver_builder.commands.output import document, table
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.actions import StartBuild
-from driver_builder.build import BuildRequest, BuiltImage, LogSink, ModuleSpec, SourceFiles
-from driver_builder.driver_spec import RegistrySettings
+from driver_builder.building.pipeline import build_and_push
 from driver_builder.errors import RegistryUnavailable, VerificationFailed
-from driver_builder.images import ImageRef
-from driver_builder.pipeline import build_and_push
-from driver_builder.registries import Registries
-from driver_builder.registry import RegistryClient
+from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, ModuleSpec, SourceFiles
+from driver_builder.model.images import ImageRef
+from driver_builder.oci.registries import Registries
+from driver_builder.oci.registry import RegistryClient
+from driver_builder.planning.actions import StartBuild
+from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import KERNEL, target
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
 from tests.unit.driver_builder.model_world import MemoryClient

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from driver_builder import driver_container
-from driver_builder.actions import Action, CancelBuild, StartBuild
-from driver_builder.circuit_breaker import OPENS_AFTER, Breaker, after_failure
-from driver_builder.image_state import Absent, Unreachable
-from driver_builder.plan import Plan, plan
-from driver_builder.snapshot import FailedBuild, Snapshot, SourceMissing
-from driver_builder.status import Event, Reason, TargetState, TargetStatus, events, previous_targets, render
+from driver_builder.building.circuit_breaker import OPENS_AFTER, Breaker, after_failure
+from driver_builder.model.image_state import Absent, Unreachable
+from driver_builder.planning.actions import Action, CancelBuild, StartBuild
+from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing
+from driver_builder.planning.status import Event, Reason, TargetState, TargetStatus, events, previous_targets, render
+from driver_builder.spec import driver_container
 from tests.unit.driver_builder.factories import (
     KERNEL,
     NOW,

@@ -2,11 +2,11 @@
 
 from hypothesis import given
 
-from driver_builder import status
-from driver_builder.actions import LabelNode, ReplacePod, StartBuild
-from driver_builder.image_state import Absent
-from driver_builder.plan import plan
-from driver_builder.snapshot import Snapshot
+from driver_builder.model.image_state import Absent
+from driver_builder.planning import status
+from driver_builder.planning.actions import LabelNode, ReplacePod, StartBuild
+from driver_builder.planning.plan import plan
+from driver_builder.planning.snapshot import Snapshot
 from tests.unit.driver_builder.factories import SETTINGS
 from tests.unit.driver_builder.snapshots import snapshots
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from driver_builder.image_state import Absent, Unreachable
-from driver_builder.plan import plan
-from driver_builder.plan_summary import VERBS, DriverSummary, as_document, counted, summarise, verb
-from driver_builder.snapshot import Snapshot
+from driver_builder.model.image_state import Absent, Unreachable
+from driver_builder.planning.plan import plan
+from driver_builder.planning.plan_summary import VERBS, DriverSummary, as_document, counted, summarise, verb
+from driver_builder.planning.snapshot import Snapshot
 from tests.unit.driver_builder.factories import (
     KERNEL,
     OTHER_KERNEL,

@@ -7,25 +7,24 @@ from typing import Any
 
 import pytest
 
-from driver_builder import cli, preflight_command
-from driver_builder.actions import StartBuild
-from driver_builder.driver_container import DriverContainer
+from driver_builder.building.preflight import Preflight, Result, Verdict, parse_target
+from driver_builder.commands import cli, preflight_command
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
     ConfigurationError,
     DriverBuilderError,
-    RegistryRefused,
-    RegistryUnavailable,
+    RegistryFull,
     TemporaryError,
     VerificationFailed,
     VerificationFailure,
 )
-from driver_builder.image_state import Absent, ImageState, Unreachable
-from driver_builder.kernels import KernelTarget
-from driver_builder.plan import plan
-from driver_builder.preflight import Preflight, Result, Verdict, parse_target
-from driver_builder.registries import Registries
+from driver_builder.model.image_state import Absent, ImageState, Unreachable
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.oci.registries import Registries
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan import plan
+from driver_builder.spec.driver_container import DriverContainer
 from kube_api.client import Client
 from tests.unit.driver_builder.factories import (
     KERNEL,
@@ -90,8 +89,7 @@ def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
         pytest.param(BuildFailed(BuildFailure.COMPILE_ERROR, "nv-pci.c:223: x", log_tail=("a", "b")), "CompileError",
                      id="does not compile"),
         pytest.param(VerificationFailed(VerificationFailure.WRONG_SYMBOL_CRC, "x"), "WrongSymbolCRC", id="wrong CRC"),
-        pytest.param(RegistryRefused("x"), "RegistryUnauthorized", id="registry refuses"),
-        pytest.param(RegistryUnavailable("x"), "RegistryUnreachable", id="registry away"),
+        pytest.param(RegistryFull("x"), "RegistryFull", id="registry full"),
         pytest.param(TemporaryError("x"), "BuilderUnavailable", id="engine away"),
     ],
 )  # fmt: skip

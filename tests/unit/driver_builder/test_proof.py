@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.proof import LiveModule, Proof, doubt, parse
+from driver_builder.planning.proof import LiveModule, Proof, doubt, parse
 from tests.unit.driver_builder.factories import BOOT_ID, IDENTITY, KERNEL, LOADED, OTHER_KERNEL, loaded
 
 VERDICT = {

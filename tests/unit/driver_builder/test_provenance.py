@@ -1,14 +1,17 @@
 """What an image says about how it was made."""
 
+import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from driver_builder.build import (
+from driver_builder.building.made_image import MadeImage
+from driver_builder.building.provenance import config_digest, provenance, public_url
+from driver_builder.kernel_modules.verify import VerifiedModule
+from driver_builder.model.build import (
     BuildRequest,
-    BuiltImage,
     ModuleSpec,
+    OwnTemplate,
     Source,
     SourceArchive,
     SourceFiles,
@@ -16,9 +19,10 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.provenance import config_digest, provenance, public_url
-from driver_builder.verify import VerifiedModule
+from driver_builder.model.reused import Reused
+from driver_builder.oci.image_archive import ImageArchive
 from tests.unit.driver_builder.factories import target
+from tests.unit.driver_builder.module_signing import a_signer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REQUEST = BuildRequest(
@@ -31,13 +35,18 @@ REQUEST = BuildRequest(
     source=SourceFiles(files={"a.c": b"int x;"}),
     modules=(ModuleSpec(name="edudrv", parameters=("debug=1",)),),
 )
-BUILT = BuiltImage(archive=Path("image.tar"), module_symvers="", compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0")
 MODULE = VerifiedModule(name="edudrv", path="/x", srcversion="A1", build_id="b2", vermagic="6.1 SMP", needs_device=True)
+MADE = MadeImage(
+    image=ImageArchive(config={}, layers=()),
+    module_symvers="",
+    compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0",
+    modules=(MODULE,),
+)
 
 
 def test_everything_that_went_in_is_written_down() -> None:
     """Under keys of OCI where it has one, under our own else; no time, so that digests can be reproduced."""
-    assert provenance(REQUEST, BUILT, [MODULE]) == {
+    assert provenance(REQUEST, MADE) == {
         "io.driverwright.build-key": "k1",
         "io.driverwright.driver": "team/edu",
         "org.opencontainers.image.version": "1.2",
@@ -50,6 +59,18 @@ def test_everything_that_went_in_is_written_down() -> None:
         "io.driverwright.build-image": "debian:bookworm-slim",
         "io.driverwright.config": config_digest(REQUEST),
         "io.driverwright.source": "files sha256:8e5e7027c842a6baf2ef5bd7b25deed193cfcf0a1a73c7a2a89b1dd8fe58ac83",
+    }
+
+
+def test_a_signer_and_an_origin_are_written_down_where_there_is_one() -> None:
+    """Whose key the modules are signed with, and whose modules they are."""
+    reused = Reused(kernel="6.1.0-54-amd64", digest="sha256:1", compared=11)
+    facts = provenance(replace(REQUEST, signing_certificate=a_signer("ours").der), replace(MADE, reused=reused))
+    assert "'ours'" in facts["io.driverwright.module-signer"]
+    assert json.loads(facts["io.driverwright.reused"]) == {
+        "kernel": "6.1.0-54-amd64",
+        "digest": "sha256:1",
+        "compared": 11,
     }
 
 
@@ -85,7 +106,7 @@ def test_a_source_is_named_without_its_password(
     source: Source, words: str, url: str | None, revision: str | None
 ) -> None:
     """By where it came from and by what pins it; the standard keys only where they mean just that."""
-    facts = provenance(replace(REQUEST, source=source), BUILT, [MODULE])
+    facts = provenance(replace(REQUEST, source=source), MADE)
     assert facts["io.driverwright.source"] == words
     assert facts.get("org.opencontainers.image.source") == url
     assert facts.get("org.opencontainers.image.revision") == revision
@@ -109,6 +130,8 @@ def test_a_public_url_has_no_secret(url: str, expected: str) -> None:
     "changed",
     [
         pytest.param(replace(REQUEST, template="ubuntu"), id="template"),
+        pytest.param(replace(REQUEST, own_template=OwnTemplate(place="", text="FROM x")), id="own template"),
+        pytest.param(replace(REQUEST, firmware_path="/source/fw"), id="firmware"),
         pytest.param(replace(REQUEST, args={"DEBUG": "1"}), id="arguments"),
         pytest.param(replace(REQUEST, modules=(ModuleSpec(name="edudrv"),)), id="parameters"),
     ],

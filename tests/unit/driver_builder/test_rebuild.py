@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.inventory import Node
-from driver_builder.rebuild import Rebuilds, acknowledge, from_status
+from driver_builder.planning.inventory import Node
+from driver_builder.planning.rebuild import Rebuilds, acknowledge, from_status
 from tests.unit.driver_builder.factories import OTHER_KERNEL, node, target
 
 NOTHING = Rebuilds(requests={}, tokens={})

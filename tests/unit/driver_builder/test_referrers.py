@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from driver_builder.errors import RegistryRefused
-from driver_builder.referrers import fallback_tag, push_referrer, with_referrer
-from driver_builder.registry import RegistryClient
+from driver_builder.oci.referrers import fallback_tag, push_referrer, with_referrer
+from driver_builder.oci.registry import RegistryClient
 from tests.unit.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 SUBJECT = b'{"schemaVersion": 2}'

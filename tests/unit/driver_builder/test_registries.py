@@ -1,19 +1,22 @@
 """The registries of the drivers: credentials out of Secrets, and how long an answer is believed."""
 
 import base64
+import gc
 import json
+from pathlib import Path
 
 import pytest
 
-from driver_builder import registries as registries_module
-from driver_builder.credentials import Credentials
-from driver_builder.driver_spec import RegistrySettings
 from driver_builder.errors import RegistryRefused
-from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.images import ImageRef
-from driver_builder.registries import Registries
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.images import ImageRef
+from driver_builder.oci import registries as registries_module
+from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.registries import Registries
+from driver_builder.spec.driver_spec import ConfigMapKey, RegistrySettings
 from kube_api.errors import ServerUnavailable
-from kube_api.resources import SECRETS
+from kube_api.resources import CONFIG_MAPS, SECRETS
+from tests.proving_ground.pki import CertificateAuthority
 from tests.unit.driver_builder.factories import DIGEST, NAMESPACE
 from tests.unit.driver_builder.model_world import MemoryClient
 
@@ -192,6 +195,60 @@ def test_a_ca_file_that_is_not_there_is_named() -> None:
     state = Registries(MemoryClient(), ca_file="/no/such/ca.pem").inspect(NAMESPACE, PLAIN, IMAGE)
     assert isinstance(state, Invalid)
     assert "/no/such/ca.pem, does not exist: see --registry-ca-file" in state.message
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> str:
+    """A certificate that no system knows."""
+    return CertificateAuthority(tmp_path / "ca").file.read_text()
+
+
+WITH_CA = RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt"))
+
+
+def config_map(**texts: str) -> dict[str, object]:
+    """Make the ConfigMap of a CA."""
+    return {"metadata": {"name": "ca"}, "data": {key.replace("_", "."): text for key, text in texts.items()}}
+
+
+def test_a_driver_has_a_ca_of_its_own(scripted: type[Scripted], ca: str) -> None:
+    """It takes the place of the controller's, and stays a file for as long as somebody may read it."""
+    scripted.answers[:] = [PRESENT] * 3
+    client = MemoryClient()
+    ca = f"# Főtanúsítvány\n{ca}"
+    client.create(CONFIG_MAPS.path(namespace=NAMESPACE), config_map(ca_crt=ca))
+    registries = Registries(client, ca_file="/ca.pem", trust_seconds=0.0)
+    for settings in (WITH_CA, WITH_CA, PLAIN):
+        registries.inspect(NAMESPACE, settings, IMAGE)
+    first, again, plain = (Path(str(made["ca_file"])) for made in scripted.made)
+    assert first == again
+    assert (first.read_text(), plain) == (ca, Path("/ca.pem"))
+    del registries
+    gc.collect()
+    assert not first.exists()
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        pytest.param(None, "create configmap ca --from-file=ca.crt", id="no ConfigMap"),
+        pytest.param(config_map(other_pem="x"), "has no text 'ca.crt' (it has other.pem)", id="another key"),
+        pytest.param({"metadata": {"name": "ca"}}, "has no text 'ca.crt' (it has none)", id="empty ConfigMap"),
+        pytest.param(config_map(ca_crt="no certificate"), "holds no certificate in PEM", id="another text"),
+        pytest.param(config_map(ca_crt=""), "holds no certificate in PEM", id="empty text"),
+        pytest.param(config_map(ca_crt="\x00\xff"), "holds no certificate in PEM", id="no text at all"),
+    ],
+)
+def test_a_wrong_ca_is_an_answer_not_an_error(stored: dict[str, object] | None, words: str) -> None:
+    """It names field and ConfigMap; the passes of other drivers go on."""
+    client = MemoryClient()
+    if stored is not None:
+        client.create(CONFIG_MAPS.path(namespace=NAMESPACE), stored)
+    state = Registries(client).inspect(NAMESPACE, WITH_CA, IMAGE)
+    assert isinstance(state, Invalid)
+    assert state.message.startswith(f"spec.registry.caConfigMap: ConfigMap {NAMESPACE}/ca")
+    assert words in state.message
 
 
 @pytest.mark.usefixtures("scripted")

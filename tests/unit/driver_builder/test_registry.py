@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.credentials import Credentials
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.image_archive import ImageArchive, read_image_archive
-from driver_builder.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.registry import RegistryClient
-from driver_builder.registry_answers import Answer
-from driver_builder.registry_auth import Challenge, Purpose
-from driver_builder.registry_transport import MAX_ANSWER, RegistryTransport
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.image_archive import ImageArchive, read_image_archive
+from driver_builder.oci.registry import RegistryClient
+from driver_builder.oci.registry_answers import Answer
+from driver_builder.oci.registry_auth import Challenge, Purpose
+from driver_builder.oci.registry_transport import MAX_ANSWER, RegistryTransport
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
 from tests.unit.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 

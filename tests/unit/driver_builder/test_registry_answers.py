@@ -9,11 +9,13 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.registry_answers import (
+from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected
+from driver_builder.oci.registry_answers import (
     MAX_PAUSE,
     Answer,
     RegistryBusy,
     parse_retry_after,
+    refused,
     unavailable,
     unreadable,
 )
@@ -86,6 +88,61 @@ def test_a_rate_limit_has_a_message_of_its_own() -> None:
         "registry r.io limits how often it may be asked (429 TOOMANYREQUESTS: slow down): it is asked again after"
         " 1970-01-12T13:47:10Z; an account in spec.registry.secretRef or a mirror may have a higher limit"
     )
+
+
+FULL_WRITE = (
+    b'{"errors":[{"code":"UNKNOWN","message":"unknown error","detail":"write /var/lib/registry/data: no space left on'
+    b' device"}]}'
+)
+FULL_START = (
+    b'{"errors":[{"code":"UNKNOWN","message":"unknown error","detail":{"DriverName":"filesystem","Enclosed":{"Op":'
+    b'"write","Path":"/var/lib/registry/startedat","Err":28}}}]}'
+)
+QUOTA = (
+    b'{"errors":[{"code":"DENIED","message":"adding 1.2 MiB of storage resource, which when updated to current usage of'
+    b' 99.1 MiB will exceed the configured upper limit of 100.0 MiB."}]}'
+)
+NO_RIGHT = b'{"errors":[{"code":"DENIED","message":"requested access to the resource is denied"}]}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "full"),
+    [
+        pytest.param(500, FULL_WRITE, True, id="disk full in the middle, words of registry 2.8"),
+        pytest.param(500, FULL_START, True, id="disk full at the start, words of registry 2.8"),
+        pytest.param(403, QUOTA, True, id="quota, words of Harbor"),
+        pytest.param(507, b"", True, id="insufficient storage"),
+        pytest.param(403, NO_RIGHT, False, id="no right to push"),
+        pytest.param(500, b'{"errors":[{"code":"UNKNOWN","message":"unknown error","detail":{"Err":2}}]}', False,
+                     id="another error of its disk"),
+        pytest.param(200, FULL_WRITE, False, id="an image that speaks of it"),
+    ],
+)  # fmt: skip
+def test_a_registry_without_room_is_told_apart(status: int, body: bytes, full: bool) -> None:
+    """From one that is out of order, and from a user without the right; the message says what to do."""
+    said = Answer(status=status, url="https://r.io/v2/", headers={}, body=body)
+    assert said.says_full is full
+    error = unavailable("r.io", said, now=NOW)
+    assert isinstance(error, RegistryFull) is full
+    assert ("more room" in str(error)) is full
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        pytest.param(400, b'{"errors":[{"code":"MANIFEST_INVALID","message":"m"}]}', RegistryRejected,
+                     "400 MANIFEST_INVALID: m", id="its own rule"),
+        pytest.param(413, b"<html>", RegistryRejected, "raise the size", id="too large for a proxy before it"),
+        pytest.param(404, b"<html>Not found</html>", RegistryRefused, "404 <html>", id="a web page"),
+    ],
+)  # fmt: skip
+def test_a_registry_that_refuses_is_not_something_else_in_its_place(
+    status: int, body: bytes, kind: type[Exception], words: str
+) -> None:
+    """The one has the registries' own words for it."""
+    error = refused("r.io", "did not take it", Answer(status=status, url="https://r.io/", headers={}, body=body))
+    assert type(error) is kind
+    assert words in str(error)
 
 
 @pytest.mark.parametrize(

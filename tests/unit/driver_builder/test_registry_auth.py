@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.registry_auth import Authorizations, Challenge, Purpose, parse_challenges, token_seconds
+from driver_builder.oci.registry_auth import Authorizations, Challenge, Purpose, parse_challenges, token_seconds
 
 PULL = Purpose(repository="team/driver", writing=False)
 PUSH = Purpose(repository="team/driver", writing=True)

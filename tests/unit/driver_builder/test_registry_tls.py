@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.credentials import Credentials
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.registry_transport import RegistryTransport
+from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.registry_transport import RegistryTransport
 from tests.proving_ground.pki import CertificateAuthority
 from tests.unit.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.credentials import Credentials
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.registry_answers import RegistryBusy, RegistryUnauthorised
-from driver_builder.registry_transport import RegistryTransport
+from driver_builder.errors import RegistryRefused, RegistryUnauthorised, RegistryUnavailable
+from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.registry_answers import RegistryBusy
+from driver_builder.oci.registry_transport import RegistryTransport
 from tests.unit.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 
 ANNA = Credentials(username="anna", password="s3cret")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.errors import VerificationFailure
-from driver_builder.kernel_module import KernelModule
-from driver_builder.reuse import NotReusable, Reusable, reusable
+from driver_builder.kernel_modules.kernel_module import KernelModule
+from driver_builder.kernel_modules.reuse import NotReusable, Reusable, reusable
 from tests.unit.driver_builder.kernel_modules import (
     HELPER_MODULE,
     MAGIC,

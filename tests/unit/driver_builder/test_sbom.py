@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder.build import (
+from driver_builder.building.made_image import MadeImage
+from driver_builder.building.sbom import sbom
+from driver_builder.model.build import (
     BuildRequest,
-    BuiltImage,
     ModuleSpec,
     Source,
     SourceArchive,
@@ -20,8 +21,9 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.images import ImageRef
-from driver_builder.sbom import sbom
+from driver_builder.model.images import ImageRef
+from driver_builder.model.reused import Reused
+from driver_builder.oci.image_archive import ImageArchive
 from tests.unit.driver_builder.factories import KERNEL, target
 
 MODULES = Path(__file__).parents[2] / "data" / "modules"
@@ -38,7 +40,12 @@ REQUEST = BuildRequest(
     source=SourceFiles(files={"a.c": b"int x;"}),
     modules=(ModuleSpec(name="dw_probe"),),
 )
-BUILT = BuiltImage(archive=Path("image.tar"), module_symvers="", compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0")
+MADE = MadeImage(
+    image=ImageArchive(config={}, layers=()),
+    module_symvers="",
+    compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0",
+    modules=(),
+)
 FOLDER = f"/lib/modules/{KERNEL}/updates"
 FILES = {
     f"{FOLDER}/dw_probe.ko": PROBE,
@@ -46,13 +53,13 @@ FILES = {
     f"/lib/modules/{KERNEL}/modules.dep": b"",
     "/driver/loader": b"#!/bin/busybox sh\n",
     "/bin/busybox": b"\x7fELF\0BusyBox v1.35.0 (Debian 1:1.35.0-4+deb12u1)\0",
-    "/lib/firmware/edu/fw.bin": b"fw",
+    "/firmware/edu/fw.bin": b"fw",
 }
 
 
 def document(request: BuildRequest = REQUEST, files: dict[str, bytes] = FILES) -> dict[str, Any]:
     """The document as JSON."""
-    content: dict[str, Any] = json.loads(sbom(IMAGE, request, BUILT, files))
+    content: dict[str, Any] = json.loads(sbom(IMAGE, request, MADE, files))
     return content
 
 
@@ -65,9 +72,9 @@ def package(name: str, content: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_same_image_has_the_same_document() -> None:
     """To the byte, whatever order the files were read in; another image's has another name."""
-    first = sbom(IMAGE, REQUEST, BUILT, FILES)
-    assert sbom(IMAGE, REQUEST, BUILT, dict(reversed(FILES.items()))) == first
-    other = json.loads(sbom(IMAGE.at("sha256:" + "c" * 64), REQUEST, BUILT, FILES))
+    first = sbom(IMAGE, REQUEST, MADE, FILES)
+    assert sbom(IMAGE, REQUEST, MADE, dict(reversed(FILES.items()))) == first
+    other = json.loads(sbom(IMAGE.at("sha256:" + "c" * 64), REQUEST, MADE, FILES))
     assert other["documentNamespace"] != document()["documentNamespace"]
     assert document()["creationInfo"]["created"] == "1970-01-01T00:00:00Z"
 
@@ -103,6 +110,13 @@ def test_everything_of_the_image_is_contained_in_it() -> None:
     names = {item["name"] for item in content["packages"] if item["SPDXID"] in contained}
     assert names == {"dw_probe.ko", "dw_helper.ko", "fw.bin", "loader", "busybox"}
     assert package("busybox", content)["versionInfo"] == "1.35.0"
+
+
+def test_modules_that_are_used_again_were_made_with_the_headers_of_their_own_kernel() -> None:
+    """What the other kernel has to do with them is that its symbols were compared."""
+    made = replace(MADE, reused=Reused(kernel="6.1.0-54-cloud-amd64", digest="sha256:1", compared=2))
+    headers = package("linux-headers-6.1.0-54-cloud-amd64", json.loads(sbom(IMAGE, REQUEST, made, FILES)))
+    assert headers["comment"].startswith(f"Module.symvers of {KERNEL} has sha256:")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.build import SourceFiles, SourceGit
+from driver_builder.commands.output import document
 from driver_builder.errors import ConfigurationError
-from driver_builder.image_state import Absent
-from driver_builder.output import document
-from driver_builder.plan import Plan, PlanSettings, plan
-from driver_builder.snapshot import Snapshot
-from driver_builder.snapshot_file import from_document, reduced, to_document
+from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
+from driver_builder.model.image_state import Absent
+from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.snapshot_file import from_document, reduced, to_document
 from tests.unit.driver_builder.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
 from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.snapshots import snapshots
@@ -97,6 +98,16 @@ def test_only_what_is_read_is_written() -> None:
     source = through(snapshot())[0].sources["driverwright/edu"]
     assert isinstance(source, SourceFiles)
     assert (source.files, len(source.known_digest)) == ({}, 64)
+
+
+def test_an_own_template_is_written_as_its_digest() -> None:
+    """It may have what nobody outside of the cluster should read; the plan is the same all the same."""
+    template = OwnTemplate(place="ConfigMap n/t/k", text="RUN s3cret")
+    container = driver(spec_changes={"build": {"templateConfigMap": {"name": "t", "key": "k"}}})
+    seen = with_images(snapshot(drivers=(container,), templates={container.key: template}))
+    assert "s3cret" not in text_of(seen)
+    assert template.digest in text_of(seen)
+    assert told(plan(through(seen)[0], SETTINGS)) == told(plan(seen, SETTINGS))
 
 
 def test_no_user_or_password_of_a_url_is_written() -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder.build import SourceArchive, SourceGit, SourceImage, SourcePackage
-from driver_builder.driver_spec import ConfigMapSource, SourceSpec
 from driver_builder.errors import InvalidDriver
-from driver_builder.spec_parser import parse_spec
+from driver_builder.model.build import SourceArchive, SourceGit, SourceImage, SourcePackage
+from driver_builder.spec.driver_spec import ConfigMapSource, SourceSpec
+from driver_builder.spec.spec_parser import parse_spec
 from tests.unit.driver_builder.factories import spec
 
 PINNED = "registry.example.com/src@sha256:" + "a" * 64
@@ -29,9 +29,9 @@ TAR = "https://example.com/driver-1.0.tar.gz"
         pytest.param({"image": {"reference": PINNED}}, SourceImage(reference=PINNED, path="/"), id="image's root"),
         pytest.param({"git": {"url": URL, "commit": COMMIT}}, SourceGit(url=URL, commit=COMMIT), id="git"),
         pytest.param(
-            {"git": {"url": "ssh://git@example.com:2222/~a/b.git", "commit": "a" * 64, "path": "src/kernel"}},
-            SourceGit(url="ssh://git@example.com:2222/~a/b.git", commit="a" * 64, path="src/kernel"),
-            id="git by ssh",
+            {"git": {"url": "https://example.com:2222/~a/b.git", "commit": "a" * 64, "path": "src/kernel"}},
+            SourceGit(url="https://example.com:2222/~a/b.git", commit="a" * 64, path="src/kernel"),
+            id="folder of a git repository",
         ),
         pytest.param({"archive": {"url": TAR, "sha256": SHA256}}, SourceArchive(url=TAR, sha256=SHA256), id="archive"),
         pytest.param(
@@ -79,13 +79,15 @@ def git(**changes: str) -> dict[str, Any]:
             {"image": {"reference": PINNED, "path": "/a/../etc"}}, "spec.source.image.path", "'/a/../etc'",
             "without '..'", id="path that climbs out of an image",
         ),
-        pytest.param(git(url="http://h/x"), "spec.source.git.url", "'http://h/x'", "https or ssh", id="git by http"),
-        pytest.param(git(url="git@h:x"), "spec.source.git.url", "'git@h:x'", "ssh://git@host/path", id="git as scp"),
-        pytest.param(git(url="file:///x"), "spec.source.git.url", "'file:///x'", "https or ssh", id="git file"),
-        pytest.param(git(url="ext::sh -c x"), "spec.source.git.url", "'ext::sh -c x'", "https or ssh", id="git helper"),
-        pytest.param(git(url="ssh://-oProxyCommand=x/y"), "spec.source.git.url", "ProxyCommand", "https or ssh",
+        pytest.param(git(url="http://h/x"), "spec.source.git.url", "'http://h/x'", "by https", id="git by http"),
+        pytest.param(git(url="git@h:x"), "spec.source.git.url", "'git@h:x'", "not ssh", id="git as scp"),
+        pytest.param(git(url="file:///x"), "spec.source.git.url", "'file:///x'", "by https", id="git file"),
+        pytest.param(git(url="ext::sh -c x"), "spec.source.git.url", "'ext::sh -c x'", "by https", id="git helper"),
+        pytest.param(git(url="ssh://git@h/x"), "spec.source.git.url", "'ssh://git@h/x'", "not ssh: builds",
+                     id="git by ssh"),
+        pytest.param(git(url="https://-oProxyCommand=x/y"), "spec.source.git.url", "ProxyCommand", "by https",
                      id="git host is an option"),
-        pytest.param(git(url="https://u:p@h/x"), "spec.source.git.url", "u:p", "without a password", id="password"),
+        pytest.param(git(url="https://u:p@h/x"), "spec.source.git.url", "u:p", "without a user", id="password"),
         pytest.param(git(commit="main"), "spec.source.git.commit", "'main'", "git rev-parse", id="branch"),
         pytest.param(git(commit=COMMIT[:12]), "spec.source.git.commit", COMMIT[:12], "40 or 64", id="short commit"),
         pytest.param(git(path="/src"), "spec.source.git.path", "'/src'", "must be relative", id="absolute folder"),

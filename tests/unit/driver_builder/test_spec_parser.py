@@ -6,34 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.build import ModuleSpec
-from driver_builder.driver_spec import (
+from driver_builder.errors import InvalidDriver
+from driver_builder.model.build import ModuleSpec, Signing
+from driver_builder.model.images import ImageRepository
+from driver_builder.spec.driver_spec import (
     BuilderKind,
+    ConfigMapKey,
     ConfigMapSource,
     DriverSpec,
-    ImageRepository,
     RegistrySettings,
-    Signing,
 )
-from driver_builder.errors import InvalidDriver
-from driver_builder.spec_parser import RESERVED, parse_spec, read_spec
+from driver_builder.spec.spec_parser import RESERVED, parse_spec, read_spec
 from tests.unit.driver_builder.factories import spec
 
 RESERVED_VALUES: dict[str, Any] = {
-    "registry.caConfigMap": {"name": "ca", "key": "ca.crt"},
-    "build.templateConfigMap": {"name": "template", "key": "Dockerfile.j2"},
-    "build.secrets": [{"name": "token"}],
-    "build.resources": {"limits": {"memory": "2Gi"}},
-    "build.builder": "job",
-    "module.inTreeModulesToRemove": ["nouveau"],
-    "module.blacklist": ["nouveau"],
-    "module.firmwarePath": "/lib/firmware",
-    "signing": {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}},
     "validation": {"command": ["/bin/true"], "timeout": "30s"},
     "rollout": {"maxUnavailable": "10%", "canary": 1},
     "retention": {"versions": 3},
-    "preflight.followRepository": True,
 }
+
+
+MODULE_SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}}
 
 
 def nested(path: str, value: object) -> Any:
@@ -47,7 +40,7 @@ def test_a_whole_spec_becomes_values() -> None:
     """Every field of the schema is read."""
     read = parse_spec(
         spec(
-            registry={"secretRef": {"name": "push"}, "plainHttp": True, "caConfigMap": {"name": "ca", "key": "ca.crt"}},
+            registry={"secretRef": {"name": "push"}, "caConfigMap": {"name": "ca", "key": "registry.pem"}},
             build={
                 "baseImage": "debian:trixie-slim",
                 "args": {"V": "1"},
@@ -56,9 +49,10 @@ def test_a_whole_spec_becomes_values() -> None:
                 "resources": {"limits": {"memory": "2Gi"}},
                 "deadline": "1h30m5s",
                 "builder": "job",
+                "reuseAcrossKernels": False,
             },
             kernelMappings=[
-                {"literal": "6.1.0+", "args": {"W": "2"}, "template": "other"},
+                {"literal": "6.1.0+", "args": {"W": "2"}, "template": "other", "signing": MODULE_SIGNING},
                 {"regexp": r"6\..*", "image": "r/x:1"},
                 {"regexp": ".*", "skip": True},
             ],
@@ -69,7 +63,7 @@ def test_a_whole_spec_becomes_values() -> None:
                 "blacklist": ["older"],
                 "firmwarePath": "/lib/firmware",
             },
-            signing=RESERVED_VALUES["signing"],
+            signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
             validation=RESERVED_VALUES["validation"],
             rollout=RESERVED_VALUES["rollout"],
             retention=RESERVED_VALUES["retention"],
@@ -83,17 +77,19 @@ def test_a_whole_spec_becomes_values() -> None:
     assert exact.pattern.fullmatch("6.1.0+")
     assert not exact.pattern.fullmatch("6.1.00")
     assert (exact.literal, exact.args, exact.template) == ("6.1.0+", {"W": "2"}, "other")
+    assert exact.signing == Signing(key_secret="key", certificate_secret="certificate")
     assert (prebuilt.literal, prebuilt.image, skipped.skip) == (None, "r/x:1", True)
     assert read == DriverSpec(
         version="1.0.0",
         node_selector={"pool": "edu"},
         image=ImageRepository(host="registry.example.com:5000", repository="drivers/edu"),
-        registry=RegistrySettings(secret="push", plain_http=True),
+        registry=RegistrySettings(secret="push", ca=ConfigMapKey(name="ca", key="registry.pem")),
         source=ConfigMapSource(name="edu-source"),
         template=None,
-        template_config_map="template",
+        own_template=ConfigMapKey(name="template", key="Dockerfile.j2"),
         base_image="debian:trixie-slim",
         args={"V": "1"},
+        reuse=False,
         build_secrets=("token",),
         build_resources={"limits": {"memory": "2Gi"}},
         deadline_seconds=5405.0,
@@ -103,7 +99,7 @@ def test_a_whole_spec_becomes_values() -> None:
         in_tree_modules_to_remove=("old",),
         blacklist=("older",),
         firmware_path="/lib/firmware",
-        signing=Signing(key_secret="key", certificate_secret="certificate"),
+        signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
         follow_repository=True,
         tolerations=({"operator": "Exists"},),
         priority_class="high",
@@ -118,6 +114,13 @@ def test_a_short_spec_has_defaults() -> None:
     assert (read.node_selector, read.mappings, read.args, read.template) == ({}, (), {}, None)
     assert read.registry == RegistrySettings(secret=None, plain_http=False)
     assert (read.deadline_seconds, read.builder, read.signing, read.unused) == (None, None, None, ())
+    assert read.reuse
+
+
+def test_a_ca_lies_under_the_usual_key() -> None:
+    """What most tools call it."""
+    read = parse_spec(spec(registry={"caConfigMap": {"name": "ca"}, "plainHttp": False}))
+    assert read.registry == RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt"))
 
 
 def test_null_is_not_given() -> None:
@@ -226,7 +229,21 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         ),
         pytest.param({"registry": {"secretRef": {}}}, "spec.registry.secretRef.name", "", "is missing", id="no secret"),
         pytest.param(
-            {"registry": {"caConfigMap": {"name": "a"}}}, "spec.registry.caConfigMap.key", "", "missing", id="CA"
+            {"registry": {"caConfigMap": {"key": "a"}}}, "spec.registry.caConfigMap.name", "", "missing", id="CA"
+        ),
+        pytest.param(
+            {"registry": {"caConfigMap": {"name": "a"}, "plainHttp": True}},
+            "spec.registry",
+            "",
+            "remove one",
+            id="CA without TLS",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "firmwarePath": "/"}},
+            "spec.module.firmwarePath",
+            "'/'",
+            "name the folder",
+            id="all of the build as firmware",
         ),
         pytest.param({"build": {"deadline": "30"}}, "spec.build.deadline", "'30'", "such as 1h, 30m", id="no unit"),
         pytest.param({"build": {"deadline": ""}}, "spec.build.deadline", "''", "such as 1h, 30m", id="empty duration"),
@@ -245,6 +262,34 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"build": {"template": "../x"}}, "spec.build.template", "'../x'", "lower case", id="template"),
         pytest.param(
             {"build": {"baseImage": "a b"}}, "spec.build.baseImage", "'a b'", "debian:bookworm", id="base image"
+        ),
+        pytest.param(
+            {"build": {"secrets": [{"name": "a"}]}},
+            "spec.build.secrets",
+            "",
+            "set spec.build.builder: job",
+            id="secrets without a Job",
+        ),
+        pytest.param(
+            {"build": {"builder": "docker", "secrets": [{"name": "a"}]}},
+            "spec.build.secrets",
+            "",
+            "set spec.build.builder: job",
+            id="secrets for an engine",
+        ),
+        pytest.param(
+            {"build": {"builder": "job", "secrets": [{"name": "a"}, {"name": "a"}]}},
+            "spec.build.secrets",
+            "['a', 'a']",
+            "name each once",
+            id="a secret twice",
+        ),
+        pytest.param(
+            {"build": {"resources": {"limits": {"memory": "2 GB"}}}},
+            "spec.build.resources.limits.memory",
+            "'2 GB'",
+            "such as 500m, 2 or 1Gi",
+            id="quantity",
         ),
         pytest.param(
             {"build": {"secrets": [{"name": "A"}]}},
@@ -312,10 +357,32 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         ),
         pytest.param(
             {"signing": {"keySecretRef": {"name": "k"}}},
-            "spec.signing.certificateSecretRef.name",
+            "spec.signing",
+            "belong together",
+            "give both",
+            id="signing without certificate",
+        ),
+        pytest.param({"signing": {}}, "spec.signing", "names no key", "imageKeySecretRef", id="signing with nothing"),
+        pytest.param(
+            {"signing": {"imageKeySecretRef": {}}},
+            "spec.signing.imageKeySecretRef.name",
             "",
             "is missing",
-            id="signing without certificate",
+            id="signing with a Secret without a name",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "signing": MODULE_SIGNING}]},
+            "spec.kernelMappings[0]",
+            "image excludes",
+            "remove image, or the others",
+            id="prebuilt and signed",
+        ),
+        pytest.param(
+            {"build": {"reuseAcrossKernels": "no"}},
+            "spec.build.reuseAcrossKernels",
+            "'no'",
+            "without quotes",
+            id="neither reuse nor not",
         ),
         pytest.param(
             {"validation": {"timeout": "30s"}},

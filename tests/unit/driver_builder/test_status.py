@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.driver_container import DriverContainer
-from driver_builder.rebuild import Rebuilds
-from driver_builder.status import (
+from driver_builder.planning.rebuild import Rebuilds
+from driver_builder.planning.status import (
     Event,
     TargetState,
     TargetStatus,
@@ -19,6 +18,7 @@ from driver_builder.status import (
     render,
     timestamp,
 )
+from driver_builder.spec.driver_container import DriverContainer
 from tests.unit.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
@@ -194,6 +194,19 @@ def test_nodes_without_kernel_are_told() -> None:
     status = rendered(entry(), unknown={"b": "node b has no label", "a": "node a has no label"})
     assert conditions(status)["Degraded"] == ("True", "KernelMismatch")
     assert status["conditions"][2]["message"] == "node a has no label; node b has no label"
+
+
+def test_a_condition_names_five_and_counts_the_others() -> None:
+    """A fleet on a thousand kernels has a status that still fits; what each target says stands in its entry."""
+    for state, kind in ((TargetState.FAILED, "Degraded"), (TargetState.BUILDING, "Progressing")):
+        targets = [entry(state, kernel=f"6.1.0-{number}-amd64", message="m") for number in range(1000)]
+        (said,) = [item for item in rendered(*targets)["conditions"] if item["type"] == kind]
+        assert said["message"].endswith("6.1.0-4-amd64: m; and 995 more")
+    unknown = {f"node-{number}": f"node-{number} has no kernel label" for number in range(6)}
+    (said,) = [item for item in rendered(unknown=unknown)["conditions"] if item["type"] == "Degraded"]
+    assert said["message"].endswith("node-4 has no kernel label; and 1 more")
+    (said,) = [item for item in rendered(*targets[:5])["conditions"] if item["type"] == "Progressing"]
+    assert "more" not in said["message"]
 
 
 def test_counts_leave_out_skipped_nodes() -> None:

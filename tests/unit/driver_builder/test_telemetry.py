@@ -16,13 +16,13 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from driver_builder import telemetry
-from driver_builder.actions import StartBuild
-from driver_builder.builds import BuildQueue, BuildStates, QueuedBuild
-from driver_builder.circuit_breaker import OUTSIDE
+from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild
+from driver_builder.building.circuit_breaker import OUTSIDE
 from driver_builder.errors import BuildFailed, BuildFailure, VerificationFailure
-from driver_builder.image_state import Absent, Unreachable
 from driver_builder.metrics import FleetState, StateCollector, fleet_state
-from driver_builder.plan import Plan, plan
+from driver_builder.model.image_state import Absent, Unreachable
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan import Plan, plan
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
 from tests.unit.driver_builder.factories import (
     KERNEL,

@@ -1,10 +1,12 @@
 """From requests to Dockerfiles and build contexts, and what is not let into them."""
 
 import io
+import re
 import shutil
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import templates
-from driver_builder.build import (
+from driver_builder.building import templates
+from driver_builder.building.template_values import modules_text, template_values
+from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
+    OwnTemplate,
     Source,
     SourceArchive,
     SourceFiles,
@@ -24,9 +29,7 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.template_values import modules_text, template_values
+from driver_builder.model.kernels import KernelTarget, KernelVersion
 
 TEMPLATE = """\
 FROM {{ base_image }} AS build
@@ -260,16 +263,150 @@ def test_no_text_breaks_out_of_its_word(text: str) -> None:
     [
         pytest.param("FROM {{ nothing }}", "'nothing' is undefined", id="unknown variable"),
         pytest.param("{% if %}", "cannot be rendered", id="syntax error"),
-        pytest.param("{% include 'other' %}", "cannot be rendered", id="a template of two files"),
         pytest.param("{{ modules + 1 }}", "cannot be rendered", id="an expression that fails"),
     ],
 )
 def test_a_template_with_an_error_is_named(text: str, message: str, directory: Path) -> None:
     """A typing error in a template never becomes an empty word."""
     (directory / "debian.Dockerfile.j2").write_text(text)
-    with pytest.raises(BuildFailed, match=r"debian\.Dockerfile\.j2") as caught:
+    with pytest.raises(BuildFailed, match=r"debian\.Dockerfile\.j2:1 ") as caught:
         templates.render(REQUEST, directory)
     assert message in str(caught.value)
+
+
+@pytest.fixture
+def part(directory: Path) -> Path:
+    """A part that the template includes in its second line, after a source it does not mention itself."""
+    (directory / "debian.Dockerfile.j2").write_text('FROM x\n{% include "parts/source.j2" %}\n')
+    file = directory / "parts" / "source.j2"
+    file.parent.mkdir()
+    file.write_text("COPY {{ source_git or 'source' }}\n")
+    return file
+
+
+def test_a_part_is_rendered_in_its_place(part: Path, directory: Path) -> None:
+    """With all values, and what it mentions counts as mentioned by the template."""
+    assert templates.render(REQUEST, directory) == "FROM x\nCOPY source\n"
+    git = replace(REQUEST, source=SourceGit(url="https://example.com/a.git", commit="1" * 40, path=""))
+    assert templates.render(git, directory) == "FROM x\nCOPY https://example.com/a.git\n"
+    part.write_text("COPY\n")
+    with pytest.raises(BuildFailed, match=r"cannot build from spec\.source\.git"):
+        templates.render(git, directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a\n{{ nothing }}", "template parts/source.j2:2 cannot be rendered: 'nothing' is", id="a value"),
+        pytest.param("a\nb\n{% if %}", "template parts/source.j2:3 cannot be rendered", id="syntax"),
+        pytest.param("{% include 'parts/b.j2' %}", "it cannot take in 'parts/b.j2'", id="a part that is not there"),
+    ],
+)
+def test_an_error_in_a_part_is_told_by_its_line(text: str, message: str, part: Path, directory: Path) -> None:
+    """Not by that of the template which includes it."""
+    part.write_text(text)
+    with pytest.raises(BuildFailed, match=re.escape(message)):
+        templates.render(REQUEST, directory)
+
+
+def test_a_part_is_of_the_recipe(part: Path, directory: Path) -> None:
+    """A changed one changes every build key."""
+    before = templates.recipe_digests(directory)
+    part.write_text("COPY {{ source_git or 'sources' }}\n")
+    assert templates.recipe_digests(directory)["debian"] != before["debian"]
+
+
+def own(text: str, **changes: Any) -> BuildRequest:
+    """Ask for a build by a template of the admin's own."""
+    template = OwnTemplate(place="ConfigMap team/edu/Dockerfile.j2", text=text)
+    return replace(REQUEST, template="own", own_template=template, **changes)
+
+
+def test_an_own_template_is_given_the_same_values(directory: Path) -> None:
+    """It takes the place of ours, whatever that is called."""
+    assert templates.render(own(TEMPLATE), directory) == templates.render(REQUEST, directory)
+    assert set(members(templates.build_context(own("FROM scratch"), directory))) >= {"Dockerfile", "loader.sh"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        pytest.param(
+            "FROM {{ base_image }}\nRUN {{ kernel_versio }}",
+            2,
+            "'kernel_versio' is undefined; there are architecture, base_image, driver, firmware_path, headers_mirror,",
+            id="unknown value",
+        ),
+        pytest.param("FROM x\n\n{% if %}\n", 3, "Expected an expression", id="syntax error"),
+        pytest.param("FROM x\n{% for a in modules %}\n", 2, "Unexpected end of template", id="a loop without an end"),
+        pytest.param("a\nb\n{{ modules.pop() }}", 3, "pop", id="a value that is to be changed"),
+        pytest.param("a\n{{ version.missing.more }}", 2, "has no attribute 'missing'", id="unknown attribute"),
+        pytest.param("a\n{{ 1 / 0 }}", 2, "division by zero", id="arithmetic"),
+        pytest.param("a\n{% for i in range(10000000) %}x{% endfor %}", 2, "Range too big", id="a huge loop"),
+        pytest.param("a\n{{ {}['b'] }}", 2, "'dict object' has no attribute 'b'", id="a key that is not there"),
+        pytest.param("a\n{% include '/etc/passwd' %}", 2, "it cannot take in '/etc/passwd'", id="a file"),
+        pytest.param("a\n{% import 'os' as os %}", 2, "it cannot take in 'os'", id="another template"),
+        pytest.param("a\n{% extends 'b' %}", 2, "it cannot take in 'b'", id="a base template"),
+        pytest.param("a\n{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", 2, "recursion", id="a loop of macros"),
+    ],
+)
+def test_an_error_in_an_own_template_is_told_by_its_line(text: str, line: int, message: str, directory: Path) -> None:
+    """With the ConfigMap and its key, and what is wrong there; it is the template's fault, and never a crash."""
+    with pytest.raises(BuildFailed) as caught:
+        templates.render(own(text), directory)
+    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert str(caught.value).startswith(f"template ConfigMap team/edu/Dockerfile.j2:{line} cannot be rendered: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "''.__class__.__mro__[1].__subclasses__()",
+        "modules.__init__.__globals__",
+        "self.__init__.__globals__",
+        "cycler.__init__.__globals__.os",
+        "lipsum.__globals__['os'].popen('id').read()",
+        "''['__class__']",
+        "version | attr('__class__')",
+        "'{0.__class__}'.format(version)",
+        "'{0.__class__.__mro__}'.format_map({'0': 1})",
+        "joiner.__init__.__globals__",
+        "namespace.__class__",
+        "version.format.__self__.__class__",
+        "get_flashed_messages.__globals__",
+        "request.application.__globals__",
+    ],
+)
+def test_an_own_template_does_not_leave_its_sandbox(expression: str, directory: Path) -> None:
+    """It is a text out of the cluster: it reaches neither Python nor files, it is refused."""
+    with pytest.raises(BuildFailed) as caught:
+        templates.render(own(f"{{{{ {expression} }}}}"), directory)
+    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+
+
+def test_a_dockerfile_has_an_end(directory: Path) -> None:
+    """A template that multiplies is stopped."""
+    text = "{% for i in range(50000) %}{{ 'x' * 1000 }}{% endfor %}"
+    with pytest.raises(BuildFailed, match="makes more than 1048576 characters"):
+        templates.render(own(text), directory)
+
+
+@given(st.text(alphabet="{}%# ()[]|.'\"_abmodulesversion0123+*\n", max_size=60))
+def test_no_text_of_an_own_template_is_a_crash(text: str) -> None:
+    """It is rendered, or it is the template's fault."""
+    with suppress(BuildFailed):
+        templates.render(own(text), Path("/nowhere"))
+
+
+def test_firmware_is_not_left_out(directory: Path) -> None:
+    """A template that does not know of it is not asked; its path is a word."""
+    with pytest.raises(BuildFailed, match=r"leaves out spec\.module\.firmwarePath: it does not mention firmware_path"):
+        templates.render(replace(REQUEST, firmware_path="/source/fw"), directory)
+    knows = own("COPY {{ firmware_path }} /out", firmware_path="/source/fw")
+    assert templates.render(knows, directory) == "COPY /source/fw /out"
+    with pytest.raises(BuildFailed, match=r"module\.firmwarePath '/a b' cannot stand in a Dockerfile"):
+        templates.render(replace(knows, firmware_path="/a b"), directory)
 
 
 def test_an_unknown_template_is_refused_with_the_known_ones(directory: Path) -> None:
@@ -290,7 +427,7 @@ def test_a_recipe_is_its_template_and_the_loader(directory: Path, monkeypatch: p
 
 def copied_package(root: Path) -> Path:
     """Where the package's own file would lie below ``root``."""
-    return root / "driver_builder" / "templates.py"
+    return root / "driver_builder" / "building" / "templates.py"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.errors import VerificationFailed, VerificationFailure
-from driver_builder.image_archive import ImageArchive, read_image_archive
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.symvers import ExportedSymbol
-from driver_builder.verify import VerifiedModule, check_modules, needs_device, verify
+from driver_builder.kernel_modules.symvers import ExportedSymbol
+from driver_builder.kernel_modules.verify import VerifiedModule, check_modules, needs_device, verify
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
 from tests.unit.driver_builder.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
 from tests.unit.driver_builder.module_signing import Signer, a_signer

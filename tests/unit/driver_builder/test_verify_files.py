@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from driver_builder.build import ModuleSpec
 from driver_builder.errors import VerificationFailed, VerificationFailure
-from driver_builder.kernel_module import KernelModule
-from driver_builder.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
+from driver_builder.kernel_modules.kernel_module import KernelModule
+from driver_builder.kernel_modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
+from driver_builder.model.build import ModuleSpec
 from tests.unit.driver_builder.kernel_modules import a_module
 
 FOLDER = "/lib/modules/6.1"

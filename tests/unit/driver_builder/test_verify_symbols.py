@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.errors import VerificationFailed, VerificationFailure
-from driver_builder.kernel_module import KernelModule
-from driver_builder.symvers import ExportedSymbol, parse_module_symvers
-from driver_builder.verify_symbols import (
+from driver_builder.kernel_modules.kernel_module import KernelModule
+from driver_builder.kernel_modules.symvers import ExportedSymbol, parse_module_symvers
+from driver_builder.kernel_modules.verify_symbols import (
     Mismatch,
     check_exports,
     check_symbols,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver_builder import vermagic
+from driver_builder.kernel_modules import vermagic
 from tests.unit.driver_builder.kernel_modules import MAGIC
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.actions import Action
-from driver_builder.image_state import Unreachable
+from driver_builder.model.image_state import Unreachable
+from driver_builder.planning.actions import Action
 from tests.unit.driver_builder.factories import KERNEL, OTHER_KERNEL
 from tests.unit.driver_builder.model_world import World
 

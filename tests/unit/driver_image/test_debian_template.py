@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.build import (
+from driver_builder.building.templates import render, templates_directory
+from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
     Source,
@@ -18,8 +19,7 @@ from driver_builder.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.kernels import KernelTarget, KernelVersion
-from driver_builder.templates import render, templates_directory
+from driver_builder.model.kernels import KernelTarget, KernelVersion
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
 SOURCE_IMAGE = SourceImage(reference=f"registry.example.com/drivers/source@sha256:{'0' * 64}", path="/usr/src/edu")
@@ -36,6 +36,7 @@ def dockerfile(
     source: Source = SOURCE_FILES,
     modules: tuple[str, ...] = ("edudrv",),
     args: Mapping[str, str] | None = None,
+    firmware_path: str = "",
 ) -> str:
     """Render the template for a request."""
     request = BuildRequest(
@@ -48,6 +49,7 @@ def dockerfile(
         source=source,
         modules=tuple(ModuleSpec(name=name) for name in modules),
         args=args or {},
+        firmware_path=firmware_path,
     )
     return render(request, templates_directory())
 
@@ -69,6 +71,8 @@ def instructions(text: str) -> list[str]:
         pytest.param(dockerfile(source=SourcePackage(name="edu-dkms", version="1.0-1")), id="package"),
         pytest.param(dockerfile(modules=("edu_core", "edu-net"), args={"EDU_DEBUG": "1", "B": ""}), id="arguments"),
         pytest.param(dockerfile(kernel="6.12.117+deb12-cloud-amd64"), id="kernel from backports"),
+        pytest.param(dockerfile(firmware_path="/source/firmware"), id="firmware"),
+        pytest.param(dockerfile(args={"HEADERS_MIRROR": "https://mirror.example.com/debian"}), id="mirror"),
     ],
 )
 def test_hadolint_finds_nothing(text: str, tmp_path: Path) -> None:
@@ -95,7 +99,9 @@ def test_headers_layer_knows_no_driver() -> None:
     one = instructions(dockerfile())
     other = instructions(dockerfile(driver="a/b", source=SOURCE_IMAGE, modules=("other",), args={"A": "1"}))
     source = next(index for index, text in enumerate(one) if text.startswith("COPY"))
-    assert "linux-headers-6.1.0-56-cloud-amd64" in one[source - 1]
+    stage = one.index("FROM headers AS build")
+    assert any("linux-headers-6.1.0-56-cloud-amd64" in text for text in one[:stage])
+    assert stage < source
     assert one[:source] == other[:source]
 
 

@@ -1,0 +1,98 @@
+"""The drivers of the matrix: Debian's ``-dkms`` packages and the edu driver of ``examples/``, as build requests."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from driver_builder.building import templates
+from driver_builder.model import images
+from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from tests.proving_ground.apt_sources import parse_os_release
+from tests.proving_ground.errors import ProvingGroundError
+from tests.proving_ground.kernels import parse_candidates
+from tests.proving_ground.packages import PrivateApt
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEMPLATE = "debian"
+EDU = "edu"
+
+
+def _modules(*names: str) -> tuple[ModuleSpec, ...]:
+    return tuple(ModuleSpec(name=name) for name in names)
+
+
+DRIVERS: Mapping[str, tuple[ModuleSpec, ...]] = {
+    EDU: (ModuleSpec(name="edudrv", parameters=("use_irq=1",)),),
+    "v4l2loopback-dkms": (ModuleSpec(name="v4l2loopback", parameters=("devices=2", "exclusive_caps=1")),),
+    "jool-dkms": _modules("jool", "jool_siit"),
+    "acpi-call-dkms": _modules("acpi_call"),
+    "dm-writeboost-dkms": _modules("dm_writeboost"),
+    "evdi-dkms": (ModuleSpec(name="evdi", parameters=("initial_device_count=1",)),),
+    "iptables-netflow-dkms": (ModuleSpec(name="ipt_NETFLOW", parameters=("destination=127.0.0.1:2055",)),),
+    "openvpn-dco-dkms": _modules("ovpn_dco_v2"),
+    "vpoll-dkms": _modules("vpoll"),
+    "rapiddisk-dkms": _modules("rapiddisk", "rapiddisk_cache"),
+    "langford-dkms": _modules("langford"),
+    "xtables-addons-dkms": _modules("xt_geoip", "xt_TARPIT", "xt_ipp2p"),
+    "lttng-modules-dkms": _modules("lttng_tracer", "lttng_statedump", "lttng_probe_sched"),
+}
+"""Driver to the modules that are wanted of it; what they need of the driver's own modules comes with them."""
+
+FEW_DRIVERS = (EDU, "v4l2loopback-dkms", "jool-dkms")
+
+
+def choose_drivers(wanted: str) -> dict[str, str]:
+    """Choose drivers by name, or all that are in the archives; gives the version of each.
+
+    Raises:
+        ProvingGroundError: for a name that is not in the table, or not in the archives.
+    """
+    names = list(DRIVERS) if wanted == "all" else wanted.split(",")
+    if unknown := sorted(set(names) - DRIVERS.keys()):
+        raise ProvingGroundError(f"no driver {', '.join(unknown)} here", hint=f"there are {', '.join(DRIVERS)}")
+    versions = {EDU: "1.0.0", **parse_candidates(PrivateApt().cache("policy", *(n for n in DRIVERS if n != EDU)))}
+    absent = [name for name in names if name not in versions]
+    if absent and wanted != "all":
+        raise ProvingGroundError(f"the archives have no {', '.join(absent)}", hint="see what apt-cache policy says")
+    return {name: versions[name] for name in names if name in versions}
+
+
+def request(driver: str, version: str, kernel: str, base_image: str) -> BuildRequest:
+    """Ask for what the controller would ask for; the key changes with package, recipe, kernel and wanted modules."""
+    release = parse_os_release(Path("/etc/os-release").read_text())
+    target = KernelTarget(KernelVersion(kernel), release["ID"], release["VERSION_ID"], "amd64")
+    key = images.build_key(
+        driver=f"matrix/{driver}",
+        version=version,
+        target=target,
+        source=source(driver),
+        recipe=templates.recipe_digests()[TEMPLATE],
+        base_image=base_image,
+        args={},
+        modules=DRIVERS[driver],
+        rebuild="",
+    )
+    return BuildRequest(
+        key=key,
+        driver=f"matrix/{driver}",
+        version=version,
+        target=target,
+        template=TEMPLATE,
+        base_image=base_image,
+        source=source(driver),
+        modules=DRIVERS[driver],
+        deadline_seconds=3600,
+    )
+
+
+def source(driver: str) -> Source:
+    """Give the files of the edu driver, or a package of the archives."""
+    if driver != EDU:
+        return SourcePackage(name=driver)
+    folder = REPOSITORY / "examples" / "edu-driver" / "src"
+    return SourceFiles(files={path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()})
+
+
+def module_names(specs: Sequence[ModuleSpec]) -> list[str]:
+    """Return the names of modules."""
+    return [spec.name for spec in specs]

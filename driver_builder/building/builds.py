@@ -1,0 +1,243 @@
+"""The builds of this controller: at most one for each key, at most ``limit`` at a time, the most awaited first.
+
+Memory only, on purpose: a finished build is an image in the registry, a failed one a line in the driver's status. A
+controller that is killed forgets its builds and plans them again. :func:`next_build` decides and is pure;
+:class:`BuildQueue` holds the threads.
+"""
+
+import errno
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from driver_builder import telemetry
+from driver_builder.building import circuit_breaker
+from driver_builder.building.build_logs import Redactor
+from driver_builder.building.circuit_breaker import Breaker
+from driver_builder.building.failures import reason_of
+from driver_builder.building.whole_log import WholeLog
+from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError
+from driver_builder.model.build import LogSink
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.snapshot import FailedBuild
+from kube_api.errors import KubeApiError
+
+MAX_FAILURES = 1000
+"""Failures that no driver's status ever tells, because the driver was deleted or changed, are kept up to so many."""
+
+Work = Callable[[StartBuild, LogSink, threading.Event], str]
+"""Does one build: the action, where log lines go, and the event that asks it to stop; gives the digest."""
+
+Secrets = Callable[[StartBuild], Iterable[str]]
+"""What a build knows and nobody may read in its log."""
+
+KeepLog = Callable[[StartBuild, FailedBuild, Sequence[str]], None]
+"""Puts what a failed build said where an admin finds it; raises nothing."""
+
+AttachLog = Callable[[StartBuild, str, Sequence[str]], None]
+"""Puts what a good build said beside its image, by its digest; raises nothing."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedBuild:
+    """A build that waits for its turn since ``since`` (seconds since the epoch)."""
+
+    action: StartBuild
+    since: float
+
+    @property
+    def key(self) -> str:
+        """The build key."""
+        return self.action.request.key
+
+
+def next_build(queue: Iterable[QueuedBuild]) -> str | None:
+    """Name the build whose turn it is: most nodes wait for it, then longest queued; None when the queue is empty."""
+    order = sorted(queue, key=lambda build: (-build.action.waiting, build.since, build.key))
+    return order[0].key if order else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildStates:
+    """The queue at one moment.
+
+    ``running`` are the keys that are queued or being built, ``queued`` those that wait, ``failed`` the failures not yet
+    reported. ``suspended`` says why nothing but a probe is started, ``probe_at`` when one may be.
+    """
+
+    running: frozenset[str] = frozenset()
+    queued: Mapping[str, QueuedBuild] = field(default_factory=dict)
+    failed: Mapping[str, FailedBuild] = field(default_factory=dict)
+    suspended: str = ""
+    probe_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    started: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    log: WholeLog = field(default_factory=WholeLog)
+
+
+class BuildQueue:
+    """Runs builds in the threads of ``pool`` and remembers how they ended until that was reported."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        wake: Callable[[], None],
+        limit: int = 1,
+        secrets: Secrets = lambda _action: (),
+        keep_log: KeepLog = lambda _action, _failure, _lines: None,
+        attach_log: AttachLog = lambda _action, _digest, _lines: None,
+        pool: Executor | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._work = work
+        self._wake = wake
+        self._limit = limit
+        self._secrets = secrets
+        self._keep_log = keep_log
+        self._attach_log = attach_log
+        self._pool = pool or ThreadPoolExecutor(max_workers=limit, thread_name_prefix="build")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._queued: dict[str, QueuedBuild] = {}
+        self._running: dict[str, _Running] = {}
+        self._failed: dict[str, FailedBuild] = {}
+        self._breaker = Breaker()
+        self._stopped = False
+
+    def states(self) -> BuildStates:
+        """Tell what is queued, what runs, and what failed since the last report."""
+        with self._lock:
+            return BuildStates(
+                running=frozenset(self._queued) | frozenset(self._running),
+                queued=dict(self._queued),
+                failed=dict(self._failed),
+                suspended=str(self._breaker),
+                probe_at=self._breaker.probe_at,
+            )
+
+    def submit(self, action: StartBuild) -> None:
+        """Queue a build unless it runs; one that is queued takes over the action, with its number of waiting nodes."""
+        key = action.request.key
+        with self._lock:
+            if key in self._running:
+                return
+            known = self._queued.get(key)
+            self._queued[key] = QueuedBuild(action=action, since=known.since if known else self._clock())
+            self._failed.pop(key, None)
+        self.dispatch()
+
+    def cancel(self, key: str) -> None:
+        """Drop a queued build, or ask a running one to stop: it leaves no failure behind."""
+        with self._lock:
+            self._queued.pop(key, None)
+            running = self._running.get(key)
+        if running is not None:
+            running.cancelled.set()
+
+    def dispatch(self) -> None:
+        """Start what may be started now; asked for when a build comes or ends, and by each pass, for the probes."""
+        with self._lock:
+            while not self._stopped and len(self._running) < self._limit:
+                now, key = self._clock(), next_build(self._queued.values())
+                if key is None or not circuit_breaker.may_start(self._breaker, running=len(self._running), now=now):
+                    return
+                self._breaker = circuit_breaker.after_start(self._breaker, now=now)
+                self._running[key] = running = _Running(started=now)
+                self._pool.submit(self._run, self._queued.pop(key).action, running)
+
+    def forget(self, reported: Mapping[str, FailedBuild]) -> None:
+        """Drop failures that are in a status now."""
+        with self._lock:
+            for key, failure in reported.items():
+                if self._failed.get(key) == failure:
+                    del self._failed[key]
+
+    def stop(self) -> None:
+        """Ask every build to stop; returns when the threads have ended."""
+        with self._lock:
+            self._stopped = True
+            self._queued.clear()
+            for running in self._running.values():
+                running.cancelled.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, action: StartBuild, running: _Running) -> None:
+        request = action.request
+        redact = Redactor()
+
+        def log(line: str) -> None:
+            line = redact(line)
+            running.log.add(line)
+            logger.info("build %s: %s", request.key, line)
+
+        logger.info("build %s: starting %s for %s as %s", request.key, request.driver, request.target, action.image)
+        failure: FailedBuild | None = None
+        try:
+            redact.add(self._secrets(action))
+            with _own_disk():
+                digest = self._work(action, log, running.cancelled)
+            logger.info("build %s: done in %.1f s: %s", request.key, self._clock() - running.started, digest)
+            self._attach_log(action, digest, running.log.lines())
+        except (DriverBuilderError, KubeApiError) as error:
+            # KubeApiError: the registry's Secret could not be read.
+            failure = FailedBuild(reason=reason_of(error), message=redact(str(error)), at=self._clock())
+            logger.warning("build %s: failed: %s", request.key, failure.message)
+        except Exception as error:  # noqa: BLE001 - a bug must not kill the pool's thread: it is logged and shown
+            words = "\n".join(redact(line) for line in traceback.format_exc().splitlines())
+            logger.error("build %s: internal error\n%s", request.key, words)  # noqa: TRY400 - it may hold a secret
+            failure = FailedBuild(reason="InternalError", message=redact(repr(error)), at=self._clock())
+        self._end(action, running, failure)
+
+    def _end(self, action: StartBuild, running: _Running, failure: FailedBuild | None) -> None:
+        key = action.request.key
+        was_cancelled = failure is not None and running.cancelled.is_set()
+        telemetry.count_build(
+            seconds=self._clock() - running.started, reason=failure.reason if failure else "", cancelled=was_cancelled
+        )
+        if failure is not None and not was_cancelled:
+            try:
+                self._keep_log(action, failure, (*running.log.lines(), f"{failure.reason}: {failure.message}"))
+            except Exception:
+                # A bug there must not keep the key in the queue for ever.
+                logger.exception("build %s: no log kept", key)
+        with self._lock:
+            self._running.pop(key, None)
+            if failure is None:
+                self._breaker = circuit_breaker.after_success(self._breaker)
+            elif not was_cancelled:
+                self._remember(key, failure)
+        self.dispatch()
+        self._wake()
+
+    def _remember(self, key: str, failure: FailedBuild) -> None:
+        was_open = self._breaker.open_since is not None
+        self._breaker = circuit_breaker.after_failure(self._breaker, key=key, reason=failure.reason, now=self._clock())
+        if self._breaker.open_since is not None and not was_open:
+            logger.warning("%s", self._breaker)
+        self._failed[key] = failure
+        while len(self._failed) > MAX_FAILURES:
+            del self._failed[next(iter(self._failed))]
+
+
+@contextmanager
+def _own_disk() -> Iterator[None]:
+    """Tell a full disk of our own, where images lie on their way to the registry, from a bug."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        words = f"the controller's own disk is full ({error}); give its folder for temporary files more room"
+        raise BuildFailed(BuildFailure.DISK_FULL, words) from error

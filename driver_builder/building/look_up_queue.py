@@ -1,0 +1,92 @@
+"""Look-ups of kernels, one at a time and beside the passes; what they found is part of the next snapshot.
+
+Memory only, on purpose: the newest kernel of each pool, and when it was looked up, is kept in the drivers' status.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from driver_builder import telemetry
+from driver_builder.errors import DriverBuilderError
+from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.planning.actions import LookUpKernels
+from kube_api.errors import KubeApiError
+
+Work = Callable[[LookUpKernels, threading.Event], tuple[str, ...]]
+"""Does one look-up: the action, and the event that asks it to stop; gives the releases that the repository offers."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpStates:
+    """``done`` is what is known of each repository, ``running`` are those that are being asked or wait for that."""
+
+    done: Mapping[Repository, LookUp] = field(default_factory=dict)
+    running: frozenset[Repository] = frozenset()
+
+
+class LookUpQueue:
+    """Asks repositories in the thread of ``pool``; ``wake`` is called when one has answered, or has not."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        wake: Callable[[], None],
+        pool: Executor | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._work = work
+        self._wake = wake
+        self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-up")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._done: dict[Repository, LookUp] = {}
+        self._running: set[Repository] = set()
+        self._stopped = threading.Event()
+
+    def states(self) -> LookUpStates:
+        """Tell what is known and what is being asked."""
+        with self._lock:
+            return LookUpStates(done=dict(self._done), running=frozenset(self._running))
+
+    def submit(self, action: LookUpKernels) -> None:
+        """Ask a repository, unless it is being asked."""
+        with self._lock:
+            if self._stopped.is_set() or action.repository in self._running:
+                return
+            self._running.add(action.repository)
+        self._pool.submit(self._run, action)
+
+    def stop(self) -> None:
+        """Ask every look-up to stop; returns when the threads have ended."""
+        self._stopped.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, action: LookUpKernels) -> None:
+        repository = action.repository
+        with self._lock:
+            known = self._done.get(repository, LookUp())
+        try:
+            releases = self._work(action, self._stopped)
+            found = LookUp(releases=releases, at=self._clock())
+            logger.info("%s: %d kernels", action, len(releases))
+        except (DriverBuilderError, KubeApiError) as error:
+            # KubeApiError: the registry's Secret could not be read.
+            found = replace(known, error=str(error), error_at=self._clock())
+            logger.warning("%s: failed: %s", action, error)
+        except Exception as error:
+            # A bug must not keep the repository in the queue for ever.
+            logger.exception("%s: internal error", action)
+            found = replace(known, error=repr(error), error_at=self._clock())
+        telemetry.KERNEL_LOOK_UPS.labels("Failed" if found.error_at is not None else "Succeeded").inc()
+        with self._lock:
+            self._running.discard(repository)
+            self._done[repository] = found
+        if not self._stopped.is_set():
+            self._wake()

@@ -1,0 +1,206 @@
+"""The bill of materials of a driver image: what is in it, and what that was made of. Pure: values in, SPDX out.
+
+Place in the flow: after ``push`` gave the image its digest; ``referrers`` attaches the document to it.
+
+SPDX 2.3 in JSON, and not CycloneDX: its relations ``GENERATED_FROM``, ``BUILD_DEPENDENCY_OF`` and ``BUILD_TOOL_OF`` say
+what source, headers and compiler are to a module, and scanners of images read it. Source of the format: the SPDX
+specification 2.3 (https://spdx.github.io/spdx-spec/v2.3/).
+
+The same image gives the same document to the byte: its namespace is named after the image's digest, and the time that
+SPDX demands is the one that the image's own config bears, 1970.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from driver_builder.building.made_image import MadeImage
+from driver_builder.building.provenance import public_url, source_words
+from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
+from driver_builder.model.build import BuildRequest, SourceArchive, SourceGit, SourceImage, SourcePackage
+from driver_builder.model.images import ImageRef, source_digest
+from driver_builder.oci.image_archive import NO_TIME, canonical_json
+
+SPDX_TYPE = "application/spdx+json"
+LOADER = "/driver/loader"
+BUSYBOX = "/bin/busybox"
+FIRMWARE = "/firmware/"
+NAMESPACE = "https://driverwright.io/spdx"
+NO_ASSERTION = "NOASSERTION"
+
+_MODULE = re.compile(r"/lib/modules/.+\.ko(?:\.(?:gz|xz))?")
+_BUSYBOX_VERSION = re.compile(rb"BusyBox v([0-9.]+)")
+_HEADERS = {"debian": "linux-headers-{}", "ubuntu": "linux-headers-{}", "sles": "kernel-default-devel {}"}
+_LICENSES = {"GPL": "GPL-2.0-only", "GPL v2": "GPL-2.0-only", "Dual MIT/GPL": "MIT OR GPL-2.0-only"}
+"""What MODULE_LICENSE says, as SPDX. The kernel's ``GPL`` does not tell ``only`` from ``or later``: the narrower."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A package of the document, and how it is related to which others: ``(word, their identifiers)``."""
+
+    package: Json
+    relations: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def id(self) -> str:
+        return str(self.package["SPDXID"])
+
+
+def sbom(image: ImageRef, request: BuildRequest, made: MadeImage, files: Mapping[str, bytes]) -> bytes:
+    """The SPDX document of an image, ``image.reference`` being its digest; ``files`` are its files by absolute path.
+
+    Raises:
+        ValueError: when one of the modules cannot be read, which ``verify`` has ruled out.
+    """
+    contents = tuple(_contents(files))
+    modules = tuple(part.id for part in contents if "-Module-" in part.id)
+    parts = (_image(image, request, contents), *contents, *_made_of(request, made, modules))
+    document = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": str(image),
+        "documentNamespace": f"{NAMESPACE}/{image.reference.removeprefix('sha256:')}",
+        "creationInfo": {"created": NO_TIME, "creators": ["Tool: driver-builder"]},
+        "documentDescribes": [parts[0].id],
+        "packages": [part.package for part in parts],
+        "relationships": [
+            {"spdxElementId": part.id, "relationshipType": word, "relatedSpdxElement": other}
+            for part in parts
+            for word, others in part.relations
+            for other in others
+        ],
+    }
+    return canonical_json(document)
+
+
+def _image(image: ImageRef, request: BuildRequest, contents: tuple[_Part, ...]) -> _Part:
+    name = image.repository.rpartition("/")[2]
+    query = f"repository_url={quote(f'{image.host}/{image.repository}', safe='')}&arch={request.target.architecture}"
+    package = _package(
+        "Image",
+        f"{image.host}/{image.repository}",
+        version=request.version,
+        purpose="CONTAINER",
+        comment=f"driver {request.driver} for {request.target}, build key {request.key}",
+        purl=f"pkg:oci/{name}@{quote(image.reference, safe='')}?{query}",
+    )
+    return _Part(package, (("CONTAINS", tuple(part.id for part in contents)),))
+
+
+def _contents(files: Mapping[str, bytes]) -> Iterator[_Part]:
+    """What lies in the image: modules, firmware, loader and busybox; the indexes of depmod follow from the modules."""
+    for path in sorted(files):
+        content = files[path]
+        if _MODULE.fullmatch(path):
+            yield _module(path, content, parse_kernel_module(content, path))
+        elif path.startswith(FIRMWARE):
+            yield _file(_id("Firmware", path), path, content, purpose="FIRMWARE", declared=NO_ASSERTION)
+        elif path == LOADER:
+            yield _file("Loader", path, content, purpose="APPLICATION", declared="Apache-2.0")
+        elif path == BUSYBOX:
+            found = _BUSYBOX_VERSION.search(content)
+            version = found[1].decode() if found else ""
+            yield _file("Busybox", path, content, purpose="APPLICATION", declared="GPL-2.0-only", version=version)
+
+
+def _module(path: str, content: bytes, module: KernelModule) -> _Part:
+    comment = (
+        f"kernel module {module.name}: srcversion {module.srcversion or 'none'}, build id {module.build_id or 'none'},"
+        f" vermagic {module.vermagic.strip()!r}, MODULE_LICENSE({json.dumps(module.license)})"
+    )
+    declared = _LICENSES.get(module.license, NO_ASSERTION)
+    return _file(
+        _id("Module", path), path, content, purpose="FILE", declared=declared, version=module.version, comment=comment
+    )
+
+
+def _file(
+    identifier: str, path: str, content: bytes, *, purpose: str, declared: str, version: str = "", comment: str = ""
+) -> _Part:
+    package = _package(identifier, path.rpartition("/")[2], version=version, purpose=purpose, comment=comment)
+    package |= {
+        "packageFileName": path,
+        "checksums": [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()}],
+        "licenseDeclared": declared,
+    }
+    return _Part(package, ())
+
+
+def _made_of(request: BuildRequest, made: MadeImage, modules: tuple[str, ...]) -> Iterator[_Part]:
+    """What the modules were made of, none of which is in the image: of the kernel they were built for."""
+    kernel = made.reused.kernel if made.reused else request.target.kernel_version
+    symvers = hashlib.sha256(made.module_symvers.encode()).hexdigest()
+    compared = f"Module.symvers of {request.target.kernel_version} has sha256:{symvers}"
+    headers = _HEADERS.get(request.target.os_id, "kernel-devel-{}").format(kernel)
+    name, _, version = made.compiler.strip().partition(" ")
+    yield _Part(_source(request), (("GENERATES", modules),))
+    yield _Part(
+        _package("Headers", headers, version=kernel, purpose="SOURCE", comment=compared),
+        (("BUILD_DEPENDENCY_OF", modules),),
+    )
+    yield _Part(
+        _package("Compiler", name or "unknown", version=version, purpose="APPLICATION", comment=made.compiler.strip()),
+        (("BUILD_TOOL_OF", modules),),
+    )
+    base, _, digest = request.base_image.partition("@")
+    yield _Part(
+        _package("BuildImage", base, version=digest, purpose="CONTAINER", comment="the image of the build stage"),
+        (("BUILD_TOOL_OF", modules),),
+    )
+
+
+def _source(request: BuildRequest) -> Json:
+    package = _package(
+        "Source", request.driver, version=request.version, purpose="SOURCE", comment=source_words(request.source)
+    )
+    match request.source:
+        case SourceGit() as git:
+            # RFC 3986's userinfo is gone, as are queries: an SBOM is public.
+            folder = f"#{git.path}" if git.path else ""
+            return package | {"downloadLocation": f"git+{public_url(git.url)}@{git.commit}{folder}"}
+        case SourceArchive() as archive:
+            checksum = {"algorithm": "SHA256", "checksumValue": archive.sha256}
+            return package | {"downloadLocation": public_url(archive.url), "checksums": [checksum]}
+        case SourceImage() as source:
+            name = source.reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
+            digest = source.reference.rpartition("@")[2]
+            return package | {"externalRefs": [_purl(f"pkg:oci/{name}@{quote(digest, safe='')}")]}
+        case SourcePackage() as named:
+            version = f"@{quote(named.version, safe='')}" if named.version else ""
+            return package | {"externalRefs": [_purl(f"pkg:deb/{request.target.os_id}/{named.name}{version}")]}
+        case files:
+            return package | {"checksums": [{"algorithm": "SHA256", "checksumValue": source_digest(files)}]}
+
+
+def _package(identifier: str, name: str, *, version: str = "", purpose: str, comment: str = "", purl: str = "") -> Json:
+    package: Json = {
+        "SPDXID": f"SPDXRef-{identifier}",
+        "name": name,
+        "downloadLocation": NO_ASSERTION,
+        "filesAnalyzed": False,
+        "licenseConcluded": NO_ASSERTION,
+        "licenseDeclared": NO_ASSERTION,
+        "copyrightText": NO_ASSERTION,
+        "primaryPackagePurpose": purpose,
+    }
+    package |= {"versionInfo": version} if version else {}
+    package |= {"comment": comment} if comment else {}
+    return package | ({"externalRefs": [_purl(purl)]} if purl else {})
+
+
+def _purl(locator: str) -> Json:
+    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}
+
+
+def _id(kind: str, path: str) -> str:
+    """An identifier of letters, digits, . and -, which is one path's alone."""
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", path.rpartition("/")[2])
+    return f"{kind}-{words}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"

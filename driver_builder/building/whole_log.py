@@ -1,0 +1,65 @@
+"""Everything that a build said, within bounds: its beginning and its end are kept, the middle is counted. Pure.
+
+Place in the flow: the build queue adds each line when it is redacted; of a failed build :mod:`build_logs` keeps the
+lines, of a good one :mod:`log_artefacts` attaches them to the image.
+"""
+
+import gzip
+from collections import deque
+from collections.abc import Sequence
+
+MAX_BYTES = 8 << 20
+"""Of one build's lines, in memory: half of it for the beginning, half for the end."""
+
+
+class WholeLog:
+    """The lines of one build; ``limit`` is how many bytes of them are kept."""
+
+    def __init__(self, limit: int = MAX_BYTES) -> None:
+        self._half = limit // 2
+        self._head: list[str] = []
+        self._head_size = 0
+        self._tail: deque[str] = deque()
+        self._tail_size = 0
+        self._left_out = 0
+
+    def add(self, line: str) -> None:
+        """Take in a line."""
+        size = _size(line)
+        if not self._tail and self._head_size + size <= self._half:
+            self._head.append(line)
+            self._head_size += size
+            return
+        self._tail.append(line)
+        self._tail_size += size
+        while self._tail_size > self._half:
+            self._tail_size -= _size(self._tail.popleft())
+            self._left_out += 1
+
+    def lines(self) -> list[str]:
+        """Give what was kept, and say where lines are missing."""
+        missing = [_missing(self._left_out)] if self._left_out else []
+        return [*self._head, *missing, *self._tail]
+
+
+def packed(lines: Sequence[str], limit: int) -> bytes:
+    """Compress lines (gzip) into at most ``limit`` bytes, without those of the middle where there are too many."""
+    kept = list(lines)
+    while len(content := gzip.compress("".join(f"{line}\n" for line in kept).encode(), mtime=0)) > limit and kept:
+        half = len(kept) // 4
+        ends = [*kept[:half], *kept[len(kept) - half :]] if half else []
+        kept = [*ends[:half], _missing(len(lines) - len(ends)), *ends[half:]] if ends else []
+    return content
+
+
+def unpacked(content: bytes) -> str:
+    """Give the text of packed lines."""
+    return gzip.decompress(content).decode(errors="replace")
+
+
+def _size(line: str) -> int:
+    return len(line.encode()) + 1
+
+
+def _missing(count: int) -> str:
+    return f"... {count} lines were left out here, because the log is too long ..."

@@ -1,0 +1,67 @@
+"""One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
+
+from collections.abc import Callable, Iterable
+
+from driver_builder.building.builds import BuildQueue
+from driver_builder.cluster.execute import Executor, FailedAction
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.report import Reporter
+from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.plan_view import PlanSettings
+
+
+class Reconciler:
+    """Does passes, one at a time."""
+
+    def __init__(
+        self,
+        *,
+        observer: Observer,
+        executor: Executor,
+        reporter: Reporter,
+        builds: BuildQueue,
+        settings: PlanSettings,
+        planned: Callable[[Plan], None] = lambda _plan: None,
+    ) -> None:
+        self._observer = observer
+        self._executor = executor
+        self._reporter = reporter
+        self._builds = builds
+        self._settings = settings
+        self._planned = planned
+
+    def reconcile(self) -> float | None:
+        """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
+
+        Raises:
+            KubeApiError: when the cluster could not be read, or something could not be written for now. What was
+                refused for good is in the driver's status, and is tried again only when there is another reason to.
+        """
+        snapshot = self._observer.observe()
+        decided = plan(snapshot, self._settings)
+        self._planned(decided)
+        failed = self._executor.perform(decided.actions)
+        # Also without new builds: while they are suspended, one is tried now and then.
+        self._builds.dispatch()
+        unwritten = self._reporter.report(decided, refusals=refusals(decided, failed), now=snapshot.now)
+        for part in decided.drivers:
+            if part.driver.key not in unwritten:
+                self._builds.forget(part.failures)
+        for error in (*(item.error for item in failed), *unwritten.values()):
+            if error.is_temporary:
+                raise error
+        return decided.requeue_at
+
+
+def refusals(decided: Plan, failed: Iterable[FailedAction]) -> dict[str, str]:
+    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands."""
+    # By identity: some actions hold whole manifests, which have no hash.
+    owners = {id(action): part.driver.key for part in decided.drivers for action in part.actions}
+    refused: dict[str, list[FailedAction]] = {}
+    for item in failed:
+        if not item.error.is_temporary:
+            refused.setdefault(owners[id(item.action)], []).append(item)
+    return {
+        driver: f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else str(items[0])
+        for driver, items in refused.items()
+    }

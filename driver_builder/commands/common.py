@@ -1,0 +1,106 @@
+"""What the commands share: exit codes, the flag that says how to print, and the snapshot they look at."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from driver_builder.building import templates
+from driver_builder.cluster.observe import Observer
+from driver_builder.commands import output
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError
+from driver_builder.oci.registries import Registries
+from driver_builder.planning import snapshot_file
+from driver_builder.planning.desired import Recipes
+from driver_builder.planning.inventory import Node
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.snapshot import Snapshot
+from driver_builder.spec.driver_container import DriverContainer
+from kube_api.client import Client
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def add_output_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o``."""
+    parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="how to print (default table)")
+
+
+def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--snapshot``."""
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="look at what driver-builder snapshot wrote, - for stdin (default: the cluster)",
+    )
+
+
+def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanSettings]:
+    """Give the snapshot that a command looks at, and the settings of its plan: of the file, or of here and now.
+
+    Raises:
+        ConfigurationError: when the file cannot be read; names it.
+    """
+    if flags.snapshot is None:
+        return observer(settings).observe(), plan_settings(settings)
+    try:
+        text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
+        return snapshot_file.from_document(yaml.safe_load(text))
+    except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
+        raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
+
+
+def plan_settings(settings: Settings) -> PlanSettings:
+    """Give what a plan depends on besides the snapshot, as it is here."""
+    recipes = Recipes(
+        digests=templates.recipe_digests(settings.templates),
+        loader=templates.loader_digest(),
+        deadline_seconds=settings.build_deadline_seconds,
+    )
+    return PlanSettings(
+        recipes=recipes,
+        retry_min_seconds=settings.retry_min_seconds,
+        retry_max_seconds=settings.retry_max_seconds,
+    )
+
+
+def observer(settings: Settings) -> Observer:
+    """Make what reads the cluster and the registries."""
+    client = Client.from_environment(settings.kubeconfig)
+    return Observer(
+        client,
+        Registries(client, ca_file=settings.registry_ca_file),
+        namespaces=settings.namespaces,
+        recipes=plan_settings(settings).recipes,
+        clock=time.time,
+    )
+
+
+def find_node(snapshot: Snapshot, name: str) -> Node:
+    """Find a node by its name.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    found = next((node for node in snapshot.nodes if node.name == name), None)
+    if found is None:
+        known = ", ".join(sorted(node.name for node in snapshot.nodes)[:10]) or "none"
+        raise ConfigurationError(f"NODE: there is no node {name!r}; there are: {known}")
+    return found
+
+
+def find_drivers(snapshot: Snapshot, name: str | None) -> tuple[DriverContainer, ...]:
+    """Find the drivers of a name, given with or without its namespace; all, in order, without a name.
+
+    Raises:
+        ConfigurationError: when a name is given and there is none.
+    """
+    drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
+    found = tuple(driver for driver in drivers if name in (None, driver.name, driver.key))
+    if name is not None and not found:
+        known = ", ".join(driver.key for driver in drivers) or "none"
+        raise ConfigurationError(f"DRIVER: there is no DriverContainer {name!r}; there are: {known}")
+    return found

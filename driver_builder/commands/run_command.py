@@ -1,0 +1,168 @@
+"""The command ``run``: the controller itself, put together and kept running until it is stopped."""
+
+import argparse
+import logging
+import signal
+import threading
+import time
+
+from prometheus_client import REGISTRY
+
+from driver_builder import config, telemetry
+from driver_builder.building import build_logs, look_up_queue
+from driver_builder.building.build_logs import BuildLogs
+from driver_builder.building.builds import BuildQueue, Secrets, Work
+from driver_builder.building.docker_engine import docker_engine
+from driver_builder.building.kernel_lookup import DockerKernelLookup
+from driver_builder.building.log_artefacts import LogArtefacts
+from driver_builder.building.look_up_queue import LookUpQueue
+from driver_builder.building.pipeline import build_and_push
+from driver_builder.building.signing_secrets import SigningSecrets
+from driver_builder.cluster.controller import Controller, Watcher, watchers
+from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.feature_rules_sync import FeatureRulesSync
+from driver_builder.cluster.lease import REQUEST_SECONDS, Lease
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.reconcile import Reconciler
+from driver_builder.cluster.report import Reporter
+from driver_builder.commands import common
+from driver_builder.commands.builder_choice import builder_for, secret_values
+from driver_builder.commands.common import EXIT_OK
+from driver_builder.config import Settings
+from driver_builder.jobs.job_kernel_lookup import JobKernelLookup
+from driver_builder.metrics import StateCollector
+from driver_builder.model.build import LogSink
+from driver_builder.oci.registries import Registries
+from driver_builder.planning.actions import LookUpKernels, StartBuild
+from driver_builder.spec.driver_spec import BuilderKind
+from driver_builder.telemetry import Heartbeat
+from kube_api.client import Client
+from kube_api.resources import NODE_FEATURE_RULES
+
+logger = logging.getLogger(__name__)
+
+add_flags = config.add_run_flags
+
+
+def run(_flags: argparse.Namespace, settings: Settings) -> int:
+    """Act on the cluster while the Lease is held; gives the exit code."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    client = Client.from_environment(settings.kubeconfig)
+    heartbeat = Heartbeat()
+    if settings.port:
+        telemetry.serve(settings.port, healthy=heartbeat.is_alive)
+    # A client of its own: a request that hangs must not outlive the Lease.
+    impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
+    lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
+    if not lease.acquire(stop):
+        return EXIT_OK
+    logger.info("acting as %s in namespaces %s", settings.identity, ", ".join(settings.namespaces))
+    lost = threading.Thread(target=_hold, args=(lease, stop), name="lease")
+    lost.start()
+    try:
+        _act(client, settings, stop, heartbeat)
+    finally:
+        stop.set()
+        lost.join()
+        lease.release()
+    return EXIT_OK
+
+
+def _hold(lease: Lease, stop: threading.Event) -> None:
+    lease.hold(stop)
+    # Without the Lease another controller acts: ours ends, its container restarts and waits.
+    stop.set()
+
+
+def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: Heartbeat) -> None:
+    wake = threading.Event()
+    plan_settings = common.plan_settings(settings)
+    registries = Registries(client, ca_file=settings.registry_ca_file)
+    builds = BuildQueue(
+        _build_work(client, settings, registries, stop),
+        wake=wake.set,
+        limit=settings.max_builds,
+        secrets=_secrets(client, registries),
+        keep_log=BuildLogs(client).keep,
+        attach_log=LogArtefacts(registries).attach,
+    )
+    look_ups = LookUpQueue(_look_up_work(client, settings, registries), wake=wake.set)
+    collector = StateCollector(builds.states)
+    REGISTRY.register(collector)
+    observer = Observer(
+        client,
+        registries,
+        namespaces=settings.namespaces,
+        recipes=plan_settings.recipes,
+        builds=builds,
+        look_ups=look_ups,
+        clock=time.time,
+    )
+    reconciler = Reconciler(
+        observer=observer,
+        executor=Executor(client, builds, look_ups),
+        reporter=Reporter(client),
+        builds=builds,
+        settings=plan_settings,
+        planned=collector.saw,
+    )
+    _follow_feature_rules(client, settings, stop)
+    for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
+        watcher.start()
+    try:
+        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
+            stop
+        )
+    finally:
+        builds.stop()
+        look_ups.stop()
+        REGISTRY.unregister(collector)
+
+
+def _follow_feature_rules(client: Client, settings: Settings, stop: threading.Event) -> None:
+    if not settings.feature_rules:
+        return
+    sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
+    Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop).start()
+    sync.start()
+
+
+def _build_work(client: Client, settings: Settings, registries: Registries, stop: threading.Event) -> Work:
+    keys = SigningSecrets(client)
+
+    def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
+        with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
+            return build_and_push(
+                action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
+            )
+
+    return work
+
+
+def _look_up_work(client: Client, settings: Settings, registries: Registries) -> look_up_queue.Work:
+    def work(action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+        if (action.builder or settings.builder) is BuilderKind.JOB:
+            by_job = JobKernelLookup(
+                client,
+                action.namespace,
+                pull_secret=action.registry.secret,
+                node_selector=settings.job_node_selector,
+                host_network=settings.job_host_network,
+            )
+            return by_job.look_up(action.repository, cancelled=cancelled)
+        with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
+            known = registries.credentials(action.namespace, action.registry)
+            return DockerKernelLookup(api, credentials=known).look_up(action.repository, cancelled=cancelled)
+
+    return work
+
+
+def _secrets(client: Client, registries: Registries) -> Secrets:
+    def secrets(action: StartBuild) -> tuple[str, ...]:
+        known = registries.credentials(action.namespace, action.registry, action.image.host)
+        keys = SigningSecrets(client).texts(action.namespace, action.request)
+        return (*build_logs.secrets_of(known.values()), *secret_values(action, client), *keys)
+
+    return secrets

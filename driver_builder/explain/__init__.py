@@ -1,0 +1,1 @@
+"""Why one node has, or has not, one driver."""

@@ -1,0 +1,167 @@
+"""The links from an image in the registry to a ready node: rollout, pull, load, label. Pure."""
+
+import re
+
+from driver_builder.explain.explain_image import controller_hint
+from driver_builder.explain.explanation import Scene, Step, broken, ok, waiting
+from driver_builder.planning import proof
+from driver_builder.planning.actions import ApplyDaemonSet
+from driver_builder.planning.proof import WRONG_KERNEL
+from driver_builder.planning.snapshot import DriverPod
+
+_PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
+"""Reasons of the kubelet for an image that does not come (kubernetes/pkg/kubelet/images/types.go)."""
+
+_PULL_ADVICE = (
+    (r"unauthorized|denied|authentication|authorization|forbidden", "name a Secret in spec.imagePullSecrets that may "
+     "pull; the one of spec.registry is the controller's own"),
+    (r"server gave HTTP response to HTTPS client", "the node's container runtime speaks HTTPS only: give the registry "
+     "a certificate, or name it in the runtime's configuration as one without"),
+    (r"x509|certificate", "give the node's container runtime the certificate authority of the registry"),
+    (r"not found|manifest unknown", "the image was deleted from the registry: set a new value of annotation "
+     "driverwright.io/rebuild on the DriverContainer"),
+    (r"no such host|lookup ", "the node's name service does not know the registry's host"),
+    (r"no space left", "free disk space on the node"),
+)  # fmt: skip
+
+_LOAD_ADVICE = (
+    (r"Key was rejected|Required key not available|unavailable key|unsigned module|module verification failed",
+     "Secure Boot: sign the module with a key that the node trusts (spec.signing), or enrol the key with mokutil"),
+    (r"cannot make room", "end what uses that module on the node, name what stands on it before it in "
+     "spec.module.inTreeModulesToRemove, or put it on spec.module.blacklist and reboot the node"),
+    (r"is on spec\.module\.blacklist", "reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
+    (r"read-only\?", "this node does not let its files be changed: take the field away for it, by a driver of its own"),
+    (r"firmware .* the node has another one", "remove that file on the node: somebody else put it there"),
+    (r"is in use|Resource temporarily unavailable|cannot be replaced", "stop what uses the old module on the node "
+     "(lsmod names it), or reboot the node"),
+    (r"Unknown symbol|disagrees about version|Invalid module format|Exec format", "the module does not fit the running "
+     "kernel: set a new value of annotation driverwright.io/rebuild on the Node"),
+    (r"Invalid argument|Unknown parameter", "compare spec.module.parameters with what the driver knows; the kernel's "
+     "own words are in dmesg on the node"),
+    (r"No such device", "the driver found no device that it knows: lspci -nn on the node"),
+    (r"needs module", "load that module on the node, or name it in spec.module.names before this one"),
+)  # fmt: skip
+
+
+def rollout_link(scene: Scene) -> Step:
+    """Say whether the target has a DaemonSet, and whether it is the wanted one."""
+    next_name = next(
+        (
+            action.name
+            for action in scene.decided.actions
+            if isinstance(action, ApplyDaemonSet) and action.target == scene.target.id
+        ),
+        None,
+    )
+    if scene.daemon_set is None:
+        words = f"there is no DaemonSet for {scene.target.kernel_version} yet: that is next"
+        return waiting("rollout", words, controller_hint(scene.driver))
+    if next_name is not None:
+        words = f"DaemonSet {next_name} still has the image or the settings of before"
+        return waiting("rollout", words, controller_hint(scene.driver))
+    return ok("rollout", f"DaemonSet {scene.daemon_set.name} has the image")
+
+
+def pull_link(scene: Scene) -> Step:
+    """Say whether a pod of the wanted kind is on the node and has its image."""
+    pod = scene.pod
+    if pod is None:
+        return _no_pod(scene)
+    if pod.deleting:
+        return waiting("pull", f"pod {pod.name} is on its way out, its successor comes after it", _describe(pod))
+    if scene.daemon_set is not None and pod.fingerprint != scene.daemon_set.fingerprint:
+        words = f"pod {pod.name} runs the image before; pods are replaced one node at a time"
+        return waiting("pull", words, "wait; driver-builder plan names the pods that are next")
+    if pod.proof is None and _PULL_FAILED.match(pod.message):
+        mend = _advice(_PULL_ADVICE, pod.message) or "check that the node reaches the registry"
+        return broken("pull", f"pod {pod.name}: {pod.message}", f"{mend}; {_describe(pod)}")
+    return ok("pull", f"pod {pod.name} is on the node")
+
+
+def _no_pod(scene: Scene) -> Step:
+    homeless = [pod.name for pod in scene.pods if not pod.node]
+    daemon_set = (
+        f"kubectl -n {scene.driver.namespace} describe daemonset {scene.daemon_set.name if scene.daemon_set else ''}"
+    )
+    if homeless:
+        mend = f"kubectl -n {scene.driver.namespace} describe pod {homeless[0]}"
+        return waiting("pull", f"{len(homeless)} of its pods have no node yet", mend)
+    if scene.spec.tolerations:
+        taints = f"compare spec.tolerations with the taints: kubectl describe node {scene.node.name}"
+        return waiting("pull", "there is no pod on the node", f"{taints}; {daemon_set}")
+    return waiting("pull", "there is no pod on the node yet", f"wait for the kubelet; {daemon_set}")
+
+
+def load_link(scene: Scene, pod: DriverPod) -> Step:
+    """Say what the loader found, and whether that still holds on this boot."""
+    logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
+    node, verdict = scene.node, pod.proof
+    why = proof.doubt(verdict, kernel=node.kernel_version, boot_id=node.boot_id, expected=pod.expected)
+    if why is None and pod.ready:
+        return ok("load", f"{_modules(pod)} on this boot of the node")
+    if verdict is None and pod.message:
+        return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
+    if verdict is None:
+        return waiting("load", f"pod {pod.name} pulls its image or loads: it has not reported yet", _describe(pod))
+    if why is None:
+        words = pod.message or "the readiness probe does not pass: a module was unloaded, or lost its device"
+        return broken("load", words, _describe(pod))
+    return _doubted(scene, pod, verdict.result, why)
+
+
+def _doubted(scene: Scene, pod: DriverPod, result: str, why: str) -> Step:
+    kernel, node = scene.node.kernel_version, scene.node.name
+    verdict = pod.proof
+    assert verdict is not None  # noqa: S101  # load_link asks only about a verdict
+    if result == WRONG_KERNEL:
+        words = f"the node runs {verdict.kernel}, its labels say {kernel}"
+        return waiting("load", words, "wait for nfd-worker to label the node anew; if it stays so, see its pod there")
+    if result != proof.LOADED:
+        no_device = f"on {node}: is the device there (lspci -nnk), does another driver have it?"
+        mend = no_device if result == "NoDevice" else _advice(_LOAD_ADVICE, verdict.message)
+        return broken("load", why, mend or f"dmesg on {node}; kubectl -n {pod.namespace} logs {pod.name} -c load")
+    if verdict.kernel != kernel:
+        return waiting("load", why, "wait: the pod and the labels catch up with the node's reboot")
+    if scene.node.boot_id is not None and verdict.boot_id != scene.node.boot_id:
+        return waiting("load", "the node was rebooted since: the pod loads again", "wait for the kubelet of the node")
+    return broken("load", why, f"what else loads this module? kubectl -n {pod.namespace} delete pod {pod.name}")
+
+
+def label_link(scene: Scene, pod: DriverPod) -> Step:
+    """Say whether the node tells that the driver is proven there."""
+    label = scene.driver.ready_label
+    there = scene.node.labels.get(label)
+    if there == pod.version:
+        return ok("label", f"the node has {label}={pod.version}", f"workloads select it by {label}")
+    was = f" (it is {there!r})" if there is not None else ""
+    return waiting("label", f"the node has no {label}={pod.version} yet{was}", controller_hint(scene.driver))
+
+
+def serving(scene: Scene) -> str:
+    """Give the version that is proven on the node whatever image it is of; empty for none."""
+    for pod in scene.snapshot.pods:
+        if (pod.driver, pod.node, pod.deleting) != (scene.driver.key, scene.node.name, False):
+            continue
+        why = proof.doubt(
+            pod.proof, kernel=scene.node.kernel_version, boot_id=scene.node.boot_id, expected=pod.expected
+        )
+        if why is None and pod.ready:
+            return pod.version
+    return ""
+
+
+def _modules(pod: DriverPod) -> str:
+    modules = pod.proof.modules if pod.proof is not None else ()
+    words = []
+    for module in modules:
+        devices = f" with {', '.join(module.devices)}" if module.devices else ""
+        words.append(f"{module.name} {module.identity}{devices}")
+    return f"loaded: {'; '.join(words) or 'nothing to load'}"
+
+
+def _advice(table: tuple[tuple[str, str], ...], words: str) -> str:
+    return next((advice for pattern, advice in table if re.search(pattern, words, re.IGNORECASE)), "")
+
+
+def _describe(pod: DriverPod) -> str:
+    return f"kubectl -n {pod.namespace} describe pod {pod.name}"

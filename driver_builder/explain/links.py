@@ -1,0 +1,89 @@
+"""Why one node has, or has not, one driver: the first broken link of the chain, and the next step to take. Pure.
+
+What an admin asks first when a pod that selects a ready label stays Pending. Each link needs the one before, so the
+walk ends at the first that does not hold; only a registry that gives no answer is passed by, because a node may be well
+without it. ``plan`` is asked what it would do, so that both always agree.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from driver_builder.explain import explain_image, explain_node
+from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, Verdict, unknown
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.planning import newest_kernel
+from driver_builder.planning.desired import Wanted
+from driver_builder.planning.inventory import Node, target_of
+from driver_builder.planning.plan import plan
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.wanted import desired_targets
+from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
+
+
+def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
+    """Walk the links from the driver's spec to the node's ready label."""
+    first = explain_image.driver_link(driver)
+    spec = driver.spec
+    if first.verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
+        return _explanation(node, driver, [first])
+    steps = [first, explain_image.selector_link(spec, node)]
+    if steps[1].verdict is not Verdict.OK:
+        return _explanation(node, driver, steps)
+    steps.append(explain_image.kernel_link(node))
+    target = target_of(node)
+    if not isinstance(target, KernelTarget):
+        return _explanation(node, driver, steps, selected=True)
+    # Asked about this driver alone, as if it were not paused: what a pause holds up is said below.
+    (decided,) = plan(replace(snapshot, drivers=(replace(driver, paused=False),)), settings).drivers
+    scene = Scene(
+        snapshot=snapshot, settings=settings, node=node, driver=driver, spec=spec, target=target, decided=decided
+    )
+    steps += _to_the_first_that_breaks(_links(scene))
+    if driver.paused and any(step.verdict is Verdict.WAITING for step in steps):
+        steps = [explain_image.paused_link(driver), *steps[1:-1]]
+    walked = _explanation(node, driver, steps, selected=True, serving=explain_node.serving(scene))
+    return replace(walked, coming=_coming(scene))
+
+
+def _coming(scene: Scene) -> str:
+    """Say how far the driver is on the kernel that the node can move to."""
+    for entry in scene.decided.ahead or ():
+        if entry.pool[:2] == (scene.target.os, scene.target.architecture) and newest_kernel.is_newer(
+            scene.target, entry.target.kernel
+        ):
+            return f"{entry.target.kernel}: {entry.target.state}, {entry.target.reason}: {entry.target.message}"
+    return ""
+
+
+def _links(scene: Scene) -> Iterator[Step]:
+    yield explain_image.mapping_link(scene.spec, scene.target)
+    items, _, _ = desired_targets(scene.snapshot, scene.driver, scene.spec, scene.settings.recipes)
+    item = next(item for item in items if item.target == scene.target)
+    yield explain_image.image_link(item)
+    if not isinstance(item, Wanted):
+        return
+    yield explain_image.build_link(scene, item)
+    yield explain_node.rollout_link(scene)
+    yield explain_node.pull_link(scene)
+    if scene.pod is not None:
+        yield explain_node.load_link(scene, scene.pod)
+        yield explain_node.label_link(scene, scene.pod)
+
+
+def _to_the_first_that_breaks(links: Iterator[Step]) -> list[Step]:
+    taken: list[Step] = []
+    for step in links:
+        taken.append(step)
+        if step.verdict in (Verdict.BROKEN, Verdict.WAITING):
+            break
+    return taken
+
+
+def _explanation(
+    node: Node, driver: DriverContainer, steps: Iterable[Step], *, selected: bool = False, serving: str = ""
+) -> Explanation:
+    done = {step.name: step for step in steps}
+    walked = tuple(done.get(name, unknown(name, "not looked at: it needs the one before")) for name in LINKS)
+    return Explanation(node=node.name, driver=driver.key, selected=selected, serving=serving, steps=walked)

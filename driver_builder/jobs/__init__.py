@@ -1,0 +1,1 @@
+"""Builds in Kubernetes Jobs, without a container engine."""

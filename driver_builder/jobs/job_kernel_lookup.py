@@ -1,0 +1,177 @@
+"""Asks a package repository for its kernels from a Job: the base image itself runs on a node, and no engine is needed.
+
+The commands are those of the same template that an engine would build. The Job is made anew for each look-up, and taken
+away after it; what it printed is its log.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import Any
+
+from driver_builder.building.build_limits import BuildLimits
+from driver_builder.building.build_output import BuildOutput
+from driver_builder.building.failures import classify
+from driver_builder.building.kernel_lookup import DEADLINE_SECONDS, parse_releases, render
+from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.jobs.job_cluster import JobCluster
+from driver_builder.jobs.job_log import PodLog
+from driver_builder.jobs.job_manifest import (
+    BUILD_CONTAINER,
+    BUILD_LABEL,
+    FINGERPRINT_ANNOTATION,
+    HAND_OVER_CONTAINER,
+    job_spec,
+    pod_base,
+)
+from driver_builder.jobs.job_state import Building, HandedOver, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
+from driver_builder.model.repositories import Repository
+from kube_api.client import Client
+from kube_api.resources import JOBS
+
+Json = dict[str, Any]
+
+LOOK_SECONDS = 1.0
+START_SECONDS = 300.0
+"""A pod that does not start within so long is given up: the repository is asked again later."""
+
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+"""What package managers need to write their lists as root and to fetch them as somebody else."""
+
+
+class JobKernelLookup:
+    """Asks from Jobs in ``namespace``; ``pull_secret`` is for the base image, ``clock`` counts seconds.
+
+    ``node_selector`` is added to the repository's architecture, ``host_network`` is for clusters without a pod network.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        pull_secret: str | None = None,
+        node_selector: Mapping[str, str] | None = None,
+        host_network: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._pull_secret = pull_secret
+        self._node_selector = dict(node_selector or {})
+        self._host_network = host_network
+        self._clock = clock
+
+    def look_up(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
+        """Run a Job and read its log; see :class:`~driver_builder.building.kernel_lookup.KernelLookup`."""
+        cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
+        limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
+        job, _ = cluster.ensure_job(self._manifest(repository), limits)
+        lines: list[str] = []
+        try:
+            self._follow(cluster, job, lines, limits)
+        finally:
+            cluster.delete(job)
+        return parse_releases(lines)
+
+    def _manifest(self, repository: Repository) -> Json:
+        made = manifest(
+            repository,
+            self._namespace,
+            pull_secret=self._pull_secret,
+            node_selector=self._node_selector,
+            host_network=self._host_network,
+        )
+        # A Job that a controller before us left is of another day: this makes it another one, which is replaced.
+        made["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
+        return made
+
+    def _follow(self, cluster: JobCluster, job: Json, lines: list[str], limits: BuildLimits) -> None:
+        """Wait for the end of a Job and take in what it prints.
+
+        Raises:
+            BuildFailed, TemporaryError: as :meth:`look_up`.
+        """
+        output, log, began = BuildOutput(), None, self._clock()
+        while True:
+            state = cluster.look(job, limits)
+            if isinstance(state, Building | NotBuilt | HandingOver | HandedOver):
+                log = log or PodLog(self._client, namespace=self._namespace, pod=state.pod, container=BUILD_CONTAINER)
+                for text in log.lines():
+                    lines.extend(output.take({"stream": f"{text}\n"}))
+            if _is_over(state, output, limits):
+                return
+            if isinstance(state, Waiting) and self._clock() - began > START_SECONDS:
+                raise TemporaryError(f"no node asks: {state.why or 'the pod of the look-up does not start'}")
+            limits.check(output.tail)
+            cluster.pause(LOOK_SECONDS)
+
+
+def _is_over(state: JobState, output: BuildOutput, limits: BuildLimits) -> bool:
+    """Tell whether the commands have ended well; raises where they have not, or never will."""
+    match state:
+        case NotBuilt(exit_code=code):
+            reason, message = classify(code, "", tuple(output.lines))
+            raise BuildFailed(reason, message, log_tail=output.tail)
+        case TimedOut():
+            raise limits.exceeded(output.tail)
+        case Lost(why=why):
+            raise TemporaryError(f"the look-up's pod is lost: {why}")
+        case Waiting(why=why, is_hopeless=True):
+            raise TemporaryError(f"the base image does not start: {why}")
+        case HandingOver() | HandedOver():
+            return True
+        case _:
+            return False
+
+
+def manifest(
+    repository: Repository,
+    namespace: str,
+    *,
+    pull_secret: str | None = None,
+    node_selector: Mapping[str, str] | None = None,
+    host_network: bool = False,
+) -> Json:
+    """Build the Job of a look-up: its commands run first, in the base image, then nothing more."""
+    key = "look-up-" + hashlib.sha256(repr(repository).encode()).hexdigest()[:20]
+    labels = {"app.kubernetes.io/managed-by": "driver-builder", BUILD_LABEL: key}
+    environment, script = commands_of(render(repository))
+    container: Json = {
+        "image": repository.base_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "securityContext": {
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    asking = {
+        "name": BUILD_CONTAINER,
+        "command": ["/bin/bash", "-euo", "pipefail", "-c", script],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+    }
+    pod: Json = {
+        **pod_base(repository.architecture, node_selector=node_selector or {}, host_network=host_network),
+        "initContainers": [{**container, **asking}],
+        "containers": [{**container, "name": HAND_OVER_CONTAINER, "command": ["/bin/bash", "-c", ":"]}],
+        **({"imagePullSecrets": [{"name": pull_secret}]} if pull_secret else {}),
+    }
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": f"driver-{key}", "namespace": namespace, "labels": labels},
+        "spec": job_spec({"metadata": {"labels": labels}, "spec": pod}, DEADLINE_SECONDS),
+    }
+
+
+def commands_of(dockerfile: str) -> tuple[dict[str, str], str]:
+    """Take the environment and the one command out of the Dockerfile of a look-up."""
+    lines = [line for line in dockerfile.splitlines() if not line.startswith("#")]
+    instructions = "\n".join(lines).replace("\\\n", "").splitlines()
+    words = [word for line in instructions if line.startswith("ENV ") for word in line.split()[1:]]
+    (script,) = (line.removeprefix("RUN ") for line in instructions if line.startswith("RUN "))
+    return dict(word.split("=", 1) for word in words), script

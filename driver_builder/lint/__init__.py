@@ -1,0 +1,1 @@
+"""What is wrong with DriverContainers before they are applied."""

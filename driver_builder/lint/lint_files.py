@@ -1,0 +1,123 @@
+"""Reads manifests with the lines they were written on, for ``lint``. No cluster, no other files than those named."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from driver_builder.errors import ConfigurationError
+from driver_builder.spec.spec_reader import Path
+
+STDIN = "-"
+SUFFIXES = frozenset({".json", ".yaml", ".yml"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One YAML document of a file: its value, and the tree it was made of, whose nodes know their lines."""
+
+    file: str
+    value: Any
+    node: yaml.Node
+
+    def line(self, path: Path) -> int:
+        """Give the line of a field, or of the nearest part above it that is written, counted from one."""
+        node, line = self.node, self.node.start_mark.line
+        for part in path:
+            found = _step(node, part)
+            if found is None:
+                break
+            node, line = found
+        return int(line) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A place from which a file cannot be read on: it is no YAML, or says the same key twice."""
+
+    file: str
+    line: int
+    message: str
+
+
+def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
+    """Read files, all manifests of folders, and standard input by the name of ``-``.
+
+    Raises:
+        ConfigurationError: when a file or folder cannot be opened.
+    """
+    for name in names:
+        if name == STDIN:
+            yield from parse_documents("<stdin>", sys.stdin.read())
+            continue
+        for path in _files(FilePath(name)):
+            yield from parse_documents(str(path), read_text(path))
+
+
+def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
+    """Read the documents of one text. What comes after a place that is no YAML is not read."""
+    try:
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            if node is None:
+                continue
+            # Before it is constructed, for that resolves merge keys in place.
+            yield from _repeated(file, node)
+            yield Document(file=file, value=loader.construct_document(node), node=node)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        yield Unreadable(file=file, line=line, message=f"is no YAML: {error.problem}")
+    except (yaml.YAMLError, ValueError) as error:
+        yield Unreadable(file=file, line=1, message=f"is no YAML: {error}")
+
+
+def read_text(path: FilePath) -> str:
+    """Read a file.
+
+    Raises:
+        ConfigurationError: when it cannot be read as UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+
+
+def _files(path: FilePath) -> list[FilePath]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+
+
+def _step(node: yaml.Node, part: str | int) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(part):
+                return value, key.start_mark.line
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part].start_mark.line
+    return None
+
+
+def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:
+    """Find keys that stand twice in an object; the parser would take the last without a word."""
+    waiting, visited = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in visited:
+            continue
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if isinstance(node, yaml.MappingNode):
+            known: set[str] = set()
+            for key, value in node.value:
+                waiting.append(value)
+                if isinstance(key, yaml.ScalarNode) and key.value in known:
+                    message = f"{key.value!r} stands here for the second time: remove one of the two"
+                    yield Unreadable(file=file, line=key.start_mark.line + 1, message=message)
+                known.add(str(key.value))

@@ -1,0 +1,136 @@
+"""What is odd about the kernel mappings of a driver, though each of them is well-formed. Pure.
+
+Place in the flow: ``lint`` asks; the controller does not care, it takes the first mapping that matches.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from driver_builder.spec.driver_spec import KernelMapping
+
+_SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
+_ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")
+_QUANTIFIERS = frozenset("*+?{")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """Something about ``kernelMappings[index]``; an error where it cannot be meant so."""
+
+    index: int
+    message: str
+    is_error: bool = False
+
+
+def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None) -> Iterator[Oddity]:
+    """Find mappings that never apply, or that give several kernels one image.
+
+    ``kernels`` are the releases that nodes run, None where nobody knows them.
+    """
+    hidden = dict(_hidden(mappings))
+    for index, by in hidden.items():
+        yield Oddity(
+            index=index,
+            message=f"never applies: kernelMappings[{by}] ({_words(mappings[by])}) comes first and matches all that it "
+            "matches; put the narrower one first, or remove it",
+            is_error=True,
+        )
+    yield from _shared_images(mappings)
+    taken = _taken(mappings, kernels) if kernels is not None else None
+    for index, mapping in enumerate(mappings):
+        if index in hidden:
+            continue
+        if taken is not None and not taken[index]:
+            yield Oddity(index=index, message=f"{_words(mapping)} applies to no kernel that the nodes run now")
+        if mapping.image is not None and mapping.literal is None:
+            yield from _several(index, mapping, taken[index] if taken is not None else None)
+
+
+def _words(mapping: KernelMapping) -> str:
+    # Not as Python would quote it: an expression's backslashes are to be found again as they were written.
+    return f"regexp '{mapping.pattern.pattern}'" if mapping.literal is None else f"literal '{mapping.literal}'"
+
+
+def _hidden(mappings: tuple[KernelMapping, ...]) -> Iterator[tuple[int, int]]:
+    """Pair each mapping that can never match with the earlier one that takes everything from it."""
+    for index, mapping in enumerate(mappings):
+        for before, earlier in enumerate(mappings[:index]):
+            if covers(earlier, mapping):
+                yield index, before
+                break
+
+
+def covers(earlier: KernelMapping, later: KernelMapping) -> bool:
+    """Tell whether a mapping certainly matches every kernel that another one matches.
+
+    Decided for literals, for equal expressions, and for ``PREFIX.*`` before what begins with the same prefix; of
+    anything else the answer is no.
+    """
+    if later.literal is not None:
+        return earlier.pattern.fullmatch(later.literal) is not None
+    if earlier.pattern.pattern == later.pattern.pattern:
+        return True
+    prefix, rest = _leading(earlier.pattern.pattern)
+    if earlier.literal is not None or rest != ".*":
+        return False
+    begins, _ = _leading(later.pattern.pattern)
+    return len(prefix) <= len(begins) and all(
+        wanted in (None, given) for wanted, given in zip(prefix, begins, strict=False)
+    )
+
+
+def _leading(regexp: str) -> tuple[list[str | None], str]:
+    """Split an expression into the single characters it begins with (None is any character) and the rest."""
+    found: list[str | None] = []
+    rest = regexp.removeprefix("^")
+    # Alternatives need not begin alike.
+    while rest and "|" not in regexp:
+        escaped = _ESCAPED.match(rest)
+        if escaped:
+            character: str | None = escaped[1] or escaped[2]
+        elif rest[0] == "." or _SAFE.match(rest):
+            character = None if rest[0] == "." else rest[0]
+        else:
+            break
+        width = escaped.end() if escaped else 1
+        if rest[width : width + 1] in _QUANTIFIERS:
+            break
+        found.append(character)
+        rest = rest[width:]
+    return found, rest
+
+
+def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Oddity]:
+    first: dict[str, int] = {}
+    for index, mapping in enumerate(mappings):
+        if mapping.image is None:
+            continue
+        before = first.setdefault(mapping.image, index)
+        if before != index:
+            yield Oddity(
+                index=index,
+                message=f"image {mapping.image} is that of kernelMappings[{before}] as well: a driver image is for one "
+                "kernel, and refuses to load on another",
+                is_error=True,
+            )
+
+
+def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> Iterator[Oddity]:
+    reason = "a driver image is for one kernel, and refuses to load on another: use literal"
+    if kernels is None:
+        yield Oddity(index=index, message=f"{_words(mapping)} may match several kernels: {reason}")
+    elif len(kernels) > 1:
+        told = f"image {mapping.image} is for kernels {', '.join(kernels)}: {reason}"
+        yield Oddity(index=index, message=told, is_error=True)
+
+
+def _taken(mappings: tuple[KernelMapping, ...], kernels: Iterable[str]) -> list[list[str]]:
+    """Deal the kernels out to the mappings, each to the first that matches."""
+    taken: list[list[str]] = [[] for _ in mappings]
+    for kernel in sorted(set(kernels)):
+        for index, mapping in enumerate(mappings):
+            if mapping.pattern.fullmatch(kernel):
+                taken[index].append(kernel)
+                break
+    return taken

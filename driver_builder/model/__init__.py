@@ -1,0 +1,1 @@
+"""Frozen values that everybody speaks of: kernels, images and what a registry says of them, requests for builds."""

@@ -1,0 +1,159 @@
+"""Which image a target should run: its tag is a digest of everything that goes into it. Pure.
+
+Same inputs, same key, same image: built once for the whole fleet by whichever controller holds the Lease. The digest of
+the target's Module.symvers is not in the key, because it is known only once the headers were fetched; it is recorded in
+the image instead (``docs/decisions/0003-build-key.md``).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from driver_builder.model.build import (
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
+from driver_builder.model.kernels import KernelTarget
+
+LABEL_PREFIX = "io.driverwright"
+KEY_LABEL = f"{LABEL_PREFIX}.build-key"
+DRIVER_LABEL = f"{LABEL_PREFIX}.driver"
+KERNEL_LABEL = f"{LABEL_PREFIX}.kernel"
+OS_LABEL = f"{LABEL_PREFIX}.os"
+ARCHITECTURE_LABEL = f"{LABEL_PREFIX}.architecture"
+COMPILER_LABEL = f"{LABEL_PREFIX}.compiler"
+SYMVERS_LABEL = f"{LABEL_PREFIX}.module-symvers"
+MODULES_LABEL = f"{LABEL_PREFIX}.modules"
+SIGNER_LABEL = f"{LABEL_PREFIX}.module-signer"
+REUSED_LABEL = f"{LABEL_PREFIX}.reused"
+VERSION_LABEL = "org.opencontainers.image.version"
+
+_REFERENCE = re.compile(
+    r"(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?)/"
+    r"(?P<repository>[a-z0-9]+(?:(?:[./]|__?|-+)[a-z0-9]+)*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
+)
+"""Source: the grammar of the distribution specification; what passes can stand in a URL and in a manifest."""
+_NO_TAG_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ImageRef:
+    """One image in one registry: ``reference`` is a tag or a ``sha256:`` digest."""
+
+    host: str
+    repository: str
+    reference: str
+
+    def __str__(self) -> str:
+        joint = "@" if self.reference.startswith("sha256:") else ":"
+        return f"{self.host}/{self.repository}{joint}{self.reference}"
+
+    def at(self, digest: str) -> "ImageRef":
+        """Name the same image by digest."""
+        return ImageRef(self.host, self.repository, digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRepository:
+    """``host/repository`` without a tag."""
+
+    host: str
+    repository: str
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.repository}"
+
+    def tagged(self, tag: str) -> ImageRef:
+        """Name the image of a tag."""
+        return ImageRef(self.host, self.repository, tag)
+
+
+def build_key(
+    *,
+    driver: str,
+    version: str,
+    target: KernelTarget,
+    source: Source,
+    recipe: str,
+    base_image: str,
+    args: Mapping[str, str],
+    modules: tuple[ModuleSpec, ...],
+    rebuild: str,
+    firmware_path: str = "",
+    certificate: bytes = b"",
+) -> str:
+    """Digest everything that goes into an image, 20 hex digits.
+
+    ``recipe`` is the digest of template and loader, ``rebuild`` the token of :mod:`driver_builder.planning.rebuild`,
+    ``certificate`` the one that modules are signed with, in DER.
+    """
+    parts = {
+        "driver": driver,
+        "version": version,
+        "target": target.id,
+        "source": source_digest(source),
+        "recipe": recipe,
+        "baseImage": base_image,
+        "args": dict(args),
+        "modules": [[module.name, *module.parameters] for module in modules],
+        "rebuild": rebuild,
+        **({"firmware": firmware_path} if firmware_path else {}),
+        **({"certificate": hashlib.sha256(certificate).hexdigest()} if certificate else {}),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def source_digest(source: Source) -> str:
+    """Digest a source: every path and content, or what pins it.
+
+    Where it was fetched from is no part of it: a commit and a checksum say all about the content. A package without
+    a version is the newest of its archive when it is built, and is not built again because a newer one appears.
+    """
+    match source:
+        case SourceFiles():
+            return source.known_digest or _files_digest(source.files)
+        case SourceImage():
+            return f"{source.reference}:{source.path}"
+        case SourceGit():
+            return f"git:{source.commit}:{source.path}"
+        case SourceArchive():
+            return f"archive:{source.sha256}:{source.path}"
+        case SourcePackage():
+            return f"package:{source.name}:{source.version or ''}"
+        case _ as never:
+            assert_never(never)
+
+
+def _files_digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        content = files[path]
+        digest.update(f"{len(path)}:{path}:{len(content)}:".encode() + content)
+    return digest.hexdigest()
+
+
+def image_tag(*, version: str, target: KernelTarget, key: str) -> str:
+    """Make a tag that people can read and that is unique by its key, at most 128 characters."""
+    words = f"{version}-{target.kernel_version}-{target.os_id}{target.os_version}-{target.architecture}"
+    return f"{_NO_TAG_CHARACTER.sub('_', words)[:107]}-{key}"
+
+
+def parse_reference(text: str) -> ImageRef:
+    """Read ``host/repository:tag`` or ``host/repository@sha256:...`` (a prebuilt image of a mapping).
+
+    Raises:
+        ValueError: when host, repository or reference is missing.
+    """
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no image reference: write host/repository:tag or host/repository@sha256:...")
+    return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])

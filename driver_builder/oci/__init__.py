@@ -1,0 +1,1 @@
+"""Images and registries: read, changed, signed, described, pushed and fetched."""

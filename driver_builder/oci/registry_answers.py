@@ -1,0 +1,170 @@
+"""A registry's answers as values, and what it does instead of answering as our own errors. Pure.
+
+Place in the flow: ``registry_transport`` gives and raises these; ``registry`` makes states of them.
+
+Sources: the OCI distribution specification 1.1 (codes of errors), RFC 9110 section 10.2.3 (``Retry-After``: seconds or
+a date).
+"""
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+import urllib3
+
+from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected, RegistryUnavailable
+
+DEFAULT_PAUSE = 60.0
+MIN_PAUSE = 1.0
+MAX_PAUSE = 3600.0
+"""Seconds: what a rate limit is given when it names no pause, and the least and most that one is believed."""
+_SHOWN = 200
+_NO_ROOM = re.compile(
+    r"no space left on device|disk quota exceeded|insufficient storage|\bquota\b|exceed the configured upper limit"
+    r"|\"Err\": ?(?:28|122)\b",
+    re.IGNORECASE,
+)
+"""How registries say that they are full: the reference one by its disk's error (28 ENOSPC, 122 EDQUOT)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A registry's whole answer; ``headers`` are found whatever their case, ``url`` is where it came from."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    def json(self) -> Any:
+        """The body as JSON, None when it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def error_codes(self) -> frozenset[str]:
+        """``MANIFEST_UNKNOWN`` and the like; empty when the answer is not a registry's error."""
+        return frozenset(code for code, _ in self._errors())
+
+    @property
+    def reason(self) -> str:
+        """What the answer says, for a message: the registry's own words, or the beginning of any other text."""
+        said = "; ".join(f"{code}: {message}" for code, message in self._errors())
+        text = " ".join(self.body[:_SHOWN].decode(errors="replace").split())
+        return f"{self.status} {said or text}".strip()
+
+    @property
+    def says_full(self) -> bool:
+        """Whether it says that the registry has no room left, or not for this project."""
+        if self.status == 507:
+            return True
+        return self.status in (403, 412, 500, 503) and bool(_NO_ROOM.search(self.body.decode(errors="replace")))
+
+    def _errors(self) -> Iterator[tuple[str, str]]:
+        content = self.json()
+        errors = content.get("errors") if isinstance(content, dict) else None
+        for error in errors if isinstance(errors, list) else ():
+            if isinstance(error, dict) and isinstance(error.get("code"), str):
+                yield error["code"], str(error.get("message", ""))
+
+
+class RegistryBusy(RegistryUnavailable):
+    """The registry asks to be left alone for ``retry_after`` seconds (a rate limit, maintenance)."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+def parse_retry_after(value: str, *, now: float) -> float | None:
+    """The seconds from ``now`` (Unix time) that a ``Retry-After`` asks for, None when it says nothing readable."""
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:12]), MAX_PAUSE)
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # A date without a zone is in UTC, as HTTP writes all dates.
+    aware = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return min(max(aware.timestamp() - now, 0.0), MAX_PAUSE)
+
+
+def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable:
+    """The error for a 429, a 5xx or a quota that is used up, with the pause that it asks for."""
+    if answer.says_full:
+        return RegistryFull(
+            f"registry {host} has no room left ({answer.reason}): remove images that no node needs and let it collect"
+            " its garbage, or give its disk or the project's quota more room"
+        )
+    pause = parse_retry_after(answer.headers.get("Retry-After", ""), now=now)
+    if pause is None and answer.status != 429:
+        return RegistryUnavailable(f"registry {host} answered {answer.reason}")
+    seconds = max(DEFAULT_PAUSE if pause is None else pause, MIN_PAUSE)
+    then = datetime.fromtimestamp(now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if answer.status == 429:
+        message = (
+            f"registry {host} limits how often it may be asked ({answer.reason}): it is asked again after {then};"
+            " an account in spec.registry.secretRef or a mirror may have a higher limit"
+        )
+    else:
+        message = f"registry {host} answered {answer.reason}: it is asked again after {then}"
+    return RegistryBusy(message, retry_after=seconds)
+
+
+def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
+    """The error for an answer that says no: a registry's own, or that of something else in its place."""
+    message = f"registry {host} {what}: {answer.reason}"
+    if answer.status == 413:
+        return RegistryRejected(f"{message}; raise the size that the registry, or a proxy before it, takes")
+    return RegistryRejected(message) if answer.error_codes else RegistryRefused(message)
+
+
+def no_answer(host: str, error: Exception, *, timeout: float) -> RegistryUnavailable:
+    """The error for a connection that failed: what went wrong, in words that tell an admin where to look."""
+    return RegistryUnavailable(f"registry {host}: {_describe(error, timeout)}")
+
+
+def unreadable(host: str, error: Exception) -> RegistryRefused:
+    """The error for an answer, or an address, that cannot be read."""
+    if isinstance(error, requests.exceptions.InvalidURL | urllib3.exceptions.LocationValueError):
+        # Without the text: it may quote a proxy's URL with its password.
+        return RegistryRefused(
+            f"registry {host} cannot be asked: its address, or that of a proxy (HTTPS_PROXY, HTTP_PROXY), is no URL"
+        )
+    if not isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
+        # A file of ours: requests looks for REQUESTS_CA_BUNDLE as late as this.
+        return RegistryRefused(f"registry {host} cannot be asked: {error}")
+    return RegistryRefused(f"registry {host} gave an answer that cannot be read: {error}")
+
+
+def _describe(error: Exception, timeout: float) -> str:
+    causes = list(_chain(error))
+    if isinstance(error, requests.exceptions.SSLError):
+        return (
+            f"TLS failed: {causes[-1]}; give the registry's CA in spec.registry.caConfigMap, or plain HTTP for a"
+            " registry without TLS"
+        )
+    if isinstance(error, requests.exceptions.ProxyError):
+        return f"the proxy failed: {causes[-1]}; see HTTPS_PROXY and NO_PROXY"
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {timeout:g} s"
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return f"its name cannot be resolved: {causes[-1]}"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "connection refused"
+    return f"the connection failed: {causes[-1]}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

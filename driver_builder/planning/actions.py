@@ -1,0 +1,145 @@
+"""The verbs of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from driver_builder.model.build import BuildRequest
+from driver_builder.model.images import ImageRef
+from driver_builder.model.repositories import Repository
+from driver_builder.spec.driver_spec import BuilderKind, RegistrySettings
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReuseCandidate:
+    """An image of the same parts for another kernel that is live: it may fit, and is asked for before a build.
+
+    ``key`` is its build key; that it exists is not said.
+    """
+
+    kernel: str
+    image: ImageRef
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBuild:
+    """Build, verify and push one image, or make it of one in ``reuse``; ``waiting`` is how many nodes wait for it.
+
+    Who builds (None: the controller's default), with which Secrets and resources, says how and not what: none of it is
+    in the build key.
+    """
+
+    namespace: str
+    request: BuildRequest
+    image: ImageRef
+    registry: RegistrySettings
+    waiting: int
+    builder: BuilderKind | None = None
+    reuse: tuple[ReuseCandidate, ...] = ()
+    build_secrets: tuple[str, ...] = ()
+    resources: Json = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        nodes = "node waits" if self.waiting == 1 else "nodes wait"
+        why = f"{self.waiting} {nodes}" if self.waiting else "ahead: no node runs it yet"
+        return f"build {self.request.driver} for {self.request.target} as {self.image} ({why})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelBuild:
+    """Drop a queued build or stop a running one: no node needs its image any more."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"cancel build {self.key}: no node needs it any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpKernels:
+    """Ask a package repository which kernels it has, by who builds (None: the controller's default).
+
+    Credentials for its base image are those of ``registry``.
+    """
+
+    repository: Repository
+    namespace: str
+    registry: RegistrySettings
+    builder: BuilderKind | None = None
+
+    def __str__(self) -> str:
+        return f"look up the kernels that {self.repository} offers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyDaemonSet:
+    """Make one target's DaemonSet be as in ``manifest``."""
+
+    namespace: str
+    name: str
+    driver: str
+    target: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"roll out {self.driver} to nodes on {self.target} (DaemonSet {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteDaemonSet:
+    """Remove the DaemonSet of a target that is to have no driver any more."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"delete DaemonSet {self.namespace}/{self.name}: no node is to run it any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePod:
+    """Delete a pod that runs an older image; its DaemonSet makes the new one."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"replace pod {self.namespace}/{self.name} on {self.node}: its image is not the wanted one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNode:
+    """Set a label of ours on a node, for ``driver``, or take it away (``version`` None)."""
+
+    node: str
+    driver: str
+    label: str
+    version: str | None
+    why: str
+
+    def __str__(self) -> str:
+        if self.version is None:
+            return f"unlabel node {self.node}: {self.label} ({self.why})"
+        return f"label node {self.node}: {self.label}={self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFinalizer:
+    """Add or remove our finalizer, so that node labels are cleaned before the object is gone."""
+
+    namespace: str
+    name: str
+    present: bool
+
+    def __str__(self) -> str:
+        return f"{'add finalizer to' if self.present else 'release'} DriverContainer {self.namespace}/{self.name}"
+
+
+Action = (
+    StartBuild | CancelBuild | LookUpKernels | ApplyDaemonSet | DeleteDaemonSet | ReplacePod | LabelNode | SetFinalizer
+)

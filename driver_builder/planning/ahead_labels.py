@@ -1,0 +1,121 @@
+"""Labels that say which kernel a node may move to: ``driverwright.io/ready-for.<kernel>=true``. Pure.
+
+A node has it exactly as long as ``gate`` lets it move to the newest kernel of its repository: every driver that is to
+be there is built for it and verified. Tools that restart or upgrade nodes select by it (``docs/operations.md``).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from driver_builder.planning.actions import LabelNode
+from driver_builder.planning.ahead_status import previous_ahead
+from driver_builder.planning.desired import Recipes, Wanted
+from driver_builder.planning.gate import Gate, gate, with_kernel
+from driver_builder.planning.inventory import Node
+from driver_builder.planning.node_pools import follows, known_of, pools_of
+from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.wanted import desired_targets
+from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
+from kube_api import names
+
+PREFIX = f"{names.GROUP}/ready-for."
+_NAME_LENGTH = 63 - len("ready-for.")
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """Nodes that the gate cannot tell apart, and the kernel they can move to; ``settable`` unless all is paused."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    settable: bool
+
+
+def ready_for_label(kernel: str) -> str:
+    """Name the label of a kernel: what no label can hold becomes ``_``, what is too long is cut and digested."""
+    name = _FORBIDDEN.sub("_", kernel)
+    if len(name) > _NAME_LENGTH or not name[-1:].isalnum():
+        digest = hashlib.sha256(kernel.encode()).hexdigest()[:8]
+        name = f"{name[: _NAME_LENGTH - 9]}-{digest}"
+    return f"{PREFIX}{name}"
+
+
+def images_of_moves(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
+    """Name the images that the gate asks for, of every driver: the registries are asked for them."""
+    for move in _moves(snapshot):
+        moved = with_kernel(snapshot, move.nodes[0], move.kernel)
+        for driver in moved.drivers:
+            if not isinstance(driver.spec, DriverSpec) or driver.deleting:
+                continue
+            items, _, _ = desired_targets(moved, driver, driver.spec, recipes)
+            for item in items:
+                if isinstance(item, Wanted) and move.nodes[0] in item.nodes:
+                    yield driver, item
+
+
+def label_moves(snapshot: Snapshot, recipes: Recipes) -> dict[str, tuple[LabelNode, ...]]:
+    """Make the labels of all nodes tell the truth; the actions by the key of the driver they are done for.
+
+    A driver that is paused takes labels away and sets none. Where no driver follows a repository, and none did until
+    now, labels are not ours: another controller may act for drivers in other namespaces.
+    """
+    owner = _owner(snapshot)
+    if owner is None:
+        return {}
+    answers: dict[str, list[tuple[_Move, Gate]]] = {}
+    for move in _moves(snapshot):
+        answer = gate(snapshot, move.nodes[0], move.kernel, recipes)
+        for name in move.nodes:
+            answers.setdefault(name, []).append((move, answer))
+    actions = [action for node in snapshot.nodes for action in _relabel(owner, node, answers.get(node.name, ()))]
+    return {owner.key: tuple(actions)} if actions else {}
+
+
+def _relabel(owner: DriverContainer, node: Node, answers: Iterable[tuple[_Move, Gate]]) -> Iterator[LabelNode]:
+    by_label = {ready_for_label(move.kernel): (move, answer) for move, answer in answers}
+    for label, (move, answer) in sorted(by_label.items()):
+        if answer.is_open and move.settable and node.labels.get(label) != "true":
+            yield LabelNode(node=node.name, driver=owner.key, label=label, version="true", why="")
+    for label in sorted(key for key in node.labels if key.startswith(PREFIX)):
+        known = by_label.get(label)
+        if known is None or not known[1].is_open:
+            # The gate names a group's first node; what is against the move is the same for all of them.
+            against = [item.driver for item in known[1].findings if not item.is_open] if known is not None else []
+            why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
+            yield LabelNode(node=node.name, driver=owner.key, label=label, version=None, why=why)
+
+
+def _owner(snapshot: Snapshot) -> DriverContainer | None:
+    """Choose whose part of a plan the labels are: one that follows, else one that did and now waits until they go."""
+    ours = [driver for driver in snapshot.drivers if follows(driver) is not None or previous_ahead(driver.status)]
+    drivers = sorted(ours, key=lambda driver: (follows(driver) is None, not driver.deleting, driver.key))
+    return drivers[0] if drivers else None
+
+
+def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
+    """Say which nodes can move to which newest kernel."""
+    found: dict[tuple[str, str], tuple[str, bool]] = {}
+    for driver in snapshot.drivers:
+        spec = follows(driver)
+        for pool in pools_of(snapshot, spec) if spec is not None else ():
+            newest = known_of(snapshot, driver, pool).newest
+            for name in pool.behind(newest) if newest is not None else ():
+                _, settable = found.get((name, str(newest)), ("", False))
+                found[name, str(newest)] = ("/".join(pool.key), settable or not driver.paused)
+    nodes = {node.name: node for node in snapshot.nodes}
+    keys = {key for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)
+            for key in driver.spec.node_selector}  # fmt: skip
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for (name, kernel), (pool_key, settable) in sorted(found.items()):
+        # A rebuild that a node asks for is of that node alone.
+        alone = name if nodes[name].rebuild else ""
+        face = tuple(nodes[name].labels.get(key, "") for key in sorted(keys))
+        groups.setdefault((kernel, settable, pool_key, face, alone), []).append(name)
+    return tuple(
+        _Move(kernel=str(kernel), settable=bool(settable), nodes=tuple(names_))
+        for (kernel, settable, *_), names_ in groups.items()
+    )

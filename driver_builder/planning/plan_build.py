@@ -1,0 +1,96 @@
+"""An image that the registry proved to be absent: build it, wait for it, or wait for the next try. Pure."""
+
+from dataclasses import replace
+
+from driver_builder.errors import BuildFailure
+from driver_builder.planning.desired import Wanted
+from driver_builder.planning.plan_reuse import candidates
+from driver_builder.planning.plan_view import DriverView, PlanSettings, TargetPart
+from driver_builder.planning.snapshot import FailedBuild
+from driver_builder.planning.status import Reason, TargetState, TargetStatus
+from driver_builder.planning.wanted import start_build
+from driver_builder.spec.driver_spec import DriverSpec
+
+
+def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) -> TargetPart:
+    """The registry proved that the image does not exist: build it, wait for it, or wait for the next try."""
+    if item.request is None:
+        status = replace(
+            part.status,
+            state=TargetState.FAILED,
+            reason=Reason.IMAGE_MISSING,
+            message=f"{item.image} does not exist: push it, or let driver-builder build by leaving out the image",
+        )
+        return replace(part, status=status)
+    key, seen = item.request.key, view.snapshot
+    if (refusal := _not_applicable(view, key, part.status.target)) is not None:
+        status = replace(
+            part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=refusal
+        )
+        return replace(part, status=status)
+    status, retry_at = _with_failures(view, key, part.status)
+    is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
+    if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
+        if not is_known and retry_at is not None and seen.now < retry_at:
+            return replace(part, status=status, requeue_at=retry_at)
+        build = start_build(
+            view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=candidates(view, spec, item)
+        )
+        part = replace(part, actions=(build,))
+    if seen.builds_suspended and (is_queued or not is_known):
+        part = replace(part, status=status).blocked(Reason.BUILDS_SUSPENDED, seen.builds_suspended)
+        # A probe that is due is started by this very pass, or the one before it still runs and tells when it ends.
+        return replace(part, requeue_at=seen.probe_at if seen.probe_at and seen.probe_at > seen.now else None)
+    message = _building_words(view, item, status)
+    status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
+    return replace(part, status=status)
+
+
+def _not_applicable(view: DriverView, key: str, target: str) -> str | None:
+    """Give the driver's own word, from a build of this very key, that it is not for the kernel; it is not asked again.
+
+    Another key may be another version, so that is built.
+    """
+    fresh = view.snapshot.failed_builds.get(key)
+    if fresh is not None:
+        return fresh.message if fresh.reason == BuildFailure.NOT_APPLICABLE else None
+    before = view.before.get(target)
+    is_known = before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE
+    return before.message if before is not None and is_known else None
+
+
+def _building_words(view: DriverView, item: Wanted, status: TargetStatus) -> str:
+    words = f"building for {item.target.kernel_version}"
+    if not status.failures:
+        return words
+    before = view.before.get(status.target)
+    if before is not None and before.state is TargetState.BUILDING and before.failures == status.failures:
+        # The same try, said before: quoting it would grow the message with every pass.
+        return before.message
+    if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
+        return f"{words} (try {status.failures + 1})"
+    return f"{words} (try {status.failures + 1}; before: {status.message})"
+
+
+def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[TargetStatus, float | None]:
+    """Carry over what is known of failed tries of this very key; gives when to try again, None when none failed."""
+    before = view.before.get(status.target)
+    known = before if before is not None and before.key == key else None
+    failures = known.failures if known else 0
+    last = known.last_failure if known else None
+    reason, message = (known.reason, known.message) if known else ("", "")
+    fresh: FailedBuild | None = view.snapshot.failed_builds.get(key)
+    if fresh is not None and (last is None or int(fresh.at) > last):
+        failures, last, reason, message = failures + 1, float(int(fresh.at)), fresh.reason, fresh.message
+    if not failures or last is None:
+        return replace(status, key=key), None
+    status = replace(
+        status, key=key, state=TargetState.FAILED, reason=reason, message=message, failures=failures, last_failure=last
+    )
+    return status, last + retry_delay(key, failures, view.settings)
+
+
+def retry_delay(key: str, failures: int, settings: PlanSettings) -> float:
+    """Seconds to wait after the n-th failure of a key: doubling, with up to a quarter more so that keys spread out."""
+    delay = min(settings.retry_max_seconds, settings.retry_min_seconds * 2.0 ** min(failures - 1, 30))
+    return delay * (1.0 + int(key[:4], 16) / 0xFFFF / 4)

@@ -1,0 +1,315 @@
+"""What the world is told about a driver: target states, conditions and Events, as values and as the object's status.
+
+Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out
+which Events a change of status is worth.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from driver_builder.errors import InvalidDriver
+from driver_builder.planning.rebuild import Rebuilds
+from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
+
+Json = dict[str, Any]
+
+MAX_LISTED = 5
+"""Targets or nodes that a condition names; it counts the others."""
+
+
+class TargetState(StrEnum):
+    """How far a target is."""
+
+    PENDING = "Pending"
+    BUILDING = "Building"
+    FAILED = "Failed"
+    BLOCKED = "Blocked"
+    ROLLING_OUT = "RollingOut"
+    READY = "Ready"
+    SKIPPED = "Skipped"
+    NOT_APPLICABLE = "NotApplicable"
+
+
+WITHOUT_DRIVER = frozenset({TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
+"""States of targets whose nodes are to have no driver, and need none: the admin says so, or the driver itself does."""
+
+
+class Reason(StrEnum):
+    """Why a target or a condition is as it is, besides the words of BuildFailure and VerificationFailure."""
+
+    ALL_NODES_READY = "AllNodesReady"
+    KERNEL_MISMATCH = "KernelMismatch"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    NO_KERNEL_MAPPING = "NoKernelMapping"
+    SKIPPED_BY_MAPPING = "SkippedByMapping"
+    NOT_APPLICABLE = "NotApplicable"
+    UNSUPPORTED_OS = "UnsupportedOS"
+    SOURCE_MISSING = "SourceMissing"
+    SIGNING_CERTIFICATE_MISSING = "SigningCertificateMissing"
+    INVALID_SIGNING_CERTIFICATE = "InvalidSigningCertificate"
+    IMAGE_MISSING = "ImageMissing"
+    INVALID_SPEC = "InvalidSpec"
+    ACTION_REFUSED = "ActionRefused"
+    PAUSED = "Paused"
+    NO_NODES = "NoMatchingNodes"
+    REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
+    REGISTRY_UNREACHABLE = "RegistryUnreachable"
+    REGISTRY_INVALID = "RegistryInvalid"
+    REGISTRY_FULL = "RegistryFull"
+    REGISTRY_REJECTED = "RegistryRejected"
+    INVALID_CONFIGURATION = "InvalidConfiguration"
+    API_SERVER_UNAVAILABLE = "ApiServerUnavailable"
+    BUILDS_SUSPENDED = "BuildsSuspended"
+    TARGETS_FAILED = "TargetsFailed"
+    TARGETS_PENDING = "TargetsPending"
+    NOTHING_TO_DO = "NothingToDo"
+    NOTHING_WRONG = "AsExpected"
+    NOT_LOOKED_UP = "NotLookedUp"
+    LOOK_UP_FAILED = "LookUpFailed"
+    NEWEST_KERNEL_RUNS = "NewestKernelRuns"
+    BUILT_AHEAD = "BuiltAhead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetStatus:
+    """One entry of ``status.targets``. Times are seconds since the epoch; ``failures`` counts builds of ``key``."""
+
+    target: str
+    kernel: str
+    os: str
+    architecture: str
+    nodes: int
+    ready_nodes: int
+    state: TargetState
+    reason: str
+    message: str
+    image: str = ""
+    digest: str = ""
+    key: str = ""
+    failures: int = 0
+    last_failure: float | None = None
+    since: float = 0.0
+
+
+def timestamp(seconds: float) -> str:
+    """Write a time as Kubernetes does, to the second."""
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str | None) -> float | None:
+    """Read what :func:`timestamp` wrote."""
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def previous_targets(status: Json) -> dict[str, TargetStatus]:
+    """Read ``status.targets`` by target id; entries of another shape are dropped, they are ours to write anew."""
+    known: dict[str, TargetStatus] = {}
+    for entry in status.get("targets") or ():
+        try:
+            target = parse_target(entry)
+        except (KeyError, ValueError, TypeError):
+            continue
+        known[target.target] = target
+    return known
+
+
+def parse_target(entry: Json) -> TargetStatus:
+    """Read one entry of ``status.targets``.
+
+    Raises:
+        KeyError, ValueError, TypeError: when it is of another shape.
+    """
+    return TargetStatus(
+        target=f"{entry['kernel']}/{entry['os']}/{entry['architecture']}",
+        kernel=entry["kernel"],
+        os=entry["os"],
+        architecture=entry["architecture"],
+        nodes=int(entry["nodes"]),
+        ready_nodes=int(entry["readyNodes"]),
+        state=TargetState(entry["state"]),
+        reason=entry.get("reason", ""),
+        message=entry.get("message", ""),
+        image=entry.get("image", ""),
+        digest=entry.get("imageDigest", ""),
+        key=entry.get("buildKey", ""),
+        failures=int(entry.get("failures", 0)),
+        last_failure=parse_timestamp(entry.get("lastFailureTime")),
+        since=parse_timestamp(entry.get("lastTransitionTime")) or 0.0,
+    )
+
+
+def render(
+    driver: DriverContainer,
+    targets: Iterable[TargetStatus],
+    *,
+    rebuilds: Rebuilds,
+    unknown: Mapping[str, str],
+    now: float,
+    refusal: str = "",
+    ahead: Sequence[Json] = (),
+    more_conditions: Iterable[Json] = (),
+) -> Json:
+    """Write the object's whole ``status``.
+
+    ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
+    ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.planning.ahead_status`.
+    """
+    targets = tuple(targets)
+    wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
+    ready = [target for target in wanted if target.state is TargetState.READY]
+    unused = driver.spec.unused if isinstance(driver.spec, DriverSpec) else ()
+    conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown, refusal)]
+    conditions += more_conditions
+    return {
+        "observedGeneration": driver.generation,
+        "conditions": [_with_transition(condition, driver, now) for condition in conditions],
+        "targets": [render_target(target) for target in targets],
+        **({"ahead": list(ahead)} if ahead else {}),
+        "readyNodes": sum(target.ready_nodes for target in targets),
+        "desiredNodes": sum(target.nodes for target in wanted),
+        "readyTargets": f"{len(ready)}/{len(wanted)}",
+        **({"unusedFields": list(unused)} if unused else {}),
+        "rebuild": rebuilds.as_status(),
+    }
+
+
+def render_target(target: TargetStatus) -> Json:
+    """Write one entry of ``status.targets``."""
+    entry: Json = {
+        "kernel": target.kernel,
+        "os": target.os,
+        "architecture": target.architecture,
+        "nodes": target.nodes,
+        "readyNodes": target.ready_nodes,
+        "state": target.state.value,
+        "reason": target.reason,
+        "message": target.message,
+        "lastTransitionTime": timestamp(target.since),
+    }
+    optional = {"image": target.image, "imageDigest": target.digest, "buildKey": target.key}
+    entry |= {field: value for field, value in optional.items() if value}
+    if target.failures and target.last_failure is not None:
+        entry |= {"failures": target.failures, "lastFailureTime": timestamp(target.last_failure)}
+    return entry
+
+
+def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
+    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": message}
+
+
+def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
+    if isinstance(driver.spec, InvalidDriver):
+        return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
+    wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
+    if not wanted:
+        words = "no node is selected, or every kernel is skipped or none that the driver is for"
+        return _condition("Ready", False, Reason.NO_NODES, words)
+    ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
+    behind = [target for target in wanted if target.state is not TargetState.READY]
+    if not behind:
+        return _condition("Ready", True, Reason.ALL_NODES_READY, f"{ready} of {nodes} nodes ready")
+    first = behind[0]
+    return _condition("Ready", False, first.reason, f"{ready} of {nodes} nodes ready; {first.kernel}: {first.message}")
+
+
+def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
+    if driver.paused:
+        return _condition("Progressing", False, Reason.PAUSED, "paused by annotation driverwright.io/pause")
+    moving = [target for target in targets if target.state in (TargetState.BUILDING, TargetState.ROLLING_OUT)]
+    if not moving:
+        return _condition("Progressing", False, Reason.NOTHING_TO_DO, "nothing is being built or rolled out")
+    words = _listed(f"{target.kernel}: {target.message}" for target in moving)
+    return _condition("Progressing", True, Reason.TARGETS_PENDING, words)
+
+
+def _degraded(
+    driver: DriverContainer, targets: tuple[TargetStatus, ...], unknown: Mapping[str, str], refusal: str
+) -> Json:
+    # First, because it is said nowhere else: a wrong spec is in Ready too, and targets speak for themselves.
+    if refusal:
+        return _condition("Degraded", True, Reason.ACTION_REFUSED, refusal)
+    if isinstance(driver.spec, InvalidDriver):
+        return _condition("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
+    bad = [
+        target for target in targets if target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
+    ]
+    if bad:
+        words = _listed(f"{target.kernel}: {target.message}" for target in bad)
+        return _condition("Degraded", True, bad[0].reason, words)
+    if unknown:
+        words = _listed(unknown[node] for node in sorted(unknown))
+        return _condition("Degraded", True, Reason.KERNEL_MISMATCH, words)
+    return _condition("Degraded", False, Reason.NOTHING_WRONG, "")
+
+
+def _listed(words: Iterable[str]) -> str:
+    """The first few, and how many more: a fleet has thousands, and each entry of ``targets`` has its own message."""
+    every = list(words)
+    more = f"; and {len(every) - MAX_LISTED} more" if len(every) > MAX_LISTED else ""
+    return "; ".join(every[:MAX_LISTED]) + more
+
+
+def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Json:
+    before = _condition_of(driver.status, condition["type"])
+    same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
+    return {
+        **condition,
+        "observedGeneration": driver.generation,
+        "lastTransitionTime": before["lastTransitionTime"] if same else timestamp(now),
+    }
+
+
+def _condition_of(status: Json, kind: str) -> Json:
+    """Give a condition of a status, empty before it is set."""
+    return next((known for known in status.get("conditions") or () if known.get("type") == kind), {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One Kubernetes Event on a DriverContainer: ``kind`` is Normal or Warning."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+_NEWS = {
+    TargetState.BUILDING: "BuildStarted",
+    TargetState.ROLLING_OUT: "RollingOut",
+    TargetState.READY: "TargetReady",
+}
+
+
+def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) -> tuple[Event, ...]:
+    """Tell what is new: one Event for each target whose state or reason changed, one in all for suspended builds."""
+    news: list[Event] = []
+    suspended = any(target.reason == Reason.BUILDS_SUSPENDED for target in before.values())
+    for target in after:
+        old = before.get(target.target)
+        if old is not None and (old.state, old.reason, old.key) == (target.state, target.reason, target.key):
+            continue
+        if target.reason == Reason.BUILDS_SUSPENDED:
+            if not suspended:
+                news.append(Event(kind="Warning", reason=target.reason, message=target.message))
+            suspended = True
+            continue
+        bad = target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
+        reason = target.reason if bad or target.state in WITHOUT_DRIVER else _NEWS[target.state]
+        message = f"{target.target}: {target.message}"
+        news.append(Event(kind="Warning" if bad else "Normal", reason=reason, message=message))
+    return tuple(news)
+
+
+def condition_events(before: Json, after: Json) -> tuple[Event, ...]:
+    """Tell what is new about the driver as a whole: a wrong spec, a refused action, each time in other words."""
+    news: list[Event] = []
+    for kind, reason in (("Ready", Reason.INVALID_SPEC), ("Degraded", Reason.ACTION_REFUSED)):
+        old, new = _condition_of(before, kind), _condition_of(after, kind)
+        same = (old.get("reason"), old.get("message")) == (new["reason"], new["message"])
+        if new["reason"] == reason and not same:
+            news.append(Event(kind="Warning", reason=reason, message=new["message"]))
+    return tuple(news)

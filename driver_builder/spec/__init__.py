@@ -1,0 +1,1 @@
+"""What an admin writes: the DriverContainer, read, checked and as frozen values."""

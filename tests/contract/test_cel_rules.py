@@ -1,0 +1,207 @@
+"""The rules (CEL) in DriverContainer's schema, evaluated by CEL's own C++ library: each refuses what the code refuses.
+
+The API server that can be had here is too old for rules. What it would do with them beyond CEL itself is done here, by
+its own description: fields have escaped names, defaults are filled in, and lists and maps are bounded.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cel_expr_python import cel
+
+from driver_builder.spec.spec_parser import read_spec
+from tests.unit.driver_builder import factories
+
+Json = dict[str, Any]
+
+CRD = Path(__file__).parents[2] / "deploy" / "crds" / "drivercontainers.yaml"
+SCHEMA = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+RULES = "x-kubernetes-validations"
+RESERVED = {
+    *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
+    *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
+}
+"""Words that CEL keeps for itself: Kubernetes calls such a field ``__word__`` (apiserver/pkg/cel/escaping.go)."""
+
+
+def escaped(name: str) -> str:
+    """Give the name that a field of the schema has in a rule."""
+    return f"__{name}__" if name in RESERVED else name
+
+
+def parts(part: Json = SCHEMA, path: str = "spec") -> Iterator[tuple[str, Json]]:
+    """Every part of the schema with its path."""
+    yield path, part
+    for name, child in part.get("properties", {}).items():
+        yield from parts(child, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(part.get(name), dict):
+            yield from parts(part[name], f"{path}[]")
+
+
+WITH_RULES = [(path, part) for path, part in parts() if RULES in part]
+MESSAGES = {rule["message"] for _, part in WITH_RULES for rule in part[RULES]}
+
+
+@cache
+def compiled(rule: str) -> cel.Expression:
+    """Compile a rule; an error names its place."""
+    return cel.NewEnv(variables={"self": cel.Type.DYN}).compile(rule)
+
+
+def in_cel(part: Json, value: Any) -> Any:
+    """A value as rules see it: fields by their escaped names, what has a default filled in."""
+    if isinstance(value, dict) and "properties" in part:
+        filled = {name: child["default"] for name, child in part["properties"].items() if "default" in child} | value
+        return {escaped(name): in_cel(part["properties"].get(name, {}), filled[name]) for name in filled}
+    if isinstance(value, list):
+        return [in_cel(part.get("items", {}), item) for item in value]
+    return value
+
+
+def refusals(value: Any, part: Json = SCHEMA) -> Iterator[str]:
+    """The messages of all rules that a value breaks, anywhere in it."""
+    for rule in part.get(RULES, ()):
+        if compiled(rule["rule"]).eval(data={"self": in_cel(part, value)}).value() is not True:
+            yield rule["message"]
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield from refusals(child, part.get("properties", {}).get(name, {}))
+    elif isinstance(value, list):
+        for child in value:
+            yield from refusals(child, part.get("items", {}))
+
+
+SOURCE = {"configMap": {"name": "a"}}
+PACKAGE = {"package": {"name": "a-dkms"}}
+GIT = {"url": "https://example.com/a.git", "commit": "0" * 40}
+KEYS = {"keySecretRef": {"name": "a"}, "certificateSecretRef": {"name": "b"}}
+CA = {"caConfigMap": {"name": "ca", "key": "ca.crt"}}
+ONE_SOURCE = "exactly one of configMap, image, git, archive, package is needed"
+ONE_PATTERN = "exactly one of literal, regexp is needed"
+NO_DOTS = "must be without '.' and '..'"
+SKIPPED = "skip excludes image, template, args and signing"
+PREBUILT = "image excludes template, args and signing, for a prebuilt image is not built"
+DURATION = "write a duration from 10s to 24h"
+JOB_ONLY = "secrets can only be given to a build in a Job: set builder: job"
+PAIR, A_KEY = (
+    "keySecretRef and certificateSecretRef belong together",
+    "a key is needed, keySecretRef or imageKeySecretRef",
+)
+PREBUILT_IMAGE = "registry.example.com/a:1"
+
+GOOD: dict[str, Json] = {
+    "nothing but what is needed": {},
+    "a package": {"source": PACKAGE},
+    "a folder of a commit": {"source": {"git": {**GIT, "path": "a/.b/c..d"}}},
+    "a CA": {"registry": CA},
+    "plain HTTP": {"registry": {"plainHttp": True}},
+    "a Secret for a Job": {"build": {"builder": "job", "secrets": [{"name": "a"}]}},
+    "no Secrets": {"build": {"secrets": []}},
+    "deadlines at both ends": {"build": {"deadline": "10s"}, "validation": {"command": ["a"], "timeout": "24h"}},
+    "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
+    "a template": {"build": {"template": "debian"}},
+    "mappings": {
+        "kernelMappings": [
+            {"literal": "6.1.0-1", "skip": True},
+            {"regexp": "6[.]1.*", "image": PREBUILT_IMAGE},
+            {"regexp": ".*", "skip": False, "template": "debian", "args": {"A": "b"}, "signing": KEYS},
+        ]
+    },
+    "parameters": {"module": {"names": ["a", "b"], "parameters": {"b": ["x=1"]}}},
+    "firmware": {"module": {"names": ["a"], "firmwarePath": "/a/.b/c"}},
+    "modules signed": {"signing": KEYS},
+    "images signed": {"signing": {"imageKeySecretRef": {"name": "a"}}},
+}
+
+BAD: dict[str, tuple[Json, set[str]]] = {
+    "two sources": ({"source": {**SOURCE, **PACKAGE}}, {ONE_SOURCE}),
+    "no source": ({"source": {}}, {ONE_SOURCE}),
+    "dots in a commit": ({"source": {"git": {**GIT, "path": "a/../b"}}}, {NO_DOTS}),
+    "dots in an image": ({"source": {"image": {"reference": f"r.io/a@sha256:{'0' * 64}", "path": "/a/."}}}, {NO_DOTS}),
+    "dots in an archive": (
+        {"source": {"archive": {"url": "https://example.com/a", "sha256": "0" * 64, "path": ".."}}},
+        {NO_DOTS},
+    ),
+    "dots in firmware": ({"module": {"names": ["a"], "firmwarePath": "/../a"}}, {NO_DOTS}),
+    "plain HTTP with a CA": ({"registry": {**CA, "plainHttp": True}}, {"plainHttp and caConfigMap exclude each other"}),
+    "a Secret for an engine": ({"build": {"builder": "docker", "secrets": [{"name": "a"}]}}, {JOB_ONLY}),
+    "a Secret for whoever builds": ({"build": {"secrets": [{"name": "a"}]}}, {JOB_ONLY}),
+    "two templates": (
+        {"build": {"template": "debian", "templateConfigMap": {"name": "a", "key": "b"}}},
+        {"template and templateConfigMap exclude each other"},
+    ),
+    "too short": ({"build": {"deadline": "9s"}}, {DURATION}),
+    "too long": ({"build": {"deadline": "24h1s"}}, {DURATION}),
+    "two patterns": ({"kernelMappings": [{"literal": "6.1", "regexp": "6.*"}]}, {ONE_PATTERN}),
+    "no pattern": ({"kernelMappings": [{"skip": True}]}, {ONE_PATTERN}),
+    "skipped with arguments": ({"kernelMappings": [{"regexp": "a", "skip": True, "args": {"A": "b"}}]}, {SKIPPED}),
+    "skipped with an image": ({"kernelMappings": [{"regexp": "a", "skip": True, "image": PREBUILT_IMAGE}]}, {SKIPPED}),
+    "skipped and signed": ({"kernelMappings": [{"regexp": "a", "skip": True, "signing": KEYS}]}, {SKIPPED}),
+    "prebuilt with a template": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "template": "debian"}]},
+        {PREBUILT},
+    ),
+    "prebuilt and signed": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "signing": KEYS}]},
+        {PREBUILT},
+    ),
+    "half a pair for a kernel": (
+        {"kernelMappings": [{"regexp": "a", "signing": {"keySecretRef": {"name": "a"}}}]},
+        {PAIR},
+    ),
+    "no key for a kernel": ({"kernelMappings": [{"regexp": "a", "signing": {}}]}, {A_KEY}),
+    "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),
+    "no key": ({"signing": {}}, {A_KEY}),
+    "parameters of another module": (
+        {"module": {"names": ["a"], "parameters": {"b": ["x=1"]}}},
+        {"parameters are of modules in names"},
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD)
+def test_what_the_code_takes_the_rules_let_through(changes: Json) -> None:
+    """Of all optional fields there is an example, so that no rule stands in the way of what works."""
+    spec = factories.spec(**changes)
+    assert read_spec(spec).spec is not None
+    assert list(refusals(spec)) == []
+
+
+@pytest.mark.parametrize(("changes", "messages"), BAD.values(), ids=BAD)
+def test_what_the_rules_refuse_the_code_refuses(changes: Json, messages: set[str]) -> None:
+    """By exactly the rules that are broken; the code knows them too, for clusters whose API server knows no rules."""
+    spec = factories.spec(**changes)
+    assert read_spec(spec).spec is None
+    assert set(refusals(spec)) == messages
+
+
+def test_every_rule_is_broken_by_an_example() -> None:
+    """A rule that nothing breaks may be one that can never be broken."""
+    assert set().union(*(messages for _, messages in BAD.values())) == MESSAGES
+
+
+@pytest.mark.parametrize(("path", "part"), WITH_RULES, ids=[path for path, _ in WITH_RULES])
+def test_rules_name_fields_as_the_api_server_does(path: str, part: Json) -> None:
+    """It compiles them against the schema: one unknown field, and the whole definition is refused."""
+    known = {escaped(name) for name in part.get("properties", {})}
+    for rule in part[RULES]:
+        assert set(re.findall(r"\bself\.(\w+)(?![\w(])", rule["rule"])) <= known, path
+
+
+def test_what_rules_go_through_is_bounded() -> None:
+    """The API server estimates what a rule may cost, and refuses a definition whose lists have no end."""
+    for path, part in parts():
+        if not any(RULES in other for where, other in WITH_RULES if where.startswith(path) or path.startswith(where)):
+            continue
+        if part.get("type") == "array":
+            assert part["maxItems"] <= 64, path
+        if isinstance(part.get("additionalProperties"), dict):
+            assert part["maxProperties"] <= 64, path
+        if part.get("type") == "string" and "enum" not in part and RULES in part:
+            assert part["maxLength"] <= 1024, path

@@ -1,0 +1,300 @@
+"""A controller's real process between two proxies, and all that it lives through: killed where a test wants it.
+
+API server, engine and registry are real; the kubelets of two nodes are played.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driver_builder.planning import manifests
+from kube_api import names
+from kube_api.client import Client
+from kube_api.errors import NotFound
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NAMESPACES
+from tests.integration.cluster_setup import make_namespace
+from tests.integration.played_nodes import PlayedNodes
+from tests.integration.tapped import Tap
+from tests.proving_ground.ground import ProvingGround
+from tests.proving_ground.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
+from tests.unit.driver_builder import factories
+
+Json = dict[str, Any]
+
+MODULES = Path(__file__).parents[1] / "data" / "modules"
+KERNEL, SKIPPED_KERNEL = "6.1.0-55-cloud-amd64", "6.1.0-47-cloud-amd64"
+WAIT_SECONDS = 120.0
+BUILD = """\
+mkdir -p /facts /out/driver "/out/lib/modules/$1/updates"
+base64 -d /src/module >"/out/lib/modules/$1/updates/dw_helper.ko"
+echo updates/dw_helper.ko: >"/out/lib/modules/$1/modules.dep"
+echo loader >/out/driver/loader
+cp /src/Module.symvers /facts/
+echo gcc >/facts/compiler
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """The ``number``-th write of a name in a stage."""
+
+    stage: str
+    name: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.name}" + (f" ({self.number})" if self.number > 1 else "")
+
+
+class Life:
+    """One driver from its apply to its deletion, in a namespace of its own, with a controller that can be killed."""
+
+    def __init__(self, parts: Parts, name: str, kills: frozenset[Boundary]) -> None:
+        self.name = name
+        self.writes: list[Boundary] = []
+        self.killed: list[Boundary] = []
+        self._stage = "born"
+        self._kills = kills
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._root = parts.root
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._started = 0
+        self._folder = parts.folder / name
+        self._folder.mkdir()
+        self._api = Tap(parts.cluster.api_server, self._saw, ca_file=str(parts.cluster.ca_file))
+        self.may_push = threading.Event()
+        self.may_push.set()
+        self._registry = Tap(f"http://{parts.builds.registry.host}", self._saw, coming=self._wait_to_push)
+        self.nodes = PlayedNodes(parts.cluster, self._root, namespace=name, pool=name)
+        token = token_user(parts.cluster.admin_token)
+        text = kubeconfig_text(f"http://{self._api.host}", parts.cluster.ca_file.read_bytes(), token)
+        self._kubeconfig = write_kubeconfig(self._folder / "kubeconfig", text)
+
+    # ------------------------------------------------------------ the controller
+
+    def _saw(self, name: str) -> bool:
+        """Note a write; at a boundary that is wanted the controller is dead before this returns."""
+        with self._lock:
+            number = 1 + sum((known.stage, known.name) == (self._stage, name) for known in self.writes)
+            boundary = Boundary(stage=self._stage, name=name, number=number)
+            self.writes.append(boundary)
+            if boundary not in self._kills or boundary in self.killed or self._controller is None:
+                return False
+            self.killed.append(boundary)
+            self.kill()
+            return True
+
+    def _wait_to_push(self, name: str) -> None:
+        if name == "begin a blob":
+            self.may_push.wait(WAIT_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._controller is not None
+        self._controller.kill()
+        self._controller.wait()
+
+    def keep_running(self) -> None:
+        """Start a controller where none runs, as the kubelet would: in the same pod, under the same name."""
+        with self._lock:
+            if self._controller is not None and self._controller.poll() is None:
+                return
+            assert self._controller is None or self._controller.returncode == -9, self.log()[-3000:]
+            argv = [
+                sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
+                "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
+                "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", "0",
+                "--no-feature-rules", "--resync-seconds", "5", "--retry-min-seconds", "1",
+            ]  # fmt: skip
+            with (self._folder / "controller.log").open("ab") as log:
+                self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
+            self._started += 1
+
+    def log(self) -> str:
+        """Give what all controllers of this life said."""
+        path = self._folder / "controller.log"
+        return path.read_text() if path.exists() else ""
+
+    def builds(self) -> Counter[str]:
+        """Count the builds that were started, by key."""
+        return Counter(re.findall(r"build (\w+): starting ", self.log()))
+
+    def until(self, what: str, reached: Callable[[], object]) -> None:
+        """Let controllers live, die and be started again until something is reached."""
+        end, kills = time.monotonic() + WAIT_SECONDS, len(self.killed)
+        while not reached():
+            self.keep_running()
+            if len(self.killed) > kills:
+                end, kills = time.monotonic() + WAIT_SECONDS, len(self.killed)
+            assert time.monotonic() < end, f"{self.name}: not reached: {what}: {self.log()[-3000:]}"
+            time.sleep(0.1)
+
+    # ------------------------------------------------------------ its stages
+
+    def begin(self) -> None:
+        """Make the namespace, the source and two nodes."""
+        make_namespace(self._root, self.name)
+        module = (MODULES / "dw_helper.ko").read_bytes()
+        files = {"build.sh": BUILD, "Module.symvers": (MODULES / f"{KERNEL}.symvers").read_text()}
+        source = {"metadata": {"name": "source"}, "data": {**files, "module": _base64(module)}}
+        self._root.create(CONFIG_MAPS.path(namespace=self.name), source)
+        for letter in "ab":
+            self.nodes.add(f"{self.name}-{letter}", KERNEL)
+        self.nodes.start()
+
+    def end(self) -> None:
+        """Take everything away."""
+        with self._lock:
+            self._kills = frozenset()
+            self.may_push.set()
+            if self._controller is not None:
+                self.kill()
+        self.nodes.stop()
+        self._api.close()
+        self._registry.close()
+        self._root.delete(NAMESPACES.path(name=self.name))
+
+    def enter(self, stage: str, do: Callable[[Life], None]) -> Json:
+        """Do what a stage is about, wait until nothing moves any more, and give the state then."""
+        self._stage = stage
+        do(self)
+        # What is still under way is a part of the stage, too.
+        self.until("nothing moves", self._is_quiet)
+        return self.state()
+
+    def apply(self, version: str) -> None:
+        """Ask for a version of the driver."""
+        changes: Json = {
+            "version": version,
+            "nodeSelector": {"pool": self.name},
+            "image": f"{self._registry.host}/{self.name}/edu",
+            "registry": {"plainHttp": True},
+            "source": {"configMap": {"name": "source"}},
+            "module": {"names": ["dw_helper"]},
+            "build": {"template": "quick", "baseImage": "debian:bookworm-slim"},
+            "kernelMappings": [{"literal": KERNEL}],
+        }
+        body = factories.driver_object("edu", spec_changes=changes)
+        body["metadata"] = {"name": "edu", "namespace": self.name}
+        del body["status"]
+        self._root.apply(self._path, body, field_manager="somebody")
+
+    def change_source(self) -> None:
+        """Let somebody edit the source."""
+        path = CONFIG_MAPS.path(namespace=self.name, name="source")
+        self._root.patch(path, {"data": {"build.sh": f"{BUILD}echo edited\n"}})
+
+    def wait_for_version(self, version: str) -> None:
+        """Wait until both nodes are proven to run a version, and the status says so."""
+        label = names.ready_label(self.name, "edu")
+        self.until(f"labels say {version}", lambda: set(self.nodes.ready_labels(label).values()) == {version})
+        self.until("the status is Ready", lambda: self._ready() == ("True", "AllNodesReady"))
+
+    def _ready(self) -> tuple[str, str]:
+        conditions = (self._driver().get("status") or {}).get("conditions") or ()
+        return next(((item["status"], item["reason"]) for item in conditions if item["type"] == "Ready"), ("", ""))
+
+    def move_nodes(self) -> None:
+        """Boot both nodes into a kernel for which no mapping wants a driver."""
+        for letter in "ab":
+            self.nodes.reboot(f"{self.name}-{letter}", SKIPPED_KERNEL)
+        self.until("no DaemonSet is left", lambda: self._daemon_sets() == [] and self.nodes.pods() == [])
+        self.until("the status says so", lambda: self._ready() == ("False", "NoMatchingNodes"))
+
+    def delete(self) -> None:
+        """Delete the driver and wait until it is gone."""
+        self._root.delete(self._path)
+        self.until("the driver is gone", lambda: self._driver() == {})
+
+    # ------------------------------------------------------------ what can be seen
+
+    @property
+    def _path(self) -> str:
+        return DRIVER_CONTAINERS.path(namespace=self.name, name="edu")
+
+    def _driver(self) -> Json:
+        try:
+            return self._root.get(self._path)
+        except NotFound:
+            return {}
+
+    def _daemon_sets(self) -> list[Json]:
+        path = DAEMON_SETS.path(namespace=self.name)
+        return self._root.list(path, label_selector=manifests.DRIVER_LABEL).items
+
+    def _is_quiet(self) -> bool:
+        """Tell whether a second passes without a write, under a controller that lives and has the Lease."""
+        before = len(self.writes)
+        if self.log().count("acting as controller-0") < self._started:
+            return False
+        time.sleep(1.0)
+        alive = self._controller is not None and self._controller.poll() is None
+        return alive and before == len(self.writes)
+
+    def tags(self) -> list[str]:
+        """Give the tags in the driver's repository, and that of each list of documents."""
+        answer = self._parts.tags(f"{self.name}/edu")
+        return sorted("documents" if tag.startswith("sha256-") else tag.rpartition("-")[0] for tag in answer)
+
+    def state(self) -> Json:
+        """Give what is the same in every life that went the same way: no times, no names of its own."""
+        status = self._driver().get("status") or {}
+        targets, conditions = status.get("targets") or (), status.get("conditions") or ()
+        events = self._root.list(EVENTS.path(namespace=self.name)).items
+        pulled = {obj["spec"]["template"]["spec"]["containers"][0]["image"] for obj in self._daemon_sets()}
+        digests = {target["imageDigest"] for target in targets if "imageDigest" in target}
+        assert {image.partition("@")[2] for image in pulled} == digests
+        return {
+            "conditions": {item["type"]: (item["status"], item["reason"], item["message"]) for item in conditions},
+            "targets": [{key: target.get(key) for key in _COMPARED} for target in targets],
+            "finalizers": (self._driver().get("metadata") or {}).get("finalizers"),
+            "labels": list(self.nodes.ready_labels(names.ready_label(self.name, "edu")).values()),
+            "daemon sets": len(pulled),
+            "pods": len(self.nodes.pods()),
+            "tags": self.tags(),
+            "news": sorted({event["reason"] for event in events}.difference(_IN_PASSING)),
+        }
+
+
+_IN_PASSING = frozenset({"BuildStarted", "RollingOut"})
+"""News of states that a controller may never see: another one may find them over."""
+_COMPARED = ("kernel", "state", "reason", "nodes", "readyNodes", "failures")
+
+
+def _base64(content: bytes) -> str:
+    return base64.encodebytes(content).decode()
+
+
+@dataclass
+class Parts:
+    """What all lives share."""
+
+    cluster: ProvingGround
+    builds: ProvingGround
+    root: Client
+    templates: Path
+    folder: Path
+    tags: Callable[[str], list[str]]
+    count: int = 0
+    lives: list[Life] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def life(self, kills: frozenset[Boundary] = frozenset()) -> Life:
+        """Begin a life."""
+        with self.lock:
+            self.count += 1
+            made = Life(self, f"killed-{self.count}", kills)
+            self.lives.append(made)
+        made.begin()
+        return made

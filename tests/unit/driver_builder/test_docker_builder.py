@@ -1,0 +1,66 @@
+"""An engine that loses a layer of its cache to another build: a race that a real one cannot be made to run."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from threading import Event
+
+import docker
+import pytest
+
+from driver_builder.building.build_limits import BuildLimits
+from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.errors import BuildFailed, BuildFailure
+from tests.unit.driver_builder.scripted_registry import Reply, Request, scripted_registry
+
+LOST = {"error": "failed to get digest sha256:01: open /image/overlay2/content/sha256/01: no such file or directory"}
+BUILT = {"aux": {"ID": "sha256:4567"}}
+BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDetail": {"code": 65}}
+
+
+@contextmanager
+def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
+    """A builder whose engine's builds end like this, one after the other; gives what the engine was asked, too."""
+    left = list(builds)
+
+    def script(request: Request) -> Reply:
+        return Reply(body=json.dumps(left.pop(0) if request.path.endswith("/build") else []).encode())
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+    ):
+        yield DockerBuilder(api), server.requests
+
+
+def run(builder: DockerBuilder) -> list[str]:
+    """Run a context; gives what was logged."""
+    log: list[str] = []
+    limits = BuildLimits(60.0, Event(), time.monotonic)
+    builder.run(b"context", name="test/image:latest", log=log.append, limits=limits)
+    return log
+
+
+def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
+    """With the same context and parameters, and a word in the log."""
+    with engine(LOST, BUILT) as (builder, requests):
+        log = run(builder)
+    first, second = [request for request in requests if request.path.endswith("/build")]
+    assert (first.query, first.body) == (second.query, second.body)
+    assert log == ["the engine removed a layer while this build was taking it from the cache: once more"]
+
+
+@pytest.mark.parametrize(
+    ("builds", "reason"),
+    [
+        pytest.param((LOST, BROKEN), BuildFailure.COMPILE_ERROR, id="the second one fails by itself"),
+        pytest.param((LOST, LOST), BuildFailure.UNKNOWN, id="it is lost again"),
+        pytest.param((BROKEN,), BuildFailure.COMPILE_ERROR, id="another failure is not tried again"),
+    ],
+)
+def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason: BuildFailure) -> None:
+    """There are two at most."""
+    with engine(*builds) as (builder, _), pytest.raises(BuildFailed) as caught:
+        run(builder)
+    assert caught.value.reason is reason

@@ -1,0 +1,120 @@
+"""What the actions of a plan write, that they may be repeated, and how they bear what goes wrong."""
+
+import pytest
+
+from driver_builder.cluster.execute import Executor, FailedAction
+from driver_builder.model.image_state import Absent
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    LabelNode,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+)
+from driver_builder.planning.plan import plan
+from driver_builder.spec.driver_container import FINALIZER
+from kube_api.errors import Forbidden
+from kube_api.resources import DAEMON_SETS, NODES, PODS
+from tests.unit.driver_builder.factories import NAMESPACE, SETTINGS, snapshot, with_images
+from tests.unit.driver_builder.model_world import MemoryClient, ModelBuilds, World
+from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world
+
+
+@pytest.fixture
+def world() -> World:
+    """Make a world of one node and one driver."""
+    return small_world()
+
+
+def executor(client: MemoryClient) -> Executor:
+    """Make an executor with a queue of its own."""
+    return Executor(client, ModelBuilds())
+
+
+UNLABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version=None, why="because")
+LABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version="1", why="")
+
+
+def test_a_label_is_set_and_taken_away(world: World) -> None:
+    """Only that label changes."""
+    path = NODES.path(name="node-a")
+    before = world.client.get(path)["metadata"]["labels"]
+    assert executor(world.client).perform((LABEL,)) == ()
+    assert world.client.get(path)["metadata"]["labels"] == {**before, "driverwright.io/x.ready": "1"}
+    assert executor(world.client).perform((UNLABEL,)) == ()
+    assert world.client.get(path)["metadata"]["labels"] == before
+
+
+def test_every_action_may_be_repeated(world: World) -> None:
+    """Doing an action twice is doing it once."""
+    decided = plan(with_images(snapshot()), SETTINGS)
+    actions = (*decided.actions, LABEL, SetFinalizer(namespace=NAMESPACE, name="edu", present=True))
+    assert executor(world.client).perform(actions) == ()
+    writes = len(world.client.writes)
+    assert executor(world.client).perform(actions) == ()
+    assert world.client.writes[writes:] == []
+    assert world.client.get(DRIVER_PATH)["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_others_finalizers_stay(world: World) -> None:
+    """Ours comes and goes beside them."""
+    world.client.patch(DRIVER_PATH, {"metadata": {"finalizers": ["other"]}})
+    for present, expected in ((True, ["other", FINALIZER]), (False, ["other"])):
+        executor(world.client).perform((SetFinalizer(namespace=NAMESPACE, name="edu", present=present),))
+        assert world.client.get(DRIVER_PATH)["metadata"]["finalizers"] == expected
+
+
+def test_a_world_that_moved_on_is_no_error(world: World) -> None:
+    """What is gone, or another object of the same name, is left to the next pass."""
+    gone = LabelNode(node="gone", driver="d", label="l", version="1", why="")
+    stranger = DeleteDaemonSet(namespace=NAMESPACE, name="ds", uid="older")
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "ds"}})
+    assert executor(world.client).perform((gone, stranger)) == ()
+    assert DAEMON_SETS.path(namespace=NAMESPACE, name="ds") in world.client.objects
+
+
+def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
+    """Errors are gathered; the rest is done."""
+    error = Forbidden("403", status=403)
+    world.client.faults = [error]
+    other = LabelNode(node="node-a", driver="d", label="b", version="2", why="")
+    assert executor(world.client).perform((LABEL, other)) == (FailedAction(action=LABEL, error=error),)
+    assert world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]["b"] == "2"
+
+
+def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
+    """A younger pod of the same name stays."""
+    world.client.create(PODS.path(namespace=NAMESPACE), {"metadata": {"name": "p", "uid": "new"}})
+    for uid, gone in (("old", False), ("new", True)):
+        executor(world.client).perform((ReplacePod(namespace=NAMESPACE, name="p", uid=uid, node="n"),))
+        obj = world.client.get(PODS.path(namespace=NAMESPACE, name="p"))
+        assert ("deletionTimestamp" in obj["metadata"]) is gone
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        pytest.param(LABEL, "label node node-a: driverwright.io/x.ready=1", id="label"),
+        pytest.param(UNLABEL, "unlabel node node-a: driverwright.io/x.ready (because)", id="unlabel"),
+        pytest.param(SetFinalizer(namespace="n", name="d", present=True), "add finalizer to DriverContainer n/d",
+                     id="finalizer"),
+        pytest.param(SetFinalizer(namespace="n", name="d", present=False), "release DriverContainer n/d", id="release"),
+        pytest.param(ReplacePod(namespace="n", name="p", uid="u", node="x"),
+                     "replace pod n/p on x: its image is not the wanted one", id="replace"),
+        pytest.param(DeleteDaemonSet(namespace="n", name="d", uid="u"),
+                     "delete DaemonSet n/d: no node is to run it any more", id="delete"),
+        pytest.param(ApplyDaemonSet(namespace="n", name="d", driver="n/e", target="t", manifest={}),
+                     "roll out n/e to nodes on t (DaemonSet n/d)", id="apply"),
+    ],
+)  # fmt: skip
+def test_actions_speak_for_themselves(action: object, words: str) -> None:
+    """The dry run prints what would be done."""
+    assert str(action) == words
+
+
+def test_a_build_says_who_waits() -> None:
+    """One node waits, two nodes wait."""
+    (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
+    assert isinstance(build, StartBuild)
+    assert str(build).endswith("(1 node waits)")

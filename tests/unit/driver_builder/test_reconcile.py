@@ -1,0 +1,197 @@
+"""Whole passes: what was told is forgotten, what was refused is told, what fails for now comes again."""
+
+from dataclasses import replace
+
+import pytest
+
+from driver_builder.cluster.execute import Executor, FailedAction
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.reconcile import Reconciler, refusals
+from driver_builder.cluster.report import Reporter
+from driver_builder.model.image_state import Absent
+from driver_builder.planning import manifests
+from driver_builder.planning.actions import LabelNode
+from driver_builder.planning.plan import plan
+from kube_api.client import Object
+from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests
+from kube_api.names import PAUSE_ANNOTATION
+from kube_api.resources import DRIVER_CONTAINERS
+from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
+from tests.unit.driver_builder.model_world import MemoryClient, ModelBuilds, World
+from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
+
+
+@pytest.fixture
+def world() -> World:
+    """Make a world of one node and one driver."""
+    return small_world()
+
+
+def reconciler(world: World, builds: ModelBuilds) -> Reconciler:
+    """Make a reconciler of a world."""
+    return Reconciler(
+        observer=Observer(
+            world.client,
+            world.registries,
+            namespaces=(NAMESPACE,),
+            recipes=SETTINGS.recipes,
+            builds=builds,
+            clock=lambda: world.now,
+        ),
+        executor=Executor(world.client, builds),
+        reporter=Reporter(world.client),
+        builds=builds,
+        settings=SETTINGS,
+    )
+
+
+def test_a_reported_failure_is_forgotten_and_a_time_is_given(world: World) -> None:
+    """After the status was written the failure lives there alone; the pass says when to come back."""
+    world.fail_builds = 1
+    assert reconciler(world, world.builds).reconcile() is None
+    world.finish_builds()
+    again = reconciler(world, world.builds).reconcile()
+    assert again is not None
+    assert again > world.now
+    assert world.builds.failed == {}
+    assert world.status()["targets"][0]["failures"] == 1
+
+
+def test_a_failure_that_was_not_reported_is_kept(world: World) -> None:
+    """When the status cannot be written the failure stays in memory for the next pass."""
+    world.fail_builds = 1
+    reconciler(world, world.builds).reconcile()
+    world.finish_builds()
+    reads = 5 + 1  # nodes, drivers, source, DaemonSets, pods; then the first write
+
+    class Failing(MemoryClient):
+        def _maybe_fail(self) -> None:
+            nonlocal reads
+            reads -= 1
+            if reads <= 0:
+                raise ServerUnavailable("500", status=500)
+
+    failing = Failing()
+    failing.objects = world.client.objects
+    good, world.client = world.client, failing
+    with pytest.raises(KubeApiError):
+        reconciler(world, world.builds).reconcile()
+    assert len(world.builds.failed) == 1
+    world.client = good
+    reconciler(world, world.builds).reconcile()
+    assert world.builds.failed == {}
+
+
+class Refusing(MemoryClient):
+    """An API server that does not take one driver's DaemonSets."""
+
+    error: KubeApiError | None = Invalid("PATCH daemonsets: 422 Invalid: tolerations[0].operator: no", status=422)
+
+    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Refuse what belongs to the driver ``edu``."""
+        if self.error is not None and body["metadata"]["labels"][manifests.DRIVER_LABEL] == "edu":
+            raise self.error
+        return super().apply(path, body, field_manager=field_manager, force=force)
+
+
+@pytest.fixture
+def refused() -> World:
+    """Make a world of two drivers whose images are built, the DaemonSets of one of which are refused."""
+    made = World()
+    made.client = Refusing()
+    made.add_node("node-a", KERNEL)
+    made.add_driver()
+    made.add_driver("other")
+    reconciler(made, made.builds).reconcile()
+    made.finish_builds()
+    return made
+
+
+def degraded(world: World, name: str = "edu") -> tuple[str, str]:
+    """Give the status and reason of a driver's condition Degraded."""
+    (condition,) = [item for item in world.status(name)["conditions"] if item["type"] == "Degraded"]
+    return condition["status"], condition["reason"]
+
+
+def test_a_refusal_is_told_and_harms_nobody_else(refused: World) -> None:
+    """What the API server said is in the driver's status and one Event; the pass ends well, the other driver works."""
+    for _ in range(3):
+        reconciler(refused, refused.builds).reconcile()
+        refused.turn()
+    assert degraded(refused) == ("True", "ActionRefused")
+    message = refused.status()["conditions"][2]["message"]
+    assert message.startswith("roll out driverwright/edu to nodes on ")
+    assert message.endswith("422 Invalid: tolerations[0].operator: no")
+    assert told(refused) == {"ActionRefused": 1}
+    assert degraded(refused, "other") == ("False", "AsExpected")
+    assert refused.status("other")["targets"][0]["state"] == "Ready"
+    assert told(refused, "other") == {}
+
+
+def test_a_refusal_that_is_over_is_taken_back(refused: World) -> None:
+    """Once the API server takes the action the driver goes on."""
+    reconciler(refused, refused.builds).reconcile()
+    assert isinstance(refused.client, Refusing)
+    refused.client.error = None
+    refused.settle()
+    assert degraded(refused) == ("False", "AsExpected")
+    assert refused.status()["targets"][0]["state"] == "Ready"
+
+
+def test_a_refusal_does_not_keep_failures(refused: World) -> None:
+    """The failed build of one driver is counted and forgotten though an action of another is refused."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other")
+    refused.client.patch(path, {"spec": {"version": "2.0.0"}})
+    reconciler(refused, refused.builds).reconcile()
+    refused.fail_builds = 1
+    refused.finish_builds()
+    reconciler(refused, refused.builds).reconcile()
+    assert refused.builds.failed == {}
+    assert refused.status("other")["targets"][0]["failures"] == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ServerUnavailable("500", status=500), id="server away"),
+        pytest.param(TooManyRequests("429", status=429, retry_after=7.0), id="too many requests"),
+    ],
+)
+def test_what_fails_for_now_is_tried_again_soon(refused: World, error: KubeApiError) -> None:
+    """Temporary errors end the pass with an error, after everybody's status was written; they are nobody's fault."""
+    assert isinstance(refused.client, Refusing)
+    refused.client.error = error
+    with pytest.raises(type(error)):
+        reconciler(refused, refused.builds).reconcile()
+    assert degraded(refused) == ("False", "AsExpected")
+    assert refused.status("other")["targets"][0]["state"] == "RollingOut"
+
+
+def test_of_many_refusals_the_first_is_told_and_the_others_counted() -> None:
+    """A status has no room for the answers of a whole fleet."""
+    decided = plan(with_images(snapshot(), Absent()), SETTINGS)
+    labels = tuple(LabelNode(node=name, driver="d", label="l", version="1", why="") for name in ("a", "b", "c"))
+    part = replace(decided.drivers[0], actions=labels)
+    error = Forbidden("403", status=403)
+    failed = [FailedAction(action=action, error=error) for action in labels]
+    gone = FailedAction(action=labels[0], error=ServerUnavailable("500", status=500))
+    assert refusals(replace(decided, drivers=(part,)), failed) == {
+        "driverwright/edu": "label node a: l=1: 403 (and 2 more)"
+    }
+    assert refusals(replace(decided, drivers=(part,)), failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
+    assert refusals(replace(decided, drivers=(part,)), [gone]) == {}
+
+
+def test_a_failure_that_no_plan_took_in_is_kept(world: World) -> None:
+    """A build that fails while its driver is paused is counted when the driver goes on."""
+    world.fail_builds = 1
+    reconciler(world, world.builds).reconcile()
+    world.client.patch(DRIVER_PATH, {"metadata": {"annotations": {PAUSE_ANNOTATION: "true"}}})
+    world.finish_builds()
+    for _ in range(2):
+        reconciler(world, world.builds).reconcile()
+    assert len(world.builds.failed) == 1
+    world.client.patch(DRIVER_PATH, {"metadata": {"annotations": {PAUSE_ANNOTATION: None}}})
+    reconciler(world, world.builds).reconcile()
+    assert world.builds.failed == {}
+    assert world.status()["targets"][0]["failures"] == 1

@@ -1,0 +1,286 @@
+"""What the loader does to a node besides loading: modules that make room, a blacklist, firmware; how it undoes it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.driver_image.loader_world import DEVICE, KERNEL, World, write
+
+OWNER = "team.edu-0a1b2c3d"
+IN_TREE = "AAAA"
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A node whose folders the pod sees, for a pod with a name."""
+    world.environment["DRIVER"] = OWNER
+    for folder in ("firmware", "modprobe.d"):
+        (world.root / folder).mkdir()
+    return world
+
+
+def put_firmware(world: World, **files: str) -> None:
+    """Lay firmware into the image; a name's ``__`` stands for a folder."""
+    for name, text in files.items():
+        write(world.root / "image/firmware" / name.replace("__", "/"), text)
+
+
+def on_the_node(world: World, kernel: str = KERNEL) -> dict[str, str]:
+    """Give the firmware of a kernel on the node."""
+    folder = world.root / "firmware/updates" / kernel
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def blacklist_of(world: World) -> Path:
+    """Name the pod's file on the node."""
+    return world.root / "modprobe.d" / f"driverwright-{OWNER}.conf"
+
+
+# ---------------------------------------------------------------- modules that make room
+
+
+def test_modules_make_room_in_their_order(world: World) -> None:
+    """What stands on another one is named first; names with - are the kernel's with _; what is not there is left."""
+    world.environment["REMOVE_MODULES"] = "vendor-net vendor_core gone"
+    core = world.is_live("vendor_core", srcversion=IN_TREE, refcnt=1)
+    write(core / "holders" / "vendor_net", "")
+    world.is_live("vendor-net", srcversion=IN_TREE)
+    # The kernel gives the reference back with the module that held it.
+    write(world.root / "rmmod", f'#!/bin/sh\necho "rmmod $1" >>"$WORLD/calls"\nrm -r "{world.sys}/module/$1"\n')
+    ran = world.run("load")
+    assert ran.verdict["result"] == "Loaded"
+    assert world.calls == ["rmmod vendor_net", "rmmod vendor_core", "insmod edudrv.ko use_irq=1"]
+    assert "unloaded vendor-net, as spec.module.inTreeModulesToRemove asks" in ran.output
+
+
+def test_a_module_in_use_is_refused_before_anything_is_unloaded(world: World) -> None:
+    """The first one could go, the second cannot: both stay, and the message says who uses it."""
+    world.environment["REMOVE_MODULES"] = "vendor_net vendor_core"
+    core = world.is_live("vendor_core", srcversion=IN_TREE, refcnt=2)
+    write(core / "holders" / "vendor_net", "")
+    write(core / "holders" / "vendor_crypto", "")
+    world.is_live("vendor_net", srcversion=IN_TREE)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "vendor_core")
+    assert "vendor_core is in use (refcnt 2, used by vendor_crypto vendor_net)" in ran.verdict["message"]
+    assert "spec.module.inTreeModulesToRemove" in ran.verdict["message"]
+    assert world.calls == []
+
+
+def test_an_open_device_keeps_its_module(world: World) -> None:
+    """A reference that is no module's has no name; it is counted."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("vendor", srcversion=IN_TREE, refcnt=1)
+    assert "is in use (refcnt 1)" in world.run("load").verdict["message"]
+    assert world.calls == []
+
+
+def test_our_own_module_does_not_make_room_for_itself(world: World) -> None:
+    """A list that names the driver's own name means the kernel's build of it."""
+    world.environment["REMOVE_MODULES"] = "edudrv"
+    world.is_live("edudrv", refcnt=1)
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == []
+
+
+def test_a_driver_that_does_not_load_gives_the_room_back(world: World) -> None:
+    """A node must not lose its network to a driver that fails: what was unloaded is loaded again, the last first."""
+    world.environment["REMOVE_MODULES"] = "vendor_net vendor_core"
+    for name in ("vendor_net", "vendor_core"):
+        world.is_live(name, srcversion=IN_TREE)
+        world.will_load(name, srcversion=IN_TREE)
+    world.host_modules("kernel/vendor_net.ko: kernel/vendor_core.ko\nkernel/vendor_core.ko:\n")
+    world.refuses("edudrv", "edudrv: Unknown symbol misc_register (err -22)")
+    ran = world.run("load")
+    assert ran.verdict["message"] == "edudrv: Unknown symbol misc_register (err -22)"
+    assert world.calls[-2:] == ["insmod vendor_core.ko", "insmod vendor_net.ko"]
+    assert "loaded vendor_net again" in ran.output
+
+
+def test_what_cannot_be_given_back_is_said(world: World) -> None:
+    """Why the driver failed stays the verdict."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("vendor", srcversion=IN_TREE)
+    world.refuses("edudrv", "edudrv: Unknown symbol misc_register (err -22)")
+    ran = world.run("load")
+    assert "Unknown symbol" in ran.verdict["message"]
+    assert "vendor could not be loaded again" in ran.output
+
+
+def test_without_its_device_the_driver_keeps_the_room(world: World) -> None:
+    """It is live and may bind yet: another driver for the device would not help."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("vendor", srcversion=IN_TREE)
+    world.host_modules("kernel/vendor.ko:\n")
+    world.will_load("edudrv", devices=[])
+    assert world.run("load").verdict["result"] == "NoDevice"
+    assert world.calls == ["rmmod vendor", "insmod edudrv.ko use_irq=1"]
+
+
+def test_the_end_of_the_driver_loads_nothing(world: World) -> None:
+    """Between two versions of the driver the kernel's own would take the device."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.host_modules("kernel/vendor.ko:\n")
+    world.is_live("vendor", srcversion=IN_TREE)
+    world.run("load")
+    world.hold_and_stop()
+    assert world.calls == ["rmmod vendor", "insmod edudrv.ko use_irq=1", "rmmod edudrv"]
+
+
+# ---------------------------------------------------------------- blacklist
+
+
+def test_a_blacklist_is_written_before_the_driver_is_loaded(world: World) -> None:
+    """Neither a device nor a name loads such a module while the file is there."""
+    world.environment["BLACKLIST"] = "nouveau vendor-net"
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert blacklist_of(world).read_text().splitlines()[1:] == [
+        "blacklist nouveau",
+        "install nouveau /bin/false",
+        "blacklist vendor-net",
+        "install vendor-net /bin/false",
+    ]
+
+
+def test_the_blacklist_goes_with_the_pod_and_not_with_the_machine(world: World) -> None:
+    """SIGTERM comes in both cases; the kubelet's hook only when the pod goes."""
+    world.environment["BLACKLIST"] = "nouveau"
+    world.run("load")
+    world.hold_and_stop()
+    assert blacklist_of(world).exists()
+    assert world.run("leave").code == 0
+    assert not blacklist_of(world).exists()
+    assert world.run("leave").code == 0
+
+
+def test_a_blacklisted_module_that_is_live_is_refused(world: World) -> None:
+    """The file stays: after the next boot the driver has its place."""
+    world.environment["BLACKLIST"] = "nouveau"
+    world.is_live("nouveau", srcversion=IN_TREE, refcnt=1)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "nouveau")
+    assert "on spec.module.blacklist, and live (refcnt 1)" in ran.verdict["message"]
+    assert world.calls == []
+    assert blacklist_of(world).exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("vendor-net", id="it makes room as well"), pytest.param("edudrv", id="it is the kernel's own build")],
+)
+def test_a_blacklisted_module_may_make_room(world: World, name: str) -> None:
+    """Named in both lists, or of the driver's own name, it is unloaded and kept away."""
+    world.environment |= {"BLACKLIST": name, "REMOVE_MODULES": "vendor_net"}
+    world.is_live(name, srcversion=IN_TREE)
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == [f"rmmod {name.replace('-', '_')}", "insmod edudrv.ko use_irq=1"]
+
+
+def test_a_blacklist_that_cannot_be_written_is_said(world: World) -> None:
+    """A node with a read-only /etc."""
+    world.environment |= {"BLACKLIST": "nouveau", "HOST_MODPROBE": str(world.root / "no/such/folder")}
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (1, "LoadFailed")
+    assert "cannot be written: is the node's /etc/modprobe.d read-only?" in ran.verdict["message"]
+
+
+def test_without_a_blacklist_nothing_is_written(world: World) -> None:
+    """Nor is anything removed."""
+    other = write(world.root / "modprobe.d" / f"driverwright-{OWNER}.conf", "somebody's")
+    world.run("load")
+    world.run("leave")
+    assert other.read_text() == "somebody's"
+
+
+# ---------------------------------------------------------------- firmware
+
+
+def test_firmware_is_there_while_the_driver_is(world: World) -> None:
+    """Below this kernel's own folder, which it searches before /lib/firmware; gone with the modules."""
+    put_firmware(world, **{"edu.bin": "one", "edu__two words.bin": "two"})
+    assert world.run("load").verdict["result"] == "Loaded"
+    found = on_the_node(world)
+    listed = found.pop(f".driverwright-{OWNER}")
+    assert found == {"edu.bin": "one", "edu/two words.bin": "two"}
+    assert sorted(listed.splitlines()) == ["edu.bin", "edu/two words.bin"]
+    world.hold_and_stop()
+    assert list((world.root / "firmware").rglob("*")) in ([], [world.root / "firmware/updates"])
+
+
+def test_firmware_stays_for_a_module_in_use(world: World) -> None:
+    """It may ask for it again at any time."""
+    put_firmware(world, **{"edu.bin": "one"})
+    world.run("load")
+    write(world.sys / "module/edudrv/refcnt", "1\n")
+    world.hold_and_stop()
+    assert on_the_node(world)["edu.bin"] == "one"
+
+
+def test_a_newer_image_takes_over_the_firmware(world: World) -> None:
+    """Also of a pod that was killed: what it left is replaced, and what is no longer wanted goes."""
+    put_firmware(world, **{"edu.bin": "one", "old.bin": "old"})
+    world.run("load")
+    (world.root / "image/firmware/old.bin").unlink()
+    put_firmware(world, **{"edu.bin": "newer"})
+    world.run("load")
+    found = on_the_node(world)
+    assert found.pop(f".driverwright-{OWNER}") == "edu.bin\n"
+    assert found == {"edu.bin": "newer"}
+
+
+def test_firmware_of_others_is_not_touched(world: World) -> None:
+    """Another content in the same place is refused before anything is done; the same content is theirs."""
+    theirs = write(world.root / "firmware/updates" / KERNEL / "edu.bin", "theirs")
+    put_firmware(world, **{"edu.bin": "ours"})
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (1, "LoadFailed")
+    assert "firmware edu.bin: the node has another one" in ran.verdict["message"]
+    assert (theirs.read_text(), world.calls) == ("theirs", [])
+    put_firmware(world, **{"edu.bin": "theirs"})
+    assert world.run("load").verdict["result"] == "Loaded"
+    world.hold_and_stop()
+    assert theirs.exists()
+
+
+def test_firmware_goes_when_the_driver_does_not_load(world: World) -> None:
+    """A driver that never was leaves nothing."""
+    put_firmware(world, **{"edu.bin": "one"})
+    world.refuses("edudrv", "edudrv: Unknown symbol misc_register (err -22)")
+    world.run("load")
+    assert list((world.root / "firmware").rglob("*")) in ([], [world.root / "firmware/updates"])
+
+
+def test_firmware_of_the_kernel_before_goes_with_its_pod(world: World) -> None:
+    """The node has booted another kernel: that pod's files go with it, and no others."""
+    put_firmware(world, **{"edu.bin": "one"})
+    world.run("load")
+    write(world.root / "proc/sys/kernel/osrelease", "6.2\n")
+    kept = write(world.root / "firmware/updates/6.2/edu.bin", "newer")
+    world.hold_and_stop()
+    assert on_the_node(world) == {}
+    assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        pytest.param(lambda root: (root / "firmware").rmdir(), "set spec.module.firmwarePath", id="not mounted"),
+        pytest.param(lambda root: write(root / "firmware/updates", ""), "read-only?", id="read-only"),
+    ],
+)
+def test_firmware_that_cannot_be_written_is_said(world: World, spoil: object, message: str) -> None:
+    """Before the driver is loaded, which would wait for it in vain."""
+    assert callable(spoil)
+    put_firmware(world, **{"edu.bin": "one"})
+    spoil(world.root)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (1, "LoadFailed")
+    assert message in ran.verdict["message"]
+    assert world.calls == []
+
+
+def test_an_image_without_firmware_needs_no_folder(world: World) -> None:
+    """As all did before there was any."""
+    (world.root / "firmware").rmdir()
+    ran = world.run("load")
+    assert ran.verdict["modules"][0]["devices"] == [DEVICE]
