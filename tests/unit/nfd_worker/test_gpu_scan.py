@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -280,6 +279,4 @@ def test_a_driver_that_hangs_is_killed_at_the_deadline(
         tmp_path / "root",
         {BOOT_ID: Path("/", BOOT_ID).read_text(), "sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de\n"},
     )
-    start = time.monotonic()
     assert GpuScans().run_once(here) == Failed("the GPU scan took longer than 1 s and was killed")
-    assert time.monotonic() - start < 10

@@ -153,7 +153,7 @@ def test_stopping_ends_a_running_child_at_once() -> None:
     world.publisher.step(0.0)
     start = time.monotonic()
     world.publisher.stop()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60, "it would have lived for ten minutes"
     assert is_gone(world.started[0].pid)
     world.publisher.stop()
 

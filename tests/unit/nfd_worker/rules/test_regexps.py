@@ -57,9 +57,9 @@ def test_a_bad_pattern_is_refused_with_the_reason(pattern: str, reason: str, cap
 
 def test_nested_repetition_takes_no_time() -> None:
     """The pattern that takes a backtracking engine for ever is answered at once."""
-    start = time.perf_counter()
+    start = time.process_time()
     assert not is_found("(a+)+$", "a" * 100_000 + "!")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_plain_text_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
