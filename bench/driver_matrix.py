@@ -32,7 +32,7 @@ from driver_builder.model.build import BuildRequest  # noqa: E402
 from tests.proving_ground.base_image import base_image_ref  # noqa: E402
 from tests.proving_ground.errors import ProvingGroundError  # noqa: E402
 from tests.proving_ground.ground import ProvingGround  # noqa: E402
-from tests.proving_ground.guest import machine  # noqa: E402
+from tests.proving_ground.guest import emulation  # noqa: E402
 from tests.proving_ground.kernels import find_kernel, find_symvers, parse_symvers  # noqa: E402
 from tests.proving_ground.packages import ensure_packages  # noqa: E402
 from tests.proving_ground.progress import Progress, for_terminal  # noqa: E402
@@ -99,7 +99,7 @@ class Matrix:
 
     def fill(self, wanted: Mapping[str, Sequence[BuildRequest]]) -> None:
         """Build what is not built, and try what is not tried."""
-        ensure_packages(machine.PACKAGES, self.progress)
+        ensure_packages(emulation.PACKAGES, self.progress)
         symvers = find_symvers(known_kernels(), self.progress)
         layouts = {release: parse_symvers(path.read_text())["module_layout"] for release, path in symvers.items()}
         missing = sum(request.key not in self.results.builds for requests in wanted.values() for request in requests)

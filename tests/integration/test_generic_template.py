@@ -27,7 +27,7 @@ from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from tests.integration.test_loader_on_real_kernels import SOURCE, image_entries
 from tests.integration.web_server import served
 from tests.proving_ground.ground import ProvingGround
-from tests.proving_ground.guest import machine
+from tests.proving_ground.guest import emulation
 from tests.proving_ground.guest.script import run_script
 from tests.proving_ground.kernels import CLOUD, KernelPackage, newest_kernel, release_key
 from tests.proving_ground.packages import PrivateApt, ensure_packages, unpack
@@ -62,7 +62,7 @@ class Mirror:
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """The newest cloud kernel: the only one whose source package is sure to be of the same version."""
-    ensure_packages(machine.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES, PlainLines())
     return newest_kernel(CLOUD, PlainLines())
 
 

@@ -31,7 +31,7 @@ from tests.integration.test_loader_on_real_kernels import (
 from tests.proving_ground.command import run
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.ground import ProvingGround
-from tests.proving_ground.guest import cpio, machine
+from tests.proving_ground.guest import cpio, emulation
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.packages import ensure_packages
 from tests.proving_ground.progress import PlainLines
@@ -53,7 +53,7 @@ BLACKLIST = "cat /host/etc/modprobe.d/*"
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """The newest there is, whose own modules are compressed."""
-    ensure_packages(machine.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES, PlainLines())
     try:
         return choose_kernels(1, PlainLines())[0]
     except ProvingGroundError as error:

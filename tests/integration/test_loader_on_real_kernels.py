@@ -22,7 +22,7 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.image_archive import read_image_archive
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.ground import ProvingGround
-from tests.proving_ground.guest import cpio, machine
+from tests.proving_ground.guest import cpio, emulation
 from tests.proving_ground.guest.script import Section, run_script
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.packages import ensure_packages
@@ -101,7 +101,7 @@ def boot(kernel: KernelPackage, image: DriverImage, sections: Mapping[str, str],
 @pytest.fixture(scope="module")
 def kernels() -> list[KernelPackage]:
     """Return three kernels that refuse each other's modules, the newest Debian has among them."""
-    ensure_packages(machine.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES, PlainLines())
     try:
         return choose_kernels(3, PlainLines())
     except ProvingGroundError as error:

@@ -43,7 +43,7 @@ from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
 from tests.integration.test_loader_on_real_kernels import image_entries
 from tests.proving_ground.ground import ProvingGround
-from tests.proving_ground.guest import cpio, machine
+from tests.proving_ground.guest import cpio, emulation
 from tests.proving_ground.guest.script import Ran, run_script
 from tests.proving_ground.guest.secure_boot import MEMORY_MIB, provide_secure_boot
 from tests.proving_ground.kernels import (
@@ -90,7 +90,7 @@ class Made:
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
     """Three kernels of the oldest series, found by comparing their symbols; the newest is the twin."""
-    ensure_packages(machine.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES, PlainLines())
     apt = PrivateApt()
     apt.refresh()
     releases = sorted(available_releases(apt), key=release_key)

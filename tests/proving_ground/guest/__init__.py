@@ -2,5 +2,6 @@
 
 root_tree -> disk: what every guest's disk holds     images: container images on a second disk, loaded beforehand
 cpio -> initramfs: what brings the disk up           guest_files: what one guest alone is told (certificates, names)
-machine: QEMU's command line                         guest: one guest, booted and asked; guests: all of a ground's
+emulation -> machine: QEMU's command line            guest: one guest, booted and asked; guests: all of a ground's
+script: a kernel that runs some shell and ends, without a disk or a cluster
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.proving_ground import kernels
 from tests.proving_ground.control_plane import ControlPlane
 from tests.proving_ground.errors import ProvingGroundError
-from tests.proving_ground.guest import disk, guest_files, images, machine
+from tests.proving_ground.guest import disk, emulation, guest_files, images, machine
 from tests.proving_ground.guest.guest import Guest
 from tests.proving_ground.kernels import KernelPackage
 from tests.proving_ground.kube_binaries import KubeBinaries
@@ -19,7 +19,7 @@ from tests.proving_ground.progress import Progress
 from tests.proving_ground.registry import Registry
 from tests.proving_ground.state import GroundState, GuestState
 
-PACKAGES = tuple({*disk.PACKAGES, *images.PACKAGES, *machine.PACKAGES})
+PACKAGES = tuple({*disk.PACKAGES, *images.PACKAGES, *emulation.PACKAGES})
 
 
 class Guests:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("qemu-system-x86",)
+from tests.proving_ground.guest.emulation import KERNEL_PARAMETERS, QEMU
+
 EDU_DEVICE_ID = "edu0"
 
 
@@ -41,18 +42,15 @@ def command_line(machine: Machine) -> list[str]:
         )
     ]
     return [
-        "qemu-system-x86_64",
-        # Unbounded, the cache of translated code would grow to a gigabyte.
-        *("-accel", "tcg,tb-size=256"),
+        *QEMU,
         *("-cpu", "max"),
         *("-smp", "1"),
         *("-m", str(machine.memory_mib)),
-        *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-chardev", f"file,id=console,path={machine.console_log},append=on", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=shell,path={machine.shell_socket},server=on,wait=off", "-serial", "chardev:shell"),
         *("-qmp", f"unix:{machine.qmp_socket},server=on,wait=off"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
-        *("-append", "console=ttyS0 panic=-1 quiet net.ifnames=0"),
+        *("-append", f"{KERNEL_PARAMETERS} quiet net.ifnames=0"),
         *disks,
         *("-netdev", f"user,id=net0,hostfwd=tcp:127.0.0.1:{machine.kubelet_port}-:{machine.kubelet_port}"),
         *("-device", "virtio-net-pci,netdev=net0,romfile="),

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.proving_ground.command import run
 from tests.proving_ground.errors import CommandError
 from tests.proving_ground.guest import cpio
+from tests.proving_ground.guest.emulation import KERNEL_PARAMETERS, QEMU
 
 BOOT_TIMEOUT = 180.0
 _SECTION = re.compile(r"\[\[(\w+)\n(.*?)\1 (\d+)\]\]\n", re.DOTALL)
@@ -78,10 +79,10 @@ def run_script(
         )
     )
     argv: list[str | Path] = [
-        *("qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", str(memory_mib), "-nodefaults"),
-        *("-display", "none", "-no-reboot", "-serial", "stdio", "-monitor", "none"),
+        *QEMU,
+        *("-cpu", "max", "-m", str(memory_mib), "-serial", "stdio", "-monitor", "none"),
         *("-kernel", vmlinuz, "-initrd", initramfs),
-        *("-append", f"console=ttyS0 panic=-1 quiet loglevel=0 {kernel_options}"),
+        *("-append", f"{KERNEL_PARAMETERS} quiet loglevel=0 {kernel_options}"),
         *qemu_words,
         *(word for device in devices for word in ("-device", device)),
     ]
