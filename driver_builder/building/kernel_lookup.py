@@ -7,11 +7,9 @@ would find, mirrors, proxies and credentials included. What a repository prints 
 
 import hashlib
 import io
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from threading import Event
 from typing import Protocol
 
@@ -20,6 +18,7 @@ import jinja2
 
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.building.templates import SUFFIX, shipped
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.kernels import KERNEL_VERSION
 from driver_builder.model.repositories import Repository
@@ -31,7 +30,6 @@ MARK = "driverwright-kernel: "
 MAX_RELEASES = 20_000
 DEADLINE_SECONDS = 600.0
 
-_FOLDER = Path("dockerfiles", "lookup")
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.DictLoader({}),
     undefined=jinja2.StrictUndefined,
@@ -91,19 +89,12 @@ def render(repository: Repository) -> str:
     """
     if not BASE_IMAGE.pattern.fullmatch(repository.base_image):
         raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")
-    path = _directory() / f"{repository.template}.Dockerfile.j2"
-    try:
-        return _ENVIRONMENT.from_string(path.read_text()).render(base_image=repository.base_image)
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"nobody knows how to ask for kernels of {repository.template!r}: no {path}"
-        ) from error
-
-
-def _directory() -> Path:
-    """The folder of the templates: that of this checkout, else the installed one."""
-    checkout = Path(__file__).parents[2] / _FOLDER
-    return checkout if checkout.is_dir() else Path(sys.prefix, "share", "driverwright", _FOLDER)
+    places = [folder / f"{repository.template}{SUFFIX}" for folder in shipped("lookup")]
+    template = next((place for place in places if place.is_file()), None)
+    if template is None:
+        words = " or ".join(str(place) for place in places)
+        raise ConfigurationError(f"nobody knows how to ask for kernels of {repository.template!r}: no {words}")
+    return _ENVIRONMENT.from_string(template.read_text()).render(base_image=repository.base_image)
 
 
 def _context(repository: Repository) -> bytes:

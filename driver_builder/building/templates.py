@@ -59,7 +59,6 @@ MAX_DOCKERFILE = 1 << 20
 """Characters."""
 
 _HEADERS = re.compile(rf"^FROM \S+ AS {HEADERS_STAGE}$", re.MULTILINE | re.IGNORECASE)
-_FOLDER = Path("dockerfiles", "driver")
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=jinja2.StrictUndefined,
     autoescape=False,  # a Dockerfile is no HTML; template_values lets nothing through that needs escaping
@@ -74,14 +73,19 @@ _ERRORS = (
 """What an expression in a template may fail with: Jinja's errors, and those of Python."""
 
 
+def shipped(folder: str) -> list[Path]:
+    """Where a folder of templates may be that driverwright brings: in this checkout, then installed."""
+    roots = (Path(__file__).parents[2], Path(sys.prefix, "share", "driverwright"))
+    return [root / "dockerfiles" / folder for root in roots]
+
+
 def templates_directory(given: Path | None = None) -> Path:
     """The folder of the templates: the one given, else that of this checkout, else the installed one.
 
     Raises:
         ConfigurationError: when there is none; names the places that were looked at.
     """
-    checkout = Path(__file__).parents[2] / _FOLDER
-    candidates = [given] if given else [checkout, Path(sys.prefix, "share", "driverwright", _FOLDER)]
+    candidates = [given] if given else shipped("driver")
     for candidate in candidates:
         if any(candidate.glob(f"*{SUFFIX}")):
             return candidate

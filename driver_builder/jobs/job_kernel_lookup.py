@@ -14,9 +14,8 @@ from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.build_output import BuildOutput
 from driver_builder.building.failures import classify
 from driver_builder.building.kernel_lookup import DEADLINE_SECONDS, parse_releases, render
-from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.errors import BuildFailed
 from driver_builder.jobs.job_cluster import JobCluster
-from driver_builder.jobs.job_log import PodLog
 from driver_builder.jobs.job_manifest import (
     BUILD_CONTAINER,
     BUILD_LABEL,
@@ -25,16 +24,15 @@ from driver_builder.jobs.job_manifest import (
     job_spec,
     pod_base,
 )
-from driver_builder.jobs.job_state import Building, HandedOver, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
+from driver_builder.jobs.job_run import JobRun, Patience
 from driver_builder.model.repositories import Repository
 from kube_api.client import Client
 from kube_api.resources import JOBS
 
 Json = dict[str, Any]
 
-LOOK_SECONDS = 1.0
-START_SECONDS = 300.0
-"""A pod that does not start within so long is given up: the repository is asked again later."""
+PATIENCE = Patience(start=300.0)
+"""Less than a build has: the repository is asked again later."""
 
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What package managers need to write their lists as root and to fetch them as somebody else."""
@@ -69,8 +67,11 @@ class JobKernelLookup:
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
         job, _ = cluster.ensure_job(self._manifest(repository), limits)
         lines: list[str] = []
+        run = JobRun(
+            cluster, job, log=lines.append, limits=limits, patience=PATIENCE, clock=self._clock, failure=_failure
+        )
         try:
-            self._follow(cluster, job, lines, limits)
+            run.follow_first()
         finally:
             cluster.delete(job)
         return parse_releases(lines)
@@ -87,43 +88,11 @@ class JobKernelLookup:
         made["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
         return made
 
-    def _follow(self, cluster: JobCluster, job: Json, lines: list[str], limits: BuildLimits) -> None:
-        """Wait for the end of a Job and take in what it prints.
 
-        Raises:
-            BuildFailed, TemporaryError: as :meth:`look_up`.
-        """
-        output, log, began = BuildOutput(), None, self._clock()
-        while True:
-            state = cluster.look(job, limits)
-            if isinstance(state, Building | NotBuilt | HandingOver | HandedOver):
-                log = log or PodLog(self._client, namespace=self._namespace, pod=state.pod, container=BUILD_CONTAINER)
-                for text in log.lines():
-                    lines.extend(output.take({"stream": f"{text}\n"}))
-            if _is_over(state, output, limits):
-                return
-            if isinstance(state, Waiting) and self._clock() - began > START_SECONDS:
-                raise TemporaryError(f"no node asks: {state.why or 'the pod of the look-up does not start'}")
-            limits.check(output.tail)
-            cluster.pause(LOOK_SECONDS)
-
-
-def _is_over(state: JobState, output: BuildOutput, limits: BuildLimits) -> bool:
-    """Tell whether the commands have ended well; raises where they have not, or never will."""
-    match state:
-        case NotBuilt(exit_code=code):
-            reason, message = classify(code, "", tuple(output.lines))
-            raise BuildFailed(reason, message, log_tail=output.tail)
-        case TimedOut():
-            raise limits.exceeded(output.tail)
-        case Lost(why=why):
-            raise TemporaryError(f"the look-up's pod is lost: {why}")
-        case Waiting(why=why, is_hopeless=True):
-            raise TemporaryError(f"the base image does not start: {why}")
-        case HandingOver() | HandedOver():
-            return True
-        case _:
-            return False
+def _failure(exit_code: int, output: BuildOutput) -> BuildFailed:
+    """Make the error of commands that ended with ``exit_code``."""
+    reason, message = classify(exit_code, "", tuple(output.lines))
+    return BuildFailed(reason, message, log_tail=output.tail)
 
 
 def manifest(

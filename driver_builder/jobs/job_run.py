@@ -1,6 +1,7 @@
-"""One build Job from its beginning to its end: its log is passed on, its states become a digest or an error.
+"""One Job from its beginning to its end: its log is passed on, its states become a digest or an error.
 
-Place in the flow: ``job_builder`` made or found the Job, ``job_cluster`` says how far it is, in words of ``job_state``.
+Place in the flow: ``job_builder`` or ``job_kernel_lookup`` made or found the Job, ``job_cluster`` says how far it is,
+in words of ``job_state``.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,10 @@ PATIENCE = Patience()
 
 
 class JobRun:
-    """Follows one Job; ``is_spent`` once that can come to nothing any more, though another one may."""
+    """Follows one Job; ``is_spent`` once that can come to nothing any more, though another one may.
+
+    ``failure`` makes the error of a first container that ended with an exit code, out of that and its output.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class JobRun:
         limits: BuildLimits,
         patience: Patience,
         clock: Callable[[], float],
+        failure: Callable[[int, BuildOutput], BuildFailed] = build_failure,
     ) -> None:
         self._cluster = cluster
         self._job = job
@@ -64,6 +69,7 @@ class JobRun:
         self._limits = limits
         self._patience = patience
         self._clock = clock
+        self._failure = failure
         self._output = BuildOutput()
         self._pod_log: PodLog | None = None
         self._waits_since: float | None = None
@@ -79,15 +85,36 @@ class JobRun:
             TemporaryError: the cluster did not do its part.
         """
         while True:
-            state = self._cluster.look(self._job, self._limits)
+            state = self._look()
             if isinstance(state, HandedOver) and state.digest is not None:
                 self._tell_rest(state.pod)
                 return state.digest
-            self._take(state)
-            if self._waits_since is not None and self._limits.are_reached() and not self._limits.is_cancelled():
-                raise self._not_started()
-            self._limits.check(self._output.tail)
-            self._cluster.pause(self._patience.look)
+            self._go_on(state)
+
+    def follow_first(self) -> None:
+        """Pass on the whole log of the first container, and return when that has ended well.
+
+        Raises:
+            BuildFailed, TemporaryError: as :meth:`follow`.
+        """
+        while not isinstance(state := self._look(), HandingOver | HandedOver):
+            self._go_on(state)
+        self._tell_rest(state.pod)
+
+    def _look(self) -> JobState:
+        return self._cluster.look(self._job, self._limits)
+
+    def _go_on(self, state: JobState) -> None:
+        """Do what a state asks for, and wait until it is worth another look.
+
+        Raises:
+            DriverBuilderError: when it is the end.
+        """
+        self._take(state)
+        if self._waits_since is not None and self._limits.are_reached() and not self._limits.is_cancelled():
+            raise self._not_started()
+        self._limits.check(self._output.tail)
+        self._cluster.pause(self._patience.look)
 
     def _take(self, state: JobState) -> None:
         """Do what a state asks for.
@@ -105,7 +132,7 @@ class JobRun:
                 self._waits_since = self._hopeless_since = None
             case NotBuilt(pod=pod, exit_code=code):
                 self._tell_rest(pod)
-                raise build_failure(code, self._output)
+                raise self._failure(code, self._output)
             case HandedOver(pod=pod):
                 self._tell_rest(pod)
                 raise self._not_handed_over(state)
@@ -157,14 +184,14 @@ class JobRun:
     def _not_started(self) -> DriverBuilderError:
         name = self._job["metadata"]["name"]
         why = self._why or "its pod does not start"
-        words = f"no node builds: {why}; see kubectl describe job {name}, and the controller's --job flags"
+        words = f"no node runs the Job: {why}; see kubectl describe job {name}, and the controller's --job flags"
         return self._spent(TemporaryError(words))
 
     def _lost(self, state: Lost) -> DriverBuilderError:
         if state.is_full:
             words = f"the build wrote more than its node has room for: {state.why}; build on nodes with more"
             return BuildFailed(BuildFailure.DISK_FULL, words, log_tail=self._output.tail)
-        return self._spent(TemporaryError(f"the build's pod is lost: {state.why}; it is built again"))
+        return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; there will be another"))
 
     def _not_handed_over(self, state: HandedOver) -> DriverBuilderError:
         words = f"the Job built the image and could not hand it over: {state.why}"

@@ -66,6 +66,9 @@ class Played:
         monkeypatch.setattr(JobCluster, "look", lambda _self, _job, _limits: self._next())
         monkeypatch.setattr(JobCluster, "delete", lambda _self, _job: self._delete())
         monkeypatch.setattr(PodLog, "lines", lambda _self: iter([self.lines.pop(0)] if self.lines else []))
+        monkeypatch.setattr(
+            PodLog, "is_whole", property(lambda _self: not self.lines, lambda _self, _value: None), raising=False
+        )
 
     def ask(self) -> tuple[str, ...]:
         """Ask, with a clock that goes on by a minute whenever it is looked at."""
@@ -93,6 +96,12 @@ def test_what_the_pod_prints_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
     played = Played(monkeypatch, states, ["Get:1", "driverwright-kernel: 6.1.0-9-arm64", "bye"])
     assert played.ask() == ("6.1.0-9-arm64",)
     assert played.deleted == 1
+
+
+def test_a_log_that_breaks_off_is_asked_for_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest kernel may be the last line; without it nobody would build ahead."""
+    lines = ["driverwright-kernel: 6.1.0-8-arm64", "driverwright-kernel: 6.1.0-9-arm64"]
+    assert Played(monkeypatch, [HandingOver(pod="p")], lines).ask() == ("6.1.0-8-arm64", "6.1.0-9-arm64")
 
 
 @pytest.mark.parametrize(
