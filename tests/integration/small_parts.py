@@ -16,7 +16,7 @@ from tests.proving_ground.ports import accepts_connections, free_ports
 from tests.proving_ground.process import Processes
 from tests.proving_ground.registry import config_text
 
-_READY_TIMEOUT = 60.0
+_READY_TIMEOUT = 240.0
 
 
 @dataclass(slots=True)

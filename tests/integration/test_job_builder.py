@@ -61,6 +61,7 @@ RUN bash /out/driver/build.sh
 FROM scratch
 COPY --from=build /out/ /
 """
+WAIT_SECONDS = 300.0
 PATIENCE = Patience(look=0.3)
 SHORT = Patience(look=0.3, start=8.0, hopeless=4.0)
 
@@ -157,11 +158,11 @@ class Build:
         return caught.value
 
 
-def wait_until(what: str, check: Callable[[], object], *, timeout: float = 60.0) -> None:
+def wait_until(what: str, check: Callable[[], object]) -> None:
     """Wait for something in the cluster."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + WAIT_SECONDS
     while not check():
-        assert time.monotonic() < end, f"{what}: not within {timeout:.0f} s"
+        assert time.monotonic() < end, f"{what}: not within {WAIT_SECONDS:.0f} s"
         time.sleep(0.2)
 
 
@@ -298,7 +299,7 @@ def test_a_cancelled_build_leaves_nothing(place: Place, tmp_path: Path) -> None:
 
 
 def _cancel_when_begun(build: Build) -> None:
-    wait_until("the build has begun", lambda: "begun" in build.lines, timeout=120)
+    wait_until("the build has begun", lambda: "begun" in build.lines)
     build.cancelled.set()
 
 

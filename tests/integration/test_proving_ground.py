@@ -162,9 +162,9 @@ def test_registry_keeps_its_content_over_a_restart(engine_ground: ProvingGround,
     """Stopped it refuses connections; started again it is the same registry on the same port."""
     engine_ground.registry.stop()
     with pytest.raises(requests.ConnectionError):
-        requests.get(small_image_url, timeout=5)
+        requests.get(small_image_url, timeout=30)
     engine_ground.registry.start()
-    assert requests.get(small_image_url, timeout=5).status_code == 200
+    assert requests.get(small_image_url, timeout=30).status_code == 200
 
 
 @pytest.mark.integration
@@ -172,11 +172,11 @@ def test_registry_can_ask_for_a_password(engine_ground: ProvingGround, small_ima
     """With a password set, the anonymous are refused; without it they are welcome again."""
     engine_ground.registry.set_auth("user", "secret")
     try:
-        assert requests.get(small_image_url, timeout=5).status_code == 401
+        assert requests.get(small_image_url, timeout=30).status_code == 401
         assert engine_ground.registry.auth_config == {"username": "user", "password": "secret"}
     finally:
         engine_ground.registry.set_auth(None)
-    assert requests.get(small_image_url, timeout=5).status_code == 200
+    assert requests.get(small_image_url, timeout=30).status_code == 200
 
 
 @pytest.mark.integration

@@ -29,7 +29,7 @@ from tests.unit.driver_builder.test_registries import secret
 pytestmark = pytest.mark.integration
 
 NAMESPACE = "driverwright"
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
 WITH_CA = RegistrySettings(secret="push", ca=ConfigMapKey(name="ca", key="ca.crt"))
 
 

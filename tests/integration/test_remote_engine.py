@@ -22,7 +22,7 @@ from tests.proving_ground.progress import PlainLines
 
 pytestmark = pytest.mark.integration
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 FACTS = {"Module.symvers": b"0x1\tsymbol\tvmlinux\tEXPORT_SYMBOL\t\n", "compiler": b"gcc 12\n"}
 TEMPLATE = """\
 FROM scratch AS build

@@ -31,7 +31,7 @@ SERVER_NAMES = (
     "kubernetes.default.svc",
     "10.96.0.1",
 )
-_READY_TIMEOUT = 90.0
+_READY_TIMEOUT = 240.0
 _SERVICE_RANGE = "10.96.0.0/16"
 
 

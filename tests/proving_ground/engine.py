@@ -14,7 +14,7 @@ from tests.proving_ground.progress import Progress
 
 PACKAGES = ("docker.io", "containerd", "runc")
 _NAME = "dockerd"
-_READY_TIMEOUT = 60.0
+_READY_TIMEOUT = 240.0
 
 
 class Engine:

@@ -23,7 +23,7 @@ from tests.proving_ground.progress import Progress
 BUILDER_LABEL = "node-role.driverwright.test/builder"
 PORTS = ("kubelet",)
 _NAME = "kubelet"
-_READY_TIMEOUT = 120.0
+_READY_TIMEOUT = 240.0
 
 
 class HostNode:

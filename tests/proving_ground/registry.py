@@ -16,7 +16,7 @@ from tests.proving_ground.progress import Progress
 
 PACKAGES = ("docker-registry",)
 _NAME = "registry"
-_READY_TIMEOUT = 30.0
+_READY_TIMEOUT = 240.0
 
 
 class Registry:

@@ -36,7 +36,7 @@ ACTIONS = [
 ]
 ACTION, OTHER = ACTIONS
 KEY, OTHER_KEY = ACTION.request.key, OTHER.request.key
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Bench:

@@ -15,7 +15,7 @@ from kube_api.errors import Gone, KubeApiError, TooManyRequests, Unreachable
 from kube_api.resources import NODES, PODS
 from tests.unit.driver_builder.model_world import MemoryClient
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 Watch = list[WatchEvent | KubeApiError]
 

@@ -206,7 +206,7 @@ def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None
     for action in (FIRST, SECOND):
         queue.submit(action)
     for _ in range(2):
-        assert ended.acquire(timeout=10.0)
+        assert ended.acquire(timeout=60.0)
     queue.stop()
     after = scrape(ask)
     for series in ({"result": "Succeeded", "reason": ""}, {"result": "Failed", "reason": "HeadersMissing"}):
