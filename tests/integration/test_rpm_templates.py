@@ -1,0 +1,264 @@
+"""The templates of distributions with RPM packages, built by their real package managers: dnf, yum and zypper.
+
+Debian has these programs, so a Debian base image takes the part of the distribution's: with an archive that is made
+here, of a real kernel's headers under that distribution's names. What the distribution itself brings (its compiler, its
+keys, how it configures kernels) is not proven by this.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import docker
+import pytest
+
+from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.building.docker_engine import docker_engine
+from driver_builder.building.kernel_lookup import DockerKernelLookup
+from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.kernel_modules.verify import VerifiedModule, verify
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.repositories import Repository
+from driver_builder.oci.image_archive import read_image_archive
+from tests.integration import rpm_archive
+from tests.integration.rpm_archive import Headers, RpmPackage, Signer, signer
+from tests.integration.test_loader_on_real_kernels import SOURCE
+from tests.integration.web_server import served
+from tests.proving_ground.ground import ProvingGround
+from tests.proving_ground.kernels import CLOUD, KernelPackage, newest_kernel
+from tests.proving_ground.packages import ensure_packages
+from tests.proving_ground.progress import PlainLines
+
+pytestmark = pytest.mark.integration
+
+# What the templates install by name comes with the image; the archive has packages of these names without content.
+TOOLS = RpmPackage(
+    "gcc",
+    "12",
+    "1",
+    provides=(
+        *("binutils", "diffutils", "elfutils-libelf-devel", "findutils", "gawk", "kmod", "libelf-devel", "make"),
+        *("patch", "tar", "xz"),
+    ),
+)
+BASE = """\
+FROM {base_image}
+RUN apt-get update -q && apt-get install -q --yes --no-install-recommends \
+    dnf zypper binutils gawk gcc kmod libelf-dev make patch rpm xz-utils && ln -s dnf /usr/bin/yum
+COPY key.asc /etc/pki/rpm-gpg/KEY-test
+COPY dnf.repo /etc/yum.repos.d/base.repo
+COPY zypper.repo /etc/zypp/repos.d/base.repo
+RUN zypper --non-interactive --gpg-auto-import-keys refresh
+"""
+REPO = (
+    "[base]\nname=base\nbaseurl={url}\nenabled=1\nautorefresh=1\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY-test\n"
+)
+IMAGE, IMAGE_AWAY = "driverwright-test/rpm:base", "driverwright-test/rpm:away"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a node says of itself, and the template that builds for it."""
+
+    template: str
+    os: str
+    kernel: str
+
+    @property
+    def package_manager(self) -> str:
+        """Which of the archives is the node's."""
+        return "zypper" if self.template == "sles" else "dnf"
+
+    def package(self, headers: Headers) -> RpmPackage:
+        """Make the package of the kernel's headers, as the distribution names it and lays it out."""
+        if self.package_manager == "zypper":
+            version, release, flavour = self.kernel.split("-")
+            place = f"/usr/src/linux-{version}-{release}-obj/x86_64/{flavour}"
+            return RpmPackage(
+                f"kernel-{flavour}-devel", version, f"{release}.1", folders=headers.under(self.kernel, place)
+            )
+        version, release = self.kernel.removesuffix(".x86_64").split("-")
+        place = f"/usr/src/kernels/{self.kernel}"
+        return RpmPackage("kernel-devel", version, release, folders=headers.under(self.kernel, place))
+
+
+ROCKY = Node("rhel", "rocky:9.4", "6.1.0-427.13.1.el9_4.x86_64")
+FEDORA = Node("fedora", "fedora:40", "6.1.9-300.fc40.x86_64")
+AMAZON = Node("amazon", "amzn:2023", "6.1.82-99.168.amzn2023.x86_64")
+SLES = Node("sles", "sles:15.6", "6.1.0-150600.23.25-default")
+NODES = (ROCKY, FEDORA, AMAZON, SLES)
+
+# Oracle's and SUSE's: without places of their own beside base image and mirror.
+ORACLE = Node("rhel", "ol:9.4", "6.1.0-1.el9.x86_64")
+MIRRORED = (replace(ORACLE, kernel="6.1.0-2.el9.x86_64"), replace(SLES, kernel="6.1.0-150600.23.7-default"))
+FORGED = (
+    replace(ORACLE, kernel="6.1.0-3.el9.x86_64"),
+    replace(AMAZON, kernel="6.1.83-99.168.amzn2023.x86_64"),
+    replace(SLES, kernel="6.1.0-150600.23.8-default"),
+)
+
+
+def by_template(nodes: tuple[Node, ...]) -> pytest.MarkDecorator:
+    """Make a test of each node."""
+    return pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in nodes])
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelPackage:
+    """A real kernel."""
+    ensure_packages(rpm_archive.PACKAGES, PlainLines())
+    return newest_kernel(CLOUD, PlainLines())
+
+
+@pytest.fixture(scope="module")
+def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Archives of the distributions, mirrors, and mirrors signed by a stranger; gives their URL and the right key."""
+    root = tmp_path_factory.mktemp("rpm")
+    headers = Headers(kernel, root / "headers")
+    with ExitStack() as stack:
+        distribution = stack.enter_context(signer(root / "keys/right", "Distribution"))
+        stranger = stack.enter_context(signer(root / "keys/wrong", "Stranger"))
+        for name, who, nodes in (
+            ("base", distribution, NODES),
+            ("mirror", distribution, MIRRORED),
+            ("forged", stranger, FORGED),
+        ):
+            make_archives(root / "served", name, who, headers, nodes)
+        yield stack.enter_context(served(root / "served")), distribution.public_key
+
+
+def make_archives(root: Path, name: str, who: Signer, headers: Headers, nodes: tuple[Node, ...]) -> None:
+    """Make one for each package manager."""
+    for manager in ("dnf", "zypper"):
+        packages = [node.package(headers) for node in nodes if node.package_manager == manager]
+        who.make_archive(root / manager / name, [TOOLS, *packages])
+
+
+@pytest.fixture(scope="module")
+def api(
+    engine_ground: ProvingGround, archives: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[docker.APIClient]:
+    """The engine, with the base image, and one whose archives are not reachable."""
+    url, key = archives
+    folder = tmp_path_factory.mktemp("base-images")
+    dockerfile = BASE.format(base_image=engine_ground.base_image)
+    repositories = {f"{manager}.repo": REPO.format(url=f"{url}/{manager}/base/") for manager in ("dnf", "zypper")}
+    with docker_engine(engine_ground.engine.socket) as client:
+        make_image(client, IMAGE, folder / "there", {"Dockerfile": dockerfile, "key.asc": key, **repositories})
+        away = "RUN sed -i s,/base/,/gone/, /etc/yum.repos.d/base.repo /etc/zypp/repos.d/base.repo\n"
+        make_image(client, IMAGE_AWAY, folder / "away", {"Dockerfile": f"FROM {IMAGE}\n{away}"})
+        yield client
+
+
+def make_image(api: docker.APIClient, name: str, context: Path, files: Mapping[str, str]) -> None:
+    """Build an image of a few small files."""
+    context.mkdir()
+    for path, text in files.items():
+        (context / path).write_text(text)
+    answers = list(api.build(path=str(context), tag=name, network_mode="host", rm=True, decode=True))
+    assert not [answer for answer in answers if "error" in answer], answers[-5:]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was built, and what was said meanwhile."""
+
+    module: VerifiedModule
+    log: list[str]
+
+
+def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", base_image: str = IMAGE) -> Made:
+    """Build as the controller does, and verify.
+
+    Raises:
+        BuildFailed: as builder and verification.
+    """
+    os_id, _, os_version = node.os.partition(":")
+    request = BuildRequest(
+        key=f"test-rpm-{node.template}",
+        driver=f"driverwright/edu-{node.template}",
+        version="1.0.0",
+        target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),
+        template=node.template,
+        base_image=base_image,
+        source=SourceFiles(files={path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}),
+        modules=(ModuleSpec(name="edudrv"),),
+        args={"HEADERS_MIRROR": mirror} if mirror else {},
+    )
+    log: list[str] = []
+    built = DockerBuilder(api).build(request, directory=folder, log=log.append, cancelled=threading.Event())
+    image = read_image_archive(built.archive, folder / "layers")
+    (module,) = verify(image, request=request, module_symvers=built.module_symvers)
+    return Made(module, log)
+
+
+def places(log: list[str]) -> list[str]:
+    """Where the log says that headers were looked for."""
+    return [line.partition(" in ")[2] for line in log if line.startswith("driverwright: looking for ")]
+
+
+@by_template(NODES)
+def test_headers_come_from_the_base_images_repositories(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """Tools and headers are installed, the module is made and fits, symbol by symbol; nothing else is asked."""
+    made = build(api, node, tmp_path)
+    assert made.module.vermagic.split()[0] == node.kernel
+    assert places(made.log) == [f"the repositories of {IMAGE}"]
+
+
+@by_template(MIRRORED)
+def test_a_mirror_has_what_the_repositories_have_not(
+    api: docker.APIClient, archives: tuple[str, str], node: Node, tmp_path: Path
+) -> None:
+    """Its packages are signed by the distribution."""
+    mirror = f"{archives[0]}/{node.package_manager}/mirror/"
+    made = build(api, node, tmp_path, mirror=mirror)
+    assert made.module.vermagic.split()[0] == node.kernel
+    assert places(made.log) == [f"the repositories of {IMAGE}", mirror]
+
+
+@by_template(FORGED)
+def test_packages_of_a_stranger_are_not_installed(
+    api: docker.APIClient, archives: tuple[str, str], node: Node, tmp_path: Path
+) -> None:
+    """Whoever can answer for a mirror could put anything into the kernel."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path, mirror=f"{archives[0]}/{node.package_manager}/forged/")
+    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+
+
+@by_template(FORGED)
+def test_headers_that_nobody_has_are_missing(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """The repositories answer, and have none."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path)
+    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+    assert "is in none of these places" in str(caught.value)
+
+
+@by_template(NODES)
+def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """That goes by itself, unlike headers that are missing."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path, base_image=IMAGE_AWAY)
+    assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
+
+
+@by_template(NODES)
+def test_a_look_up_tells_the_releases(api: docker.APIClient, node: Node) -> None:
+    """As uname would say them, out of what the package manager prints."""
+    found = DockerKernelLookup(api).look_up(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
+    offered = sorted(other.kernel for other in NODES if other.package_manager == node.package_manager)
+    assert list(found) == offered
+
+
+@by_template(NODES)
+def test_a_look_up_of_repositories_that_do_not_answer_fails(api: docker.APIClient, node: Node) -> None:
+    """An empty answer would mean that there is no kernel."""
+    with pytest.raises(BuildFailed) as caught:
+        DockerKernelLookup(api).look_up(Repository(node.template, IMAGE_AWAY, "amd64"), cancelled=threading.Event())
+    assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
