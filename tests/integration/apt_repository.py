@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,22 +27,28 @@ class Archive:
 
 
 @contextmanager
-def served_headers(folder: Path, *, like: str, kernel: str, suite: str) -> Iterator[Archive]:
-    """Serve the headers of ``like`` as those of ``kernel`` while the block runs."""
-    pool = folder / "dists" / suite / "main" / "binary-amd64"
-    pool.mkdir(parents=True)
+def served_headers(folder: Path, *, like: str, kernel: str, suites: Sequence[str]) -> Iterator[Archive]:
+    """Serve the headers of ``like`` as those of ``kernel``, in every suite, while the block runs."""
     _headers_package(folder, like=like, kernel=kernel)
     packages = _run(["dpkg-scanpackages", "--multiversion", "."], cwd=folder)
+    releases = [_suite(folder / "dists" / suite, packages) for suite in suites]
+    with TemporaryDirectory(prefix="gpg-") as home:
+        key = _sign(home, releases)
+    with served(folder) as url:
+        yield Archive(url=url, public_key=key)
+
+
+def _suite(folder: Path, packages: bytes) -> Path:
+    """Make a suite with all packages; gives its Release file."""
+    pool = folder / "main" / "binary-amd64"
+    pool.mkdir(parents=True)
     (pool / "Packages").write_bytes(packages)
-    release = folder / "dists" / suite / "Release"
     date = _run(["date", "-Ru"]).decode().strip()
     digest, size = hashlib.sha256(packages).hexdigest(), len(packages)
     entry = f"SHA256:\n {digest} {size} main/binary-amd64/Packages\n"
-    release.write_text(f"Suite: {suite}\nCodename: {suite}\n{SUITE_FIELDS.format(date=date)}{entry}")
-    with TemporaryDirectory(prefix="gpg-") as home:
-        key = _sign(home, release)
-    with served(folder) as url:
-        yield Archive(url=url, public_key=key)
+    release = folder / "Release"
+    release.write_text(f"Suite: {folder.name}\nCodename: {folder.name}\n{SUITE_FIELDS.format(date=date)}{entry}")
+    return release
 
 
 def _headers_package(folder: Path, *, like: str, kernel: str) -> None:
@@ -74,11 +80,12 @@ def _headers_package(folder: Path, *, like: str, kernel: str) -> None:
     _run(["rm", "-rf", str(tree)])
 
 
-def _sign(home: str, release: Path) -> bytes:
-    """Sign a Release file with a key made for it; gives the public key."""
+def _sign(home: str, releases: Iterable[Path]) -> bytes:
+    """Sign Release files with a key made for them; gives the public key."""
     gpg = ["gpg", "--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
     _run([*gpg, "--quick-generate-key", "archive@example.com", "ed25519", "sign", "1d"])
-    _run([*gpg, "--clearsign", "--output", str(release.with_name("InRelease")), str(release)])
+    for release in releases:
+        _run([*gpg, "--clearsign", "--output", str(release.with_name("InRelease")), str(release)])
     key = _run([*gpg, "--armor", "--export"])
     _run(["gpgconf", "--homedir", home, "--kill", "all"])
     return key

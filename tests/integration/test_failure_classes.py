@@ -7,8 +7,6 @@ failures are proven*.
 from __future__ import annotations
 
 import gc
-import io
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from tests.integration.apt_repository import Archive, served_headers
 from tests.integration.build_bench import BuildBench
+from tests.integration.images import derive
 from tests.integration.small_parts import SmallEngine, SmallRegistry
 from tests.integration.test_docker_builder import newest_kernel, wait_until_no_container
 from tests.proving_ground.ground import ProvingGround
@@ -147,7 +146,7 @@ def repository_of(request: pytest.FixtureRequest) -> str:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     """The archive with headers that nobody else has."""
     folder = tmp_path_factory.mktemp("archive")
-    with served_headers(folder, like=newest_kernel(), kernel=LONELY_KERNEL, suite="bookworm") as made:
+    with served_headers(folder, like=newest_kernel(), kernel=LONELY_KERNEL, suites=["bookworm"]) as made:
         yield made
 
 
@@ -157,21 +156,6 @@ def base_image(engine_ground: ProvingGround, archive: Archive) -> str:
     name = "failures/base:1"
     derive(engine_ground, name, {"key.asc": archive.public_key}, "COPY key.asc /etc/apt/trusted.gpg.d/test.asc")
     return name
-
-
-def derive(ground: ProvingGround, name: str, files: dict[str, bytes], *commands: str) -> None:
-    """Make an image of the Debian one."""
-    dockerfile = "\n".join((f"FROM {ground.base_image}", *commands, "")).encode()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, content in {**files, "Dockerfile": dockerfile}.items():
-            entry = tarfile.TarInfo(path)
-            entry.size, entry.mode = len(content), 0o644
-            tar.addfile(entry, io.BytesIO(content))
-    buffer.seek(0)
-    with docker_engine(ground.engine.socket) as api:
-        for line in api.build(fileobj=buffer, custom_context=True, tag=name, network_mode="none", rm=True, decode=True):
-            assert "error" not in line, line
 
 
 # ---------------------------------------------------------------- the driver's own fault

@@ -1,6 +1,6 @@
-"""The templates of distributions with RPM packages, built by their real package managers: dnf, yum and zypper.
+"""The templates of other distributions, built by their real package managers: apt, dnf, yum and zypper.
 
-Debian has these programs, so a Debian base image takes the part of the distribution's: with an archive that is made
+Debian has these programs, so a Debian base image takes the part of the distribution's: with archives that are made
 here, of a real kernel's headers under that distribution's names. What the distribution itself brings (its compiler, its
 keys, how it configures kernels) is not proven by this.
 """
@@ -26,7 +26,9 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.oci.image_archive import read_image_archive
 from tests.integration import rpm_archive
-from tests.integration.rpm_archive import Headers, RpmPackage, Signer, signer
+from tests.integration.apt_repository import served_headers
+from tests.integration.images import derive
+from tests.integration.rpm_archive import Headers, RpmPackage, signer
 from tests.integration.test_loader_on_real_kernels import SOURCE
 from tests.integration.web_server import served
 from tests.proving_ground.ground import ProvingGround
@@ -36,7 +38,7 @@ from tests.proving_ground.progress import PlainLines
 
 pytestmark = pytest.mark.integration
 
-# What the templates install by name comes with the image; the archive has packages of these names without content.
+# What the templates install by name comes with the image; the archive has a package of these names without content.
 TOOLS = RpmPackage(
     "gcc",
     "12",
@@ -46,19 +48,28 @@ TOOLS = RpmPackage(
         *("patch", "tar", "xz"),
     ),
 )
-BASE = """\
-FROM {base_image}
-RUN apt-get update -q && apt-get install -q --yes --no-install-recommends \
-    dnf zypper binutils gawk gcc kmod libelf-dev make patch rpm xz-utils && ln -s dnf /usr/bin/yum
-COPY key.asc /etc/pki/rpm-gpg/KEY-test
-COPY dnf.repo /etc/yum.repos.d/base.repo
-COPY zypper.repo /etc/zypp/repos.d/base.repo
-RUN zypper --non-interactive --gpg-auto-import-keys refresh
-"""
+BASE = (
+    "RUN apt-get update -q && apt-get install -q --yes --no-install-recommends"
+    " dnf zypper binutils gawk gcc gpg kmod libelf-dev make patch rpm xz-utils && ln -s dnf /usr/bin/yum",
+    "COPY rpm.asc /etc/pki/rpm-gpg/KEY-test",
+    "COPY dnf.repo /etc/yum.repos.d/base.repo",
+    "COPY zypper.repo /etc/zypp/repos.d/base.repo",
+    "RUN zypper --non-interactive --gpg-auto-import-keys refresh",
+    "COPY apt.asc /etc/apt/trusted.gpg.d/base.asc",
+    "COPY apt.list /etc/apt/sources.list.d/base.list",
+    "COPY mirror.asc /tmp/",
+    "RUN gpg --dearmor </tmp/mirror.asc >/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+)
+AWAY = (
+    "RUN sed -i s,/base/,/gone/, /etc/yum.repos.d/base.repo /etc/zypp/repos.d/base.repo",
+    'RUN sed -i "s, main,-gone main," /etc/apt/sources.list.d/base.list',
+)
 REPO = (
     "[base]\nname=base\nbaseurl={url}\nenabled=1\nautorefresh=1\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY-test\n"
 )
-IMAGE, IMAGE_AWAY = "driverwright-test/rpm:base", "driverwright-test/rpm:away"
+SUITE = "bookworm"
+"""Of the base image, which apt's mirrors are named by."""
+IMAGE, IMAGE_AWAY = "package-managers/base:1", "package-managers/away:1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +83,10 @@ class Node:
     @property
     def package_manager(self) -> str:
         """Which of the archives is the node's."""
-        return "zypper" if self.template == "sles" else "dnf"
+        return {"ubuntu": "apt", "sles": "zypper"}.get(self.template, "dnf")
 
     def package(self, headers: Headers) -> RpmPackage:
-        """Make the package of the kernel's headers, as the distribution names it and lays it out."""
+        """Make the RPM package of the kernel's headers, as the distribution names it and lays it out."""
         if self.package_manager == "zypper":
             version, release, flavour = self.kernel.split("-")
             place = f"/usr/src/linux-{version}-{release}-obj/x86_64/{flavour}"
@@ -91,21 +102,37 @@ ROCKY = Node("rhel", "rocky:9.4", "6.1.0-427.13.1.el9_4.x86_64")
 FEDORA = Node("fedora", "fedora:40", "6.1.9-300.fc40.x86_64")
 AMAZON = Node("amazon", "amzn:2023", "6.1.82-99.168.amzn2023.x86_64")
 SLES = Node("sles", "sles:15.6", "6.1.0-150600.23.25-default")
-NODES = (ROCKY, FEDORA, AMAZON, SLES)
+UBUNTU = Node("ubuntu", "ubuntu:24.04", "6.1.0-9117-generic")
+NODES = (ROCKY, FEDORA, AMAZON, SLES, UBUNTU)
 
-# Oracle's and SUSE's: without places of their own beside base image and mirror.
+# Oracle's, Amazon's and SUSE's: without places of their own beside base image and mirror.
 ORACLE = Node("rhel", "ol:9.4", "6.1.0-1.el9.x86_64")
-MIRRORED = (replace(ORACLE, kernel="6.1.0-2.el9.x86_64"), replace(SLES, kernel="6.1.0-150600.23.7-default"))
+MIRRORED = (
+    replace(ORACLE, kernel="6.1.0-2.el9.x86_64"),
+    replace(SLES, kernel="6.1.0-150600.23.7-default"),
+    replace(UBUNTU, kernel="6.1.0-9118-generic"),
+)
 FORGED = (
     replace(ORACLE, kernel="6.1.0-3.el9.x86_64"),
     replace(AMAZON, kernel="6.1.83-99.168.amzn2023.x86_64"),
     replace(SLES, kernel="6.1.0-150600.23.8-default"),
+    replace(UBUNTU, kernel="6.1.0-9119-generic"),
 )
 
 
 def by_template(nodes: tuple[Node, ...]) -> pytest.MarkDecorator:
     """Make a test of each node."""
     return pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in nodes])
+
+
+@dataclass(frozen=True, slots=True)
+class Archives:
+    """Where archives are, by package manager and name, and the keys that the base image has."""
+
+    urls: Mapping[tuple[str, str], str]
+    rpm_key: bytes
+    apt_key: bytes
+    apt_mirror_key: bytes
 
 
 @pytest.fixture(scope="module")
@@ -116,52 +143,41 @@ def kernel() -> KernelPackage:
 
 
 @pytest.fixture(scope="module")
-def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Archives of the distributions, mirrors, and mirrors signed by a stranger; gives their URL and the right key."""
-    root = tmp_path_factory.mktemp("rpm")
+def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archives]:
+    """Archives of the distributions, mirrors, and mirrors signed by a stranger."""
+    root = tmp_path_factory.mktemp("archives")
     headers = Headers(kernel, root / "headers")
+    urls = {}
     with ExitStack() as stack:
         distribution = stack.enter_context(signer(root / "keys/right", "Distribution"))
         stranger = stack.enter_context(signer(root / "keys/wrong", "Stranger"))
-        for name, who, nodes in (
-            ("base", distribution, NODES),
-            ("mirror", distribution, MIRRORED),
-            ("forged", stranger, FORGED),
-        ):
-            make_archives(root / "served", name, who, headers, nodes)
-        yield stack.enter_context(served(root / "served")), distribution.public_key
-
-
-def make_archives(root: Path, name: str, who: Signer, headers: Headers, nodes: tuple[Node, ...]) -> None:
-    """Make one for each package manager."""
-    for manager in ("dnf", "zypper"):
-        packages = [node.package(headers) for node in nodes if node.package_manager == manager]
-        who.make_archive(root / manager / name, [TOOLS, *packages])
+        url = stack.enter_context(served(root))
+        apt_keys = {}
+        kinds = (("base", distribution, NODES), ("mirror", distribution, MIRRORED), ("forged", stranger, FORGED))
+        for name, who, nodes in kinds:
+            for manager in ("dnf", "zypper"):
+                packages = [node.package(headers) for node in nodes if node.package_manager == manager]
+                who.make_archive(root / manager / name, [TOOLS, *packages])
+                urls[manager, name] = f"{url}/{manager}/{name}/"
+            (release,) = (node.kernel for node in nodes if node.package_manager == "apt")
+            folder = root / "apt" / name
+            folder.mkdir(parents=True)
+            suites = [SUITE, f"{SUITE}-updates", f"{SUITE}-security"]
+            made = stack.enter_context(served_headers(folder, like=kernel.release, kernel=release, suites=suites))
+            urls["apt", name], apt_keys[name] = made.url, made.public_key
+        yield Archives(urls, distribution.public_key.encode(), apt_keys["base"], apt_keys["mirror"])
 
 
 @pytest.fixture(scope="module")
-def api(
-    engine_ground: ProvingGround, archives: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[docker.APIClient]:
-    """The engine, with the base image, and one whose archives are not reachable."""
-    url, key = archives
-    folder = tmp_path_factory.mktemp("base-images")
-    dockerfile = BASE.format(base_image=engine_ground.base_image)
-    repositories = {f"{manager}.repo": REPO.format(url=f"{url}/{manager}/base/") for manager in ("dnf", "zypper")}
+def api(engine_ground: ProvingGround, archives: Archives) -> Iterator[docker.APIClient]:
+    """The engine, with the base image, and one whose archives are not there."""
+    files = {f"{name}.repo": REPO.format(url=archives.urls[name, "base"]).encode() for name in ("dnf", "zypper")}
+    files |= {"rpm.asc": archives.rpm_key, "apt.asc": archives.apt_key, "mirror.asc": archives.apt_mirror_key}
+    files["apt.list"] = f"deb {archives.urls['apt', 'base']} {SUITE} main\n".encode()
+    derive(engine_ground, IMAGE, files, *BASE, network="host")
+    derive(engine_ground, IMAGE_AWAY, {}, *AWAY, base=IMAGE)
     with docker_engine(engine_ground.engine.socket) as client:
-        make_image(client, IMAGE, folder / "there", {"Dockerfile": dockerfile, "key.asc": key, **repositories})
-        away = "RUN sed -i s,/base/,/gone/, /etc/yum.repos.d/base.repo /etc/zypp/repos.d/base.repo\n"
-        make_image(client, IMAGE_AWAY, folder / "away", {"Dockerfile": f"FROM {IMAGE}\n{away}"})
         yield client
-
-
-def make_image(api: docker.APIClient, name: str, context: Path, files: Mapping[str, str]) -> None:
-    """Build an image of a few small files."""
-    context.mkdir()
-    for path, text in files.items():
-        (context / path).write_text(text)
-    answers = list(api.build(path=str(context), tag=name, network_mode="host", rm=True, decode=True))
-    assert not [answer for answer in answers if "error" in answer], answers[-5:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +186,11 @@ class Made:
 
     module: VerifiedModule
     log: list[str]
+
+    @property
+    def places(self) -> list[str]:
+        """Where the log says that headers were looked for."""
+        return [line.partition(" in ")[2] for line in self.log if line.startswith("driverwright: looking for ")]
 
 
 def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", base_image: str = IMAGE) -> Made:
@@ -180,7 +201,7 @@ def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", 
     """
     os_id, _, os_version = node.os.partition(":")
     request = BuildRequest(
-        key=f"test-rpm-{node.template}",
+        key=f"test-{node.template}",
         driver=f"driverwright/edu-{node.template}",
         version="1.0.0",
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),
@@ -197,37 +218,34 @@ def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", 
     return Made(module, log)
 
 
-def places(log: list[str]) -> list[str]:
-    """Where the log says that headers were looked for."""
-    return [line.partition(" in ")[2] for line in log if line.startswith("driverwright: looking for ")]
-
-
 @by_template(NODES)
 def test_headers_come_from_the_base_images_repositories(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
     """Tools and headers are installed, the module is made and fits, symbol by symbol; nothing else is asked."""
     made = build(api, node, tmp_path)
     assert made.module.vermagic.split()[0] == node.kernel
-    assert places(made.log) == [f"the repositories of {IMAGE}"]
+    (place,) = made.places
+    assert place.endswith(f" of {IMAGE}")
 
 
 @by_template(MIRRORED)
 def test_a_mirror_has_what_the_repositories_have_not(
-    api: docker.APIClient, archives: tuple[str, str], node: Node, tmp_path: Path
+    api: docker.APIClient, archives: Archives, node: Node, tmp_path: Path
 ) -> None:
     """Its packages are signed by the distribution."""
-    mirror = f"{archives[0]}/{node.package_manager}/mirror/"
+    mirror = archives.urls[node.package_manager, "mirror"]
     made = build(api, node, tmp_path, mirror=mirror)
     assert made.module.vermagic.split()[0] == node.kernel
-    assert places(made.log) == [f"the repositories of {IMAGE}", mirror]
+    first, second = made.places
+    assert (first.endswith(f" of {IMAGE}"), second) == (True, mirror)
 
 
 @by_template(FORGED)
 def test_packages_of_a_stranger_are_not_installed(
-    api: docker.APIClient, archives: tuple[str, str], node: Node, tmp_path: Path
+    api: docker.APIClient, archives: Archives, node: Node, tmp_path: Path
 ) -> None:
     """Whoever can answer for a mirror could put anything into the kernel."""
     with pytest.raises(BuildFailed) as caught:
-        build(api, node, tmp_path, mirror=f"{archives[0]}/{node.package_manager}/forged/")
+        build(api, node, tmp_path, mirror=archives.urls[node.package_manager, "forged"])
     assert caught.value.reason is BuildFailure.HEADERS_MISSING
 
 
@@ -250,10 +268,10 @@ def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, n
 
 @by_template(NODES)
 def test_a_look_up_tells_the_releases(api: docker.APIClient, node: Node) -> None:
-    """As uname would say them, out of what the package manager prints."""
+    """As uname would say them, out of what the package manager prints; Debian's own are there as well for apt."""
     found = DockerKernelLookup(api).look_up(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
     offered = sorted(other.kernel for other in NODES if other.package_manager == node.package_manager)
-    assert list(found) == offered
+    assert [release for release in found if not release.endswith("amd64") and "-common" not in release] == offered
 
 
 @by_template(NODES)
