@@ -9,7 +9,7 @@ READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help demo test unit integration e2e fuzz lint format images bench driver-matrix nvidia-case clean
+.PHONY: help demo test test-long unit integration e2e fuzz lint format images bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,17 +17,20 @@ help: ## Show this help
 demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 leaves it up)
 	@$(BIN)/python -m tests.story
 
-test: $(READY) ## Run every test: unit, integration, e2e
+test: $(READY) ## Run the tests: unit, integration, e2e
 	@$(BIN)/python tests/run.py
 
-unit: $(READY) ## Run the tests that need nothing but Python (two minutes)
-	@$(PYTEST) tests/unit tests/contract -q
+test-long: $(READY) ## Run what make test leaves out: studies, soaks, tests of the testbed itself
+	@$(BIN)/python tests/run.py --long
+
+unit: $(READY) ## Run the tests that need nothing but Python (three minutes)
+	@$(PYTEST) tests/unit tests/contract -q -n 2 -m "not long"
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
-	@$(PYTEST) -m integration
+	@$(PYTEST) -m "integration and not long"
 
 e2e: $(READY) ## Run the tests on real kernels in QEMU
-	@$(PYTEST) -m e2e
+	@$(PYTEST) -m "e2e and not long"
 
 fuzz: $(READY) ## Try ten thousand hostile hosts, rules, templates and settings (about half an hour)
 	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q --timeout=7200 -k "fuzz or hostile or any_" tests/unit/nfd_worker

@@ -6,13 +6,19 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from driver_builder.errors import ConfigurationError
+from driver_builder.model import registry_reach
+from driver_builder.model.registry_reach import Reach
 from driver_builder.spec.driver_spec import BuilderKind
 from kube_api import names
 
+Json = dict[str, Any]
+
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -30,28 +36,40 @@ class Settings:
     """Engine that builds, as in DOCKER_HOST."""
     docker_cert_path: Path | None
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
+    loader_image: str
+    """Image that driver pods get their loader from; empty: not told, which is enough for all but ``run``."""
     job_image: str
     """Image with buildah, for builds in Jobs; empty: none can be made."""
     hand_over_image: str
     """Image of this program, for builds in Jobs; empty: none can be made."""
     job_node_selector: Mapping[str, str]
     """Labels of the nodes that build Jobs run on, besides the architecture."""
+    job_tolerations: tuple[Json, ...]
+    """Taints that build Jobs tolerate, besides those that a driver's spec names."""
     job_host_network: bool
     """Whether build Jobs use their node's network, as in clusters without a pod network."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: the ones that came with the package."""
     registry_ca_file: str | None
     """CA certificates for registries, PEM; None: the system's."""
+    registry_reach: Reach
+    """Where a registry may send us, besides to itself."""
+    registry_plain_http_passwords: bool
+    """Whether a Secret's password may be sent without TLS, for a spec that says ``plainHttp``."""
     resync_seconds: float
     """How often to look though nothing changed."""
     max_builds: int
     """Builds at the same time."""
     build_deadline_seconds: float
     """A build that takes longer is stopped."""
+    max_build_deadline_seconds: float
+    """The longest deadline that a DriverContainer may ask for: a build holds a place in the queue as long."""
     retry_min_seconds: float
     """Wait after the first failure of a build."""
     retry_max_seconds: float
     """Longest wait between tries of a failing build."""
+    unload_deadline_seconds: float
+    """How long unloading a removed driver from a node is tried."""
     identity: str
     """Who holds the Lease: should survive a restart of the container."""
     lease_name: str
@@ -76,21 +94,50 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
         "--templates", metavar="DIR", type=Path, help="folder of *.Dockerfile.j2 to use instead of ours"
     )
     parser.add_argument("--registry-ca-file", metavar="FILE", help="CA certificates for the registries (PEM)")
+    parser.add_argument(
+        "--registry-forbidden-ranges",
+        metavar="CIDR,...",
+        help="ranges that no registry may send us to (redirects, uploads, tokens), such as those of Pods and Services",
+    )
+    parser.add_argument(
+        "--registry-allowed-hosts",
+        metavar="HOST[:PORT],...",
+        help="hosts that a registry may send us to whatever their addresses are",
+    )
+    parser.add_argument(
+        "--registry-plain-http-passwords",
+        action="store_const",
+        const="true",
+        help="send the password of spec.registry.secretRef without TLS where spec.registry.plainHttp is set",
+    )
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the controller."""
     add_builder_flags(parser)
+    parser.add_argument("--loader-image", metavar="IMAGE", help="image that driver pods get their loader from (needed)")
     parser.add_argument("--resync-seconds", type=_positive, metavar="S", help="look again this often (default 60)")
     parser.add_argument("--max-builds", type=_count, metavar="N", help="builds at the same time (default 1)")
     parser.add_argument(
         "--build-deadline-seconds", type=_positive, metavar="S", help="stop a build after this long (default 1800)"
     )
     parser.add_argument(
+        "--max-build-deadline-seconds",
+        type=_positive,
+        metavar="S",
+        help="longest deadline that spec.build.deadline is given (default 14400)",
+    )
+    parser.add_argument(
         "--retry-min-seconds", type=_positive, metavar="S", help="wait after a build's first failure (default 30)"
     )
     parser.add_argument(
         "--retry-max-seconds", type=_positive, metavar="S", help="longest wait between tries (default 3600)"
+    )
+    parser.add_argument(
+        "--unload-deadline-seconds",
+        type=_positive,
+        metavar="S",
+        help="how long unloading a removed driver from a node is tried (default 600)",
     )
     parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
     parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
@@ -126,6 +173,11 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
         "--job-node-selector", metavar="KEY=VALUE,...", help="labels of the nodes that build Jobs run on (default: any)"
     )
     parser.add_argument(
+        "--job-tolerations",
+        metavar="KEY[=VALUE][:EFFECT],...",
+        help="taints that build Jobs tolerate, besides those of spec.tolerations (default: none)",
+    )
+    parser.add_argument(
         "--job-host-network", action="store_const", const="true", help="build Jobs use their node's network"
     )
 
@@ -142,19 +194,25 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
         builder=_builder(pick.text("builder")),
+        loader_image=pick.text("loader_image") or "",
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",
         job_node_selector=_labels(pick.text("job_node_selector") or ""),
+        job_tolerations=_tolerations(pick.text("job_tolerations") or ""),
         job_host_network=pick.switch("job_host_network"),
         docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         docker_cert_path=_path(pick.text("docker_cert_path") or _docker_cert_path(environment)),
         templates=_path(pick.text("templates")),
         registry_ca_file=pick.text("registry_ca_file"),
+        registry_reach=_reach(pick.text("registry_forbidden_ranges") or "", pick.text("registry_allowed_hosts") or ""),
+        registry_plain_http_passwords=pick.switch("registry_plain_http_passwords"),
         resync_seconds=pick.number("resync_seconds", 60.0, _positive),
         max_builds=int(pick.number("max_builds", 1, _count)),
         build_deadline_seconds=pick.number("build_deadline_seconds", 1800.0, _positive),
+        max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
+        unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
         identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
         lease_name=pick.text("lease_name") or "driver-builder",
         feature_rules=not pick.switch("no_feature_rules"),
@@ -221,12 +279,37 @@ def _builder(text: str | None) -> BuilderKind:
         raise ConfigurationError(f"--builder: {text!r} is none of {', '.join(BuilderKind)}") from error
 
 
+def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
+    try:
+        return registry_reach.reach(forbidden_ranges=forbidden_ranges, allowed_hosts=allowed_hosts)
+    except ValueError as error:
+        raise ConfigurationError(f"--registry-forbidden-ranges: {error}: write CIDR,...") from error
+
+
 def _labels(text: str) -> Mapping[str, str]:
     pairs = [word.strip().partition("=") for word in text.split(",") if word.strip()]
     for key, equals, value in pairs:
         if not equals or not names.is_qualified_name(key) or not names.is_label_value(value):
             raise ConfigurationError(f"--job-node-selector: {key + equals + value!r} is no label: write KEY=VALUE,...")
     return {key: value for key, _, value in pairs}
+
+
+def _tolerations(text: str) -> tuple[Json, ...]:
+    """Read taints as kubectl writes them; one without a value or an effect stands for all values or effects."""
+    return tuple(_toleration(word.strip()) for word in text.split(",") if word.strip())
+
+
+def _toleration(text: str) -> Json:
+    taint, colon, effect = text.partition(":")
+    key, equals, value = taint.partition("=")
+    is_effect = effect in _EFFECTS if colon else True
+    if not (is_effect and names.is_qualified_name(key) and names.is_label_value(value)):
+        raise ConfigurationError(
+            f"--job-tolerations: {text!r} is no taint: write KEY[=VALUE][:EFFECT],... with an effect of"
+            f" {', '.join(_EFFECTS)}"
+        )
+    toleration = {"key": key, "operator": "Equal", "value": value} if equals else {"key": key, "operator": "Exists"}
+    return toleration | ({"effect": effect} if colon else {})
 
 
 def _docker_cert_path(environment: Mapping[str, str]) -> str | None:

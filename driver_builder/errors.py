@@ -3,6 +3,7 @@
 ::
 
     DriverBuilderError
+    ├── InternalError           a bug of ours, or a value nobody foresaw; made by :mod:`driver_builder.boundary` only
     ├── TemporaryError          worth trying again later
     │   └── RegistryUnavailable
     │       └── RegistryFull    no room left on its disk, or in the project's quota
@@ -25,6 +26,12 @@ from enum import StrEnum
 
 class DriverBuilderError(Exception):
     """Root of everything driver_builder raises on purpose."""
+
+
+class InternalError(DriverBuilderError):
+    """Something that nothing else handles: a bug, or a value that nobody foresaw."""
+
+    is_temporary = False
 
 
 class TemporaryError(DriverBuilderError):

@@ -72,8 +72,8 @@ class StateCollector(Collector):
         yield _gauge("queue_oldest_wait_seconds", "How long the oldest of them has waited", max(waits, default=0.0))
         yield _gauge("builds_running", "Builds that run", len(states.running) - len(waits))
         yield _gauge(
-            "builds_suspended", "1 while the circuit breaker is open: builds fail alike, one is tried now and then",
-            1 if states.suspended else 0,
+            "builds_suspended", "Circuit breakers that are open, of all drivers or of one: builds fail alike",
+            len(states.suspended),
         )  # fmt: skip
         yield _gauge("kernels_in_use", "Kernel releases among the nodes that drivers select", len(fleet.kernels))
         nodes = GaugeMetricFamily(

@@ -10,12 +10,15 @@ import binascii
 from driver_builder.errors import ConfigurationError
 from driver_builder.spec.driver_spec import ConfigMapKey
 from kube_api.client import Client, Object
-from kube_api.errors import NotFound
+from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS, Resource
 
 
 class Missing(ConfigurationError):
-    """There is no such object, or nothing of that name in it; the message names field, object and the next step."""
+    """There is no such object, it may not be read, or it has nothing of that name.
+
+    The message names field, object and the next step.
+    """
 
 
 def read_config_map(client: Client, namespace: str, name: str, *, field: str) -> Object:
@@ -68,6 +71,9 @@ def read_entry(client: Client, namespace: str, name: str, keys: tuple[str, ...],
 def _read(client: Client, resource: Resource, namespace: str, name: str, *, field: str, make: str) -> Object:
     try:
         return client.get(resource.path(namespace=namespace, name=name))
+    except Forbidden as error:
+        may = f"let the Role of driver-builder in {namespace} get it: {error}"
+        raise Missing(f"{field}: {resource.kind} {namespace}/{name} may not be read: {may}") from error
     except NotFound as error:
         command = f"kubectl -n {namespace} create {make}"
         raise Missing(f"{field}: {resource.kind} {namespace}/{name} does not exist: make it with {command}") from error

@@ -1,14 +1,17 @@
-"""/healthz and /metrics of the controller, in a thread of the standard library's small server."""
+"""/healthz and /metrics of the controller, by the standard library's small server: no login, so anybody may connect."""
 
+import contextlib
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import Counter, Histogram, Info, make_wsgi_app
+from prometheus_client import Counter, Gauge, Histogram, Info, make_wsgi_app
 
 from driver_builder.errors import BuildFailure
 
@@ -28,10 +31,23 @@ REGISTRY_CHECKS = Counter(
     "What registries answered when asked for an image: Present, Absent, Unauthorised, Unreachable, Invalid",
     ["state"],
 )
+REGISTRY_QUESTIONS = Gauge(
+    "driver_builder_registry_questions",
+    "Images that registries are asked about: Waiting for their turn, or Asked and not answered yet",
+    ["state"],
+)
 KERNEL_LOOK_UPS = Counter(
     "driver_builder_kernel_look_ups_total",
     "Package repositories that were asked for their kernels, by result: Succeeded, Failed",
     ["result"],
+)
+NAMESPACES_FORBIDDEN = Gauge(
+    "driver_builder_namespace_forbidden",
+    "1 for a watched namespace that may not be read: nothing changes for its drivers until it may",
+    ["namespace"],
+)
+THREAD_RESTARTS = Counter(
+    "driver_builder_thread_restarts_total", "Threads that ended and were started again, by thread", ["thread"]
 )
 RECONCILE_SECONDS = Histogram(
     "driver_builder_reconcile_seconds",
@@ -41,6 +57,9 @@ RECONCILE_SECONDS = Histogram(
 )
 _BUILD_INFO = Info("driver_builder_build", "The version of driver-builder that runs")
 _BUILD_INFO.info({"version": version("driverwright")})
+
+CONNECTION_SECONDS = 5.0
+MAX_CONNECTIONS = 32
 
 SILENCE_SECONDS = 600.0
 """A pass over a large fleet and slow registries takes minutes; one that takes longer than this hangs."""
@@ -80,8 +99,49 @@ class Heartbeat:
 
 
 class _QuietHandler(WSGIRequestHandler):
+    timeout = CONNECTION_SECONDS
+    """Of each read and write."""
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: probes come every few seconds."""
+
+
+class _PatientServer(ThreadingMixIn, WSGIServer):
+    """Serves each connection in a thread of its own: one that says nothing keeps no other waiting.
+
+    With ``MAX_CONNECTIONS`` open, the oldest gives way to a new one: a probe that comes now is answered now.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(*arguments, **words)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, at the expense of the oldest where there are too many."""
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= MAX_CONNECTIONS else None
+            if oldest is not None:
+                del self._open[oldest]
+            self._open[request] = None
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                # Its thread sees the end of the connection, and closes it.
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
+        """Log a connection that failed where nobody needs to read it: peers come and go."""
+        logger.debug("telemetry: connection of %s failed", client_address, exc_info=True)
 
 
 def serve(port: int, *, healthy: Callable[[], bool]) -> WSGIServer:
@@ -96,9 +156,9 @@ def serve(port: int, *, healthy: Callable[[], bool]) -> WSGIServer:
             return [b"try /healthz or /metrics\n"]
         good = healthy()
         start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
-        return [b"ok\n" if good else b"the reconcile loop hangs\n"]
+        return [b"ok\n" if good else b"the reconcile loop hangs, or a thread has ended\n"]
 
-    server = make_server("", port, application, handler_class=_QuietHandler)
+    server = make_server("", port, application, server_class=_PatientServer, handler_class=_QuietHandler)
     threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
     logger.info("telemetry on port %d: /healthz /metrics", port)
     return server

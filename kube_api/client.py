@@ -25,6 +25,9 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+MAX_LOG_LINE = 64 << 10
+"""Bytes. A kubelet cuts lines at 16 KiB, and puts them together again for who reads its logs."""
+
 
 class Listing(NamedTuple):
     """A collection at one moment: watch on from ``resource_version``."""
@@ -147,12 +150,14 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of an endpoint that answers with text as they come (a pod's log), until it ends.
 
+        Of a line longer than MAX_LOG_LINE only about so much is given.
+
         Raises:
             Unreachable: also when nothing comes for ``silence_seconds``, for the caller to look around.
         """
         answer = self._send("GET", path, query=query or {}, accept="*/*", timeout=(10.0, silence_seconds))
         with closing(answer):
-            for line in _lines(f"GET {path}", answer):
+            for line in _lines(f"GET {path}", answer, longest=MAX_LOG_LINE):
                 yield line.decode(errors="replace")
 
     def _json(
@@ -220,12 +225,15 @@ class Client:
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
-def _lines(request: str, answer: Answer) -> Iterator[bytes]:
-    """Split a body at newlines, as soon as each line is whole; the last one may lack its newline."""
+def _lines(request: str, answer: Answer, *, longest: int | None = None) -> Iterator[bytes]:
+    """Split a body at newlines, as soon as each line is whole; the last one may lack its newline.
+
+    Of a line that comes in many chunks ``longest`` bytes are kept, then those of the last chunk.
+    """
     rest = b""
     try:
         for chunk in answer.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
+            *lines, rest = (rest[:longest] + chunk).split(b"\n")
             yield from (line for line in lines if line.strip())
     except Unreachable as error:
         raise Unreachable(f"{request}: {error}") from error

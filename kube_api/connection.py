@@ -17,6 +17,9 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
+CONNECTIONS = 64
+"""How many idle connections a pool keeps: one for each thread that watches or asks. urllib3 keeps one, and warns."""
+
 Timeout = float | tuple[float, float]
 """Seconds for all of a request, or for connecting and for each read."""
 
@@ -72,7 +75,7 @@ class ServiceAccount(NamedTuple):
 
         from kube_api.pooled import PooledConnection  # noqa: PLC0415 - as above
 
-        pool = urllib3.PoolManager(ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED")
+        pool = urllib3.PoolManager(ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=CONNECTIONS)
         return PooledConnection(self.server, pool, self.authorization)
 
     def once(self) -> Connection:

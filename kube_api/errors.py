@@ -15,6 +15,16 @@
 """
 
 import json
+import re
+
+from kube_api.text import MAX_TOKEN, printable
+
+# The authorizer's own words: 'User "x" cannot patch resource "nodes" in ...'; the name of an admission policy is free.
+_RBAC_REFUSAL = re.compile(r'is forbidden: User ".*?" cannot [a-z*]+ (?:resource|path) "')
+
+MAX_RETRY_AFTER = 600.0
+MAX_MESSAGE = 1000
+"""Characters of an answer that are kept: an admission webhook may say anything."""
 
 
 class KubeApiError(Exception):
@@ -42,7 +52,12 @@ class Unauthorized(KubeApiError):
 
 
 class Forbidden(KubeApiError):
-    """403: the service account lacks a permission."""
+    """403: the service account lacks a permission, or an admission policy or webhook denies the request."""
+
+    @property
+    def lacks_permission(self) -> bool:
+        """Whether RBAC refused the request; otherwise the message is that of whatever denied it."""
+        return _RBAC_REFUSAL.search(self.message) is not None
 
 
 class NotFound(KubeApiError):
@@ -88,10 +103,19 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
     """
     reason, message = _reason_and_message(body)
     kind = _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
-    seconds = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
     return kind(
-        f"{request}: {status} {reason or kind.__name__}: {message}", status=status, reason=reason, retry_after=seconds
+        f"{request}: {status} {reason or kind.__name__}: {message}",
+        status=status,
+        reason=reason,
+        retry_after=_seconds(retry_after),
     )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Read the header Retry-After where it is a number: nobody is waited for longer than ``MAX_RETRY_AFTER``."""
+    if not retry_after or not retry_after.isascii() or not retry_after.isdigit():
+        return None
+    return min(float(retry_after), MAX_RETRY_AFTER)
 
 
 def _reason_and_message(body: str | bytes | None) -> tuple[str, str]:
@@ -99,7 +123,8 @@ def _reason_and_message(body: str | bytes | None) -> tuple[str, str]:
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return "", text[:300]
+        return "", printable(text, 300)
     if not isinstance(answer, dict):
-        return "", text[:300]
-    return str(answer.get("reason") or ""), str(answer.get("message") or text[:300])
+        return "", printable(text, 300)
+    message = printable(str(answer.get("message") or text[:300]), MAX_MESSAGE)
+    return printable(str(answer.get("reason") or ""), MAX_TOKEN), message

@@ -6,6 +6,7 @@ import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
+from kube_api.connection import CONNECTIONS
 from kube_api.errors import Unreachable
 from kube_api.pooled import PooledConnection
 
@@ -30,6 +31,7 @@ def load_kubeconfig(path: str | None) -> PooledConnection:
 
 def connection_of(settings: Configuration) -> PooledConnection:
     """Connect by the official client's settings, which renew what expires."""
+    settings.connection_pool_maxsize = CONNECTIONS
     api = ApiClient(settings)
 
     def authorization() -> Mapping[str, str]:

@@ -30,6 +30,12 @@ REBUILD_ANNOTATION = f"{GROUP}/rebuild"
 PAUSE_ANNOTATION = f"{GROUP}/pause"
 """On a DriverContainer, by an admin: ``true`` stops everything but status and the removal of false ready labels."""
 
+MAX_LABEL_VALUE = 63
+"""A kernel release may have 64 characters: its label has the first 63."""
+
+ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
+"""On a DriverContainer, by an admin: digests of images, a comma between them, that tags may name from now on."""
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN = 253
@@ -53,8 +59,12 @@ def is_label_value(value: str) -> bool:
 
 
 def label_value(text: str) -> str:
-    """Make a label value of any text: other characters become ``_``, length and ends are trimmed."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:63].strip("_.-")
+    """Make a label value of any text: other characters become ``_``, length and ends are trimmed.
+
+    The worker writes a kernel release with it and the controller compares and selects with it, so both must use this
+    one function.
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text[:MAX_LABEL_VALUE]).strip("_.-")
 
 
 def ready_label(namespace: str, name: str) -> str:

@@ -13,9 +13,11 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
+from kube_api.text import printable
 from nfd_worker.arguments import build_parser, with_command
 from nfd_worker.config import Settings, load_settings
 from nfd_worker.errors import ConfigurationError
+from nfd_worker.log_format import LONGEST_MESSAGE, PrintableFormatter
 from nfd_worker.namespaces import NamespaceOptions
 from nfd_worker.options import DEFAULT_FILE, OPTIONS, normalise_arguments
 
@@ -39,7 +41,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     try:
         return _run_command(parsed, flags, environment)
     except ConfigurationError as error:
-        sys.stderr.write(f"nfd-worker: {error}\n")
+        sys.stderr.write(f"nfd-worker: {printable(str(error), LONGEST_MESSAGE)}\n")
         return 2
 
 
@@ -101,7 +103,9 @@ def _namespaces(config_file: str | None) -> NamespaceOptions:
 
 def _with_logging(settings: Settings) -> Settings:
     line = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=line, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter(line))
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
     if settings.notes:
         log.info("config: accepted without effect: %s", "; ".join(settings.notes))
     return settings

@@ -5,14 +5,16 @@ in the same file, since here each worker does for its own node what the master d
 is named once. Any other key is an error, because a misspelt key that is ignored is a label that silently never appears.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import yaml
 
-from nfd_worker.errors import ConfigurationError
+from nfd_worker.errors import ConfigurationError, UnfitFileError
+from nfd_worker.guarded_file import MAX_YAML_FILE, read_regular
 from nfd_worker.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_interval, parse_pattern
-from nfd_worker.rules.yaml_nodes import MAX_CHARACTERS, NodeReader, compose, excess, is_null, joined
+from nfd_worker.rules.yaml_nodes import NodeReader, compose, excess, is_null, joined
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import MIG_STRATEGIES
 
@@ -152,19 +154,20 @@ _SECTIONS = _sections([*_KEYS, *(f"sources.{name}.any" for name in SOURCES)])
 
 
 def read_file(path: str, *, must_exist: bool) -> Values:
-    """Read a configuration file; one that need not exist and does not sets nothing.
+    """Read a configuration file; one that need not exist and does not sets nothing, and neither does /dev/null.
 
     Raises:
         ConfigurationError: as :func:`parse_file`, and when it cannot be read.
     """
+    if path == os.devnull:
+        return {}
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib would cost the resident process 1 MiB
-            text = file.read(MAX_CHARACTERS + 1)
+        text = read_regular(path, MAX_YAML_FILE).decode()
     except FileNotFoundError as error:
         if must_exist:
             raise ConfigurationError(f"there is no configuration file {path}") from error
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnfitFileError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the configuration file {path}: {error}") from error
     return parse_file(text, path)
 

@@ -5,20 +5,22 @@ Pure but for the reads: the same host, settings, rules and last good features gi
 
 import time
 from collections.abc import Mapping, Set
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
 from nfd_worker.config import Settings
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Failed, Features, merge
+from nfd_worker.features import NO_FEATURES, Failed, Features, merge
 from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
 from nfd_worker.labels import CLUSTER, CUSTOM, make_content
-from nfd_worker.node_content import NodeContent, Refusal
-from nfd_worker.rule_files import RuleSet
+from nfd_worker.node_content import NodeContent, Origins, Refusal, Unknown
+from nfd_worker.origins import origins_of, recorded_origin
+from nfd_worker.rule_files import CUSTOM_ORIGIN, RuleSet
 from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
 from nfd_worker.rules.run import BACK_REFERENCE, run_rules
-from nfd_worker.sources import SOURCES, discover
+from nfd_worker.sources import SOURCES, discover, local
 from nfd_worker.sources.custom import BUILT_IN_RULES
 
 Outcome = Features | Failed | None
@@ -35,8 +37,8 @@ class CycleReport(NamedTuple):
     ``content``: what the Node should carry.
     ``features``: of all sources, merged.
     ``failed``: source -> why it could not be read.
-    ``known_prefixes``: None when every source and rule file was read at least once; else the beginnings of the label
-    keys that are known: whatever else of ours is on the Node must stay.
+    ``unknown``: what was never read since the start; None when every source and file was.
+    ``origins``: which rule and which file wants which keys of the content.
     ``refusals``: what was left out of the content. ``problems``: what is wrong with rules, from loading and running.
     ``matched``: the names of the rules that matched, in the order in which they ran.
     ``last_good``: source -> features of its last good read; goes into the next cycle.
@@ -46,7 +48,8 @@ class CycleReport(NamedTuple):
     content: NodeContent
     features: Features
     failed: Mapping[str, str]
-    known_prefixes: tuple[str, ...] | None
+    unknown: Unknown | None
+    origins: Origins
     refusals: tuple[Refusal, ...]
     problems: tuple[RuleProblem, ...]
     matched: tuple[str, ...]
@@ -73,9 +76,9 @@ def run_cycle(
     features = merge(known.values())
     # 3. Let each source say which of it is worth a label.
     source_labels = {
-        name: SOURCES[name].labels(found_features, settings.sources)
-        for name, found_features in known.items()
-        if name in settings.label_sources
+        name: source.labels(known.get(name, NO_FEATURES), settings.sources)
+        for name, source in SOURCES.items()
+        if name in settings.label_sources and (name in known or not source.labels_need_features)
     }
     # 4. Run the rules over all features: the node's own, then the cluster's.
     outputs = {
@@ -86,11 +89,14 @@ def run_cycle(
     named = with_back_references(features, outputs[CLUSTER])
     content, refusals = make_content(source_labels, outputs, named, settings.namespaces, _annotations(host))
     # 6. Report.
+    files = {file: labels for one in known.values() for file, labels in one.files.items()}
+    auto_prefix = settings.namespaces.auto_prefix
     return CycleReport(
         content=content,
         features=features,
         failed=failed,
-        known_prefixes=_known_prefixes(settings, unknown=outcomes.keys() - known.keys(), rules=rules),
+        unknown=_unknown(settings, outcomes.keys() - known.keys(), files, rules),
+        origins=origins_of(content, chain(*(ran.matched for ran in outputs.values())), files, auto_prefix=auto_prefix),
         refusals=refusals,
         problems=(*settings.rule_problems, *rules.problems, *_problems(outputs)),
         matched=tuple(output.rule for ran in outputs.values() for output in ran.matched),
@@ -126,17 +132,31 @@ def _custom_rules(settings: Settings, rules: RuleSet) -> tuple[Rule, ...]:
     return (*BUILT_IN_RULES, *settings.custom_rules, *rules.custom) if CUSTOM in settings.label_sources else ()
 
 
-def _known_prefixes(settings: Settings, unknown: Set[str], rules: RuleSet) -> tuple[str, ...] | None:
-    """Tell which label keys are known; a rule can label anything, and may depend on a source that is not known.
+def _unknown(
+    settings: Settings, unread: Set[str], files: Mapping[str, Set[str] | None], rules: RuleSet
+) -> Unknown | None:
+    """Say what nobody knows: sources and files that were never read, and with a source what rules make of it.
 
     A source that makes no labels is known to make none, whether it can be read or not.
     """
-    if not unknown and rules.is_known:
+    has_custom = CUSTOM in settings.label_sources
+    origins = {origin for origin in rules.unknown if has_custom or not origin.startswith(CUSTOM_ORIGIN)}
+    origins |= {file for file, labels in files.items() if labels is None}
+    origins |= {local.ORIGIN} if "local" in unread else set()
+    if not unread and not origins:
         return None
-    silent = unknown - set(settings.label_sources)
-    return tuple(
-        prefix for name, source in SOURCES.items() if name not in unknown - silent for prefix in source.prefixes
+    silent = unread - set(settings.label_sources)
+    return Unknown(
+        prefixes=_prefixes(unread - silent),
+        has_sources=bool(unread),
+        origins=tuple(sorted(origins)),
+        rules=tuple(sorted({recorded_origin(rule) for rule in (*_custom_rules(settings, rules), *rules.cluster)})),
+        known_prefixes=_prefixes(SOURCES.keys() - (unread - silent)),
     )
+
+
+def _prefixes(sources: Set[str]) -> tuple[str, ...]:
+    return tuple(prefix for name, source in SOURCES.items() if name in sources for prefix in source.prefixes)
 
 
 def _problems(outputs: Mapping[str, RuleOutputs]) -> tuple[RuleProblem, ...]:

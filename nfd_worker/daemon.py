@@ -2,7 +2,8 @@
 
 What wakes it: :mod:`nfd_worker.uevents`, :mod:`nfd_worker.inotify`, signals, the pipes of children, whoever asks the
 endpoint, and the time. :mod:`nfd_worker.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs it, and
-:mod:`nfd_worker.publisher` sends what came of it when that is something new.
+:mod:`nfd_worker.publisher` sends what came of it when that is something new; what vanished is given a moment to come
+back (:mod:`nfd_worker.settling`).
 """
 
 import logging
@@ -23,6 +24,7 @@ from nfd_worker.metrics import Metrics
 from nfd_worker.publisher import Publisher, jitter
 from nfd_worker.rule_files import CUSTOM_DIRECTORY, RuleFiles
 from nfd_worker.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
+from nfd_worker.settling import Settling
 from nfd_worker.sources.local import FEATURE_FILES
 from nfd_worker.telemetry import Endpoint, Pages
 from nfd_worker.uevents import DeviceWatch, watch_devices
@@ -54,10 +56,11 @@ class Daemon:
         self._rules = RuleFiles(self._host, settings.rules_dir)
         self._metrics = Metrics(settings.node_name)
         self._schedule = Schedule(settings.sleep_interval, _resync_seconds(settings))
+        self._settling = Settling()
         self._publisher = Publisher(
             settings.node_name, settings.kubeconfig, on_answer=self._on_answer, take_over=settings.take_over
         )
-        self._gpus = GpuScans(on_change=lambda now: self._schedule.ask(GPU, now))
+        self._gpus = GpuScans(on_change=lambda now: self._schedule.ask(GPU, now, at_once=True))
         self._files: FileWatch | None = None
         self._changed_subsystems: frozenset[str] = frozenset()
         self._last_good: Mapping[str, Features] = {}
@@ -116,16 +119,20 @@ class Daemon:
             self._reload(now)
         if RESYNC in triggers:
             self._publisher.repeat()
-        if self._changed_subsystems & _GPU_SUBSYSTEMS:
-            self._gpus.poke()
-        self._changed_subsystems = frozenset()
+        if not self._schedule.is_in_burst:
+            # Not at the first word of a device: its driver may be on the way.
+            if self._changed_subsystems & _GPU_SUBSYSTEMS:
+                self._gpus.poke()
+            self._changed_subsystems = frozenset()
         scanned = {"gpu": self._gpus.outcome()} if self._scans_gpus else {}
         report = run_cycle(self._host, self._settings, self._last_good, self._rules.read(), scanned)
         self._last_good = report.last_good
         self._last_cycle = time.monotonic()
         self._metrics.saw_cycle(report, triggers)
         self._log(report, triggers)
-        self._publisher.want(report.content, report.known_prefixes)
+        content, origins = self._settling.settle(report.content, report.origins, now)
+        self._publisher.want(content, report.unknown, origins)
+        self._schedule.settle(self._settling.due)
         if START in triggers:
             memory.settle()
         elif triggers & {CONFIG, RESYNC}:
@@ -181,14 +188,16 @@ class Daemon:
             self._schedule.ask(CONFIG, now)
 
     def _on_files(self, files: FileWatch, now: float) -> None:
-        for trigger in files.drain():
-            self._schedule.ask(trigger, now)
+        changes = files.drain()
+        for trigger in changes.triggers:
+            # A configuration is reloaded once: a mistake in it must not be logged twice.
+            self._schedule.ask(trigger, now, at_once=trigger == FILE and trigger in changes.complete)
 
     def _on_devices(self, devices: DeviceWatch, now: float) -> None:
         changed = devices.drain()
         if changed:
             self._changed_subsystems |= changed
-            self._schedule.ask(DEVICE, now)
+            self._schedule.ask(DEVICE, now, at_once=True)
 
     def _on_answer(self, answer: PublishAnswer, request_bytes: int) -> None:
         self._metrics.saw_answer(answer, request_bytes, time.time())

@@ -5,6 +5,7 @@
     NfdWorkerError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
     ├── HostReadError        a file of the node could not be read; its source keeps its last good features
+    ├── UnfitFileError       a file that is not read: it is no regular file, or too long
     └── MatchError           a rule could not be decided or its output not made: only that rule is left out
 
 What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
@@ -22,6 +23,10 @@ class ConfigurationError(NfdWorkerError):
 
 class HostReadError(NfdWorkerError):
     """A file of the node is there but could not be read, or is missing where every node has it."""
+
+
+class UnfitFileError(NfdWorkerError):
+    """A file is no regular file, or is longer than its reader allows; the message says which, without the path."""
 
 
 class MatchError(NfdWorkerError):

@@ -21,11 +21,19 @@ _NONE: Mapping[str, Never] = MappingProxyType({})
 
 
 class Features(NamedTuple):
-    """All features by their dotted name; a name that is present with nothing in it was looked for and is empty."""
+    """All features by their dotted name; a name that is present with nothing in it was looked for and is empty.
+
+    ``files``: of a source that reads files of others, each file and the labels it wants, None where it could not be
+    read yet; lost in a merge.
+    """
 
     flags: Mapping[str, Flags] = _NONE
     attributes: Mapping[str, Attributes] = _NONE
     instances: Mapping[str, Instances] = _NONE
+    files: Mapping[str, frozenset[str] | None] = _NONE
+
+
+NO_FEATURES = Features()
 
 
 class Failed(NamedTuple):

@@ -9,12 +9,12 @@ container's own ``/proc``, since all that is read there (``sys/kernel/osrelease`
 import errno
 import logging
 import os
-import stat
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
 
-from nfd_worker.errors import HostReadError
+from nfd_worker.errors import HostReadError, UnfitFileError
+from nfd_worker.guarded_file import read_descriptor, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,9 @@ BOOT_ID = "proc/sys/kernel/random/boot_id"
 OS_RELEASE = "proc/sys/kernel/osrelease"
 
 _CHUNK = 1 << 16
+
+_LONGEST = 1 << 24
+"""Bytes of any file: a kernel's configuration, the longest of them, has a fiftieth of that."""
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 """Errors that say: this node has no such thing. A device can also go away between listing and reading."""
@@ -49,6 +52,7 @@ class Host:
         self._base = root.rstrip("/") + "/"
         self._told: set[str] = set()
         self._parsed: dict[str, tuple[bytes, Any]] = {}
+        self._files: dict[str, dict[str, bytes | None]] = {}
 
     def read_bytes(self, path: str) -> bytes:
         """Read a whole file.
@@ -160,23 +164,53 @@ class Host:
             HostReadError: as :meth:`find`.
         """
         try:
-            status = os.stat(self._below_root(path))  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
+            return read_regular(self._below_root(path), max_bytes)
+        except UnfitFileError as error:
+            self.warn_once(f"host: {self._below_root(path)} left out: {error}")
+        except IsADirectoryError:
+            pass
         except OSError as error:
             if error.errno not in _WRONG_PATH:
                 raise self._unreadable(path, error) from error
             self.warn_once(f"host: {self._below_root(path)} left out: {error.strerror}")
-            return None
-        if stat.S_ISDIR(status.st_mode):
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            self.warn_once(f"host: {self._below_root(path)} left out: it is not a regular file")
-            return None
-        if status.st_size > max_bytes:
-            self.warn_once(
-                f"host: {self._below_root(path)} left out: it has {status.st_size} bytes, and {max_bytes} is the most"
-            )
-            return None
-        return self._find_bytes(path, _read)
+        return None
+
+    def find_files(self, directory: str, max_bytes: int) -> dict[str, bytes | None]:
+        """Read what others put into a directory, as :meth:`find_regular` does: name -> content, sorted.
+
+        A file that cannot be read for a reason that can pass has the content that it had before; None without any. It
+        stops no other. What is hidden is left out.
+
+        Raises:
+            HostReadError: when the directory is there and cannot be listed.
+        """
+        before = self._files.get(directory, {})
+        found: dict[str, bytes | None] = {}
+        for name in self.entries(directory):
+            if name.startswith("."):
+                continue
+            try:
+                content = self.find_regular(f"{directory}/{name}", max_bytes)
+            except HostReadError as error:
+                self.warn_once(f"host: {error}; what it said before stays")
+                found[name] = before.get(name)
+            else:
+                found |= {} if content is None else {name: content}
+        self._files[directory] = found
+        return found
+
+    def read_regular(self, path: str, max_bytes: int) -> bytes:
+        """Read a file that anybody may have put there, and that is wanted: see :mod:`nfd_worker.guarded_file`.
+
+        Raises:
+            HostReadError: for any reason; use :meth:`find_regular` where a missing or unfit file is left out.
+        """
+        try:
+            return read_regular(self._below_root(path), max_bytes)
+        except UnfitFileError as error:
+            raise HostReadError(f"cannot read {self._below_root(path)}: {error}") from error
+        except OSError as error:
+            raise self._unreadable(path, error) from error
 
     def entries(self, path: str) -> list[str]:
         """List a directory, sorted; empty when this node does not have it.
@@ -262,15 +296,12 @@ class Host:
 def _read(path: str) -> bytes:
     descriptor = _open(path)
     try:
-        content = os.read(descriptor, _CHUNK)
-        chunk = content
-        # /proc files come in pages, so only an empty read is the end.
-        while chunk:
-            chunk = os.read(descriptor, _CHUNK)
-            content += chunk
-        return content
+        content = read_descriptor(descriptor, _LONGEST)
     finally:
         os.close(descriptor)
+    if len(content) > _LONGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return content
 
 
 def _read_once(path: str, directory: int | None = None) -> bytes:

@@ -22,6 +22,7 @@ _ONLY_DIRECTORIES, _ADD_TO_MASK = 0x01000000, 0x20000000
 _NAMES = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
 # Not IN_MODIFY: a file that is being written would be read half done, and labels would come and go.
 _CONTENT = _NAMES | _CLOSE_WRITE | _ATTRIB
+_COMPLETE = _CONTENT & ~(_CREATE | _ATTRIB)
 
 _EVENT = struct.Struct("iIII")
 _BUFFER = 1 << 16
@@ -41,6 +42,16 @@ class Place(NamedTuple):
     path: str
     trigger: str
     levels: int = 1
+
+
+class Changes(NamedTuple):
+    """Where something may have changed: the triggers of these places.
+
+    ``complete``: those of places with a file that was closed, renamed or deleted, and not just begun.
+    """
+
+    triggers: frozenset[str] = frozenset()
+    complete: frozenset[str] = frozenset()
 
 
 class _Interest(NamedTuple):
@@ -81,15 +92,18 @@ class FileWatch:
         """Give the descriptor to wait for."""
         return self._descriptor
 
-    def drain(self) -> frozenset[str]:
-        """Take the events that are there; gives the triggers of the places where something may have changed."""
+    def drain(self) -> Changes:
+        """Take the events that are there."""
         triggers: set[str] = set()
+        complete: set[str] = set()
         for watch, mask, name in _read_events(self._descriptor):
             if mask & _OVERFLOW:
                 triggers.update(place.trigger for place in self._places)
-            triggers.update(known.trigger for known in self._interests.get(watch, ()) if known.wants(name))
+            found = {known.trigger for known in self._interests.get(watch, ()) if known.wants(name)}
+            triggers |= found
+            complete |= found if mask & _COMPLETE else set()
         # A directory that came has had files before it was watched: its coming counts as a change.
-        return frozenset(triggers) | self._arm() if triggers else frozenset()
+        return Changes(frozenset(triggers) | self._arm(), frozenset(complete)) if triggers else Changes()
 
     def close(self) -> None:
         """Stop watching."""

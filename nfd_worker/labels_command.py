@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
+from kube_api.text import printable
 from nfd_worker.config import build_settings
 from nfd_worker.config_file import parse_file, read_file
 from nfd_worker.documents import parse_document, read_text, shown
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.features import Features
 from nfd_worker.labels import CLUSTER, make_content
+from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.namespaces import NamespaceOptions, add_prefixes, is_whitelisted
 from nfd_worker.node_content import NodeContent, Refusal, Taint
 from nfd_worker.output import content_document, content_table, dump
@@ -20,7 +22,7 @@ from nfd_worker.rules.model import RuleOutput, RuleOutputs
 _ORIGIN = "file"
 _FIELDS = ("labels", "annotations", "extendedResources", "taints", "options")
 _BOOKKEEPING = (BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION)
-_IGNORED = ("failed", "features")
+_IGNORED = ("failed", "features", "problems", "refused")
 """What ``nfd-worker scan`` prints beside."""
 
 
@@ -146,5 +148,6 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _table(verdict: Verdict) -> str:
-    lines = [f"REFUSED  {one.kind} {one.key}={one.value}: {one.message}" for one in verdict.refused]
+    texts = (f"REFUSED  {one.kind} {one.key}={one.value}: {one.message}" for one in verdict.refused)
+    lines = [printable(text, LONGEST_MESSAGE) for text in texts]
     return "\n".join([*content_table(verdict.accepted), *lines]) + "\n"

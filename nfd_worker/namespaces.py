@@ -69,8 +69,8 @@ def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | No
     problem = check_label_syntax(key, value)
     if problem is not None:
         return problem
-    namespace, slash, _ = key.partition("/")
-    if not slash:
+    namespace, slash, _ = key.rpartition("/")
+    if not slash and options.auto_prefix:
         return _UNPREFIXED
     if _is_within(namespace, GROUP):
         return _OURS

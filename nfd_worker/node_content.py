@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kube_api.text import printable
+
 _NONE: Mapping[str, str] = MappingProxyType({})
+
+_LONGEST_QUOTE = 80
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """Effects of a taint, as the API server spells them."""
@@ -33,6 +37,30 @@ class NodeContent(NamedTuple):
     taints: tuple[Taint, ...] = ()
 
 
+Origins = Mapping[str, tuple[str, ...]]
+"""A rule or a file -> the keys of labels, annotations, extended resources and taints that it wants, sorted."""
+
+NO_ORIGINS: Origins = MappingProxyType({})
+
+
+class Unknown(NamedTuple):
+    """What could not be read since the worker's start: what it made of the Node before must stay.
+
+    ``prefixes``: the beginnings of the label keys of the sources that could not be read.
+    ``has_sources``: whether there are such sources; then nobody knows what rules would make.
+    ``origins``: the files that could not be read or used, as in the record of what made what; one that ends in ``/`` is
+    a directory that could not be listed, and stands for all in it.
+    ``rules``: the origins of the rules in force.
+    ``known_prefixes``: the beginnings of the label keys of the sources that were read.
+    """
+
+    prefixes: tuple[str, ...] = ()
+    has_sources: bool = False
+    origins: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    known_prefixes: tuple[str, ...] = ()
+
+
 class Refusal(NamedTuple):
     """Something that was left out, and why.
 
@@ -50,4 +78,5 @@ class Refusal(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        return f"{self.origin}: {self.kind} {self.key}={self.value} left out: {self.message}"
+        key, value = printable(self.key, _LONGEST_QUOTE), printable(self.value, _LONGEST_QUOTE)
+        return f"{self.origin}: {self.kind} {key}={value} left out: {self.message}"

@@ -4,6 +4,7 @@ All flags of upstream's worker are here, and those of its master that have a mea
 a migrated DaemonSet are accepted as they are.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -80,6 +81,11 @@ def parse_pattern(text: str) -> str:
     except MatchError as error:
         raise ValueError(str(error)) from error
     return text
+
+
+def parse_directory(text: str) -> str:
+    """Make a path absolute, since the worker reads everything below a root; the empty one stays, for none."""
+    return os.path.abspath(text) if text else ""  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
 
 
 def _parse_port(text: str) -> int:
@@ -163,7 +169,7 @@ OPTIONS = (
     _setting("extra-label-ns", "LIST", "namespaces with labels though they are denied, or below kubernetes.io",
              parse_list),
     _setting("enable-taints", "BOOL", "let rules taint the Node", parse_bool),
-    _setting("rules-dir", "DIR", f"NodeFeatureRules as files (default: {DEFAULT_RULES_DIR})"),
+    _setting("rules-dir", "DIR", f"NodeFeatureRules as files (default: {DEFAULT_RULES_DIR})", parse_directory),
     _setting("feature-gates", "LIST", "DisableAutoPrefix=true keeps keys without a namespace as they are",
              _parse_feature_gates, setting="auto_prefix"),
     *(Option(flag, metavar, f"accepted without effect: {reason}", is_switch=metavar == "BOOL", no_effect=reason)

@@ -10,14 +10,22 @@ from typing import Any, NamedTuple
 import yaml
 
 from kube_api.names import FEATURE_LABEL_PREFIX
+from kube_api.text import printable
 from nfd_worker.cycle import CycleReport
 from nfd_worker.features import Attributes, Features
+from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.node_content import NodeContent
 from nfd_worker.pci_names import PciNames
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.pci import FIELDS
 
 _PCI_LABEL = re.compile(rf"{re.escape(FEATURE_LABEL_PREFIX)}/pci-([0-9a-f_]+)\.(present|sriov\.capable)")
+
+_LONGEST_CELL = 320
+"""The longest key has 317 characters; what is longer stands in the JSON in full."""
+
+_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON and YAML let stand as it is and a terminal acts on."""
 
 _OF_RULES = "rules and feature files"
 
@@ -41,13 +49,19 @@ def render(report: CycleReport, output: str, *, with_features: bool, names: PciN
 def dump(document: Mapping[str, Any], output: str) -> str:
     """Write a document as JSON or YAML."""
     if output == "yaml":
-        return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+        return str(yaml.safe_dump(document, sort_keys=False)) if _CONTROLS.search(text) else text
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def as_document(report: CycleReport, *, with_features: bool) -> dict[str, Any]:
     """Make the plain document that is shown as JSON and YAML."""
-    document = content_document(report.content) | {"failed": dict(report.failed)}
+    document = content_document(report.content) | {
+        "failed": dict(report.failed),
+        "problems": [problem._asdict() for problem in report.problems],
+        "refused": [refusal._asdict() for refusal in report.refusals],
+    }
     if with_features:
         document["features"] = features_document(report.features)
     return document
@@ -81,10 +95,14 @@ def as_table(report: CycleReport, names: PciNames, *, with_features: bool) -> st
     lines = content_table(report.content, words)
     if with_features:
         lines += _lines(_feature_blocks(report.features, names))
-    lines += [f"FAILED   {name}: {reason}" for name, reason in report.failed.items()]
-    lines += [f"PROBLEM  {problem}" for problem in report.problems]
-    lines += [f"WARNING  {refusal}" for refusal in report.refusals]
+    lines += [_message("FAILED   ", f"{name}: {reason}") for name, reason in report.failed.items()]
+    lines += [_message("PROBLEM  ", problem) for problem in report.problems]
+    lines += [_message("WARNING  ", refusal) for refusal in report.refusals]
     return "\n".join([*lines, _sums(report)]) + "\n"
+
+
+def _message(word: str, message: object) -> str:
+    return word + printable(str(message), LONGEST_MESSAGE)
 
 
 def content_table(content: NodeContent, words: Mapping[str, str] = MappingProxyType({})) -> list[str]:
@@ -158,6 +176,7 @@ def _rows(values: Mapping[str, str]) -> list[_Row]:
 
 
 def _block(title: str, rows: list[_Row]) -> list[str]:
+    rows = [_Row(*(printable(cell, _LONGEST_CELL) for cell in row)) for row in rows]
     name_width = max(len(row.name) for row in rows)
     # Only what has words behind it is padded: a long value of another row would push them out of sight.
     value_width = max((len(row.value) for row in rows if row.words), default=0)

@@ -26,10 +26,18 @@ from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
 from kube_api.resources import NODES
 from nfd_worker.extended_resources import resources_patch
-from nfd_worker.node_content import NodeContent
+from nfd_worker.node_content import NodeContent, Origins
 from nfd_worker.node_state import Json, NodeState
 from nfd_worker.node_taints import taints_patch
-from nfd_worker.ownership import content_of_ours, with_kept
+from nfd_worker.ownership import (
+    ORIGINS_ANNOTATION,
+    content_of_ours,
+    format_origins,
+    kept_for,
+    parse_origins,
+    with_kept,
+    with_kept_origins,
+)
 from nfd_worker.publish_errors import explain
 from nfd_worker.take_over import Leftovers, leftovers, take_over_patch
 from nfd_worker.wire import FIELD_MANAGER, UNPUBLISH, PublishAnswer, PublishRequest
@@ -79,12 +87,15 @@ def publish(request: PublishRequest, client: Client) -> PublishAnswer:
         KubeApiError: as :func:`carry_out`; NotFound when there is no such Node.
     """
     path = NODES.path(name=request.node_name)
-    content = request.content
+    content, origins = request.content, request.origins
     try:
-        if request.known_prefixes is not None:
-            ours = content_of_ours(NodeState.from_dict(client.get(path)), take_over=request.take_over)
-            content = with_kept(content, ours, request.known_prefixes)
-        node = _apply(client, request.node_name, content)
+        if request.unknown is not None:
+            before = NodeState.from_dict(client.get(path))
+            ours = content_of_ours(before, take_over=request.take_over)
+            recorded = parse_origins(before.annotations.get(ORIGINS_ANNOTATION))
+            kept = kept_for(request.unknown, recorded, ours, origins)
+            content, origins = with_kept(content, ours, kept), with_kept_origins(origins, kept)
+        node = _apply(client, request.node_name, content, origins)
     except Forbidden:
         # An apply to a Node that is missing is refused as well, since it would create one. NotFound says so.
         client.get(path)
@@ -100,14 +111,18 @@ def unpublish(node_name: str, client: Client) -> PublishAnswer:
     """
     try:
         client.get(NODES.path(name=node_name))
-        node = _apply(client, node_name, NodeContent())
+        node = _apply(client, node_name, NodeContent(), {})
         return _settle(client, node, NodeContent(), take_over=False)
     except NotFound:
         return PublishAnswer(notes=(f"node {node_name} does not exist: there is nothing to remove",))
 
 
-def _apply(client: Client, node_name: str, content: NodeContent) -> NodeState:
-    metadata = {"name": node_name, "labels": dict(content.labels), "annotations": dict(content.annotations)}
+def _apply(client: Client, node_name: str, content: NodeContent, origins: Origins) -> NodeState:
+    record = format_origins(origins)
+    annotations = {**content.annotations, **({ORIGINS_ANNOTATION: record} if record else {})}
+    # An empty map would be owned, too: an entry of managedFields that says nothing.
+    fields = {"labels": dict(content.labels), "annotations": annotations}
+    metadata = {"name": node_name, **{name: values for name, values in fields.items() if values}}
     body = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata}
     return NodeState.from_dict(client.apply(NODES.path(name=node_name), body, field_manager=FIELD_MANAGER))
 

@@ -20,13 +20,17 @@ _REMEDIES: dict[type[KubeApiError], str] = {
     TooManyRequests: "the API server has too much to do",
     Unreachable: "the API server was not reached: see whether it is up, and its address and the credentials right",
 }
+_DENIED = (
+    "not allowed, and not for a missing ClusterRole: the answer says which admission policy, webhook or proxy denies it"
+)
 _OTHERWISE = "the API server could not do it now"
 
 
 def explain(error: KubeApiError, node_name: str) -> str:
     """Turn an error of the API server into a sentence with its remedy."""
-    remedy = _REMEDIES.get(type(error), _OTHERWISE).format(node=node_name, rule=_rule(error.message))
-    return f"{remedy} ({error})"
+    is_denied = isinstance(error, Forbidden) and not error.lacks_permission
+    remedy = _DENIED if is_denied else _REMEDIES.get(type(error), _OTHERWISE)
+    return f"{remedy.format(node=node_name, rule=_rule(error.message))} ({error})"
 
 
 def _rule(message: str) -> str:

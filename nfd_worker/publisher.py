@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from nfd_worker.child import Child, Ended, spawn
-from nfd_worker.node_content import NodeContent
+from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins, Unknown
 from nfd_worker.wire import PublishAnswer, PublishRequest
 
 log = logging.getLogger(__name__)
@@ -91,9 +91,9 @@ class Publisher:
         self._has_taken_over = False
         self.failures = 0
 
-    def want(self, content: NodeContent, known_prefixes: tuple[str, ...] | None) -> None:
-        """Set what the Node should carry; ``known_prefixes`` as in :class:`nfd_worker.wire.PublishRequest`."""
-        request = PublishRequest(self._node_name, content, known_prefixes, self._take_over, self._kubeconfig)
+    def want(self, content: NodeContent, unknown: Unknown | None = None, origins: Origins = NO_ORIGINS) -> None:
+        """Set what the Node should carry; the rest as in :class:`nfd_worker.wire.PublishRequest`."""
+        request = PublishRequest(self._node_name, content, unknown, origins, self._take_over, self._kubeconfig)
         self._wanted = request.to_bytes()
 
     def repeat(self) -> None:

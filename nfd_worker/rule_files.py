@@ -10,12 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from nfd_worker.errors import HostReadError
+from nfd_worker.guarded_file import MAX_YAML_FILE
 from nfd_worker.host import Host
 from nfd_worker.rules.load import load_rules
 from nfd_worker.rules.model import LoadedRules, Rule, RuleProblem
 
 CUSTOM_DIRECTORY = "etc/kubernetes/node-feature-discovery/custom.d"
 """Below the host's root; files, and files of one level of directories, as Node Feature Discovery reads it."""
+
+CUSTOM_ORIGIN = "custom.d/"
+CLUSTER_ORIGIN = "rules.d/"
+"""What the names of files begin with in the record of what made what (:mod:`nfd_worker.origins`)."""
 
 _SELF = Host("/")
 """The worker's own files: a ConfigMap is mounted into the container, not into the node."""
@@ -26,21 +31,23 @@ class RuleSet(NamedTuple):
 
     ``custom``: of ``custom.d``. ``cluster``: of the mounted ConfigMap and ``--rules``.
     ``problems``: what is wrong with the files and the rules in them.
-    ``is_known``: False while there is a file that was never usable: what its rules would label is not known.
+    ``unknown``: the files that were never usable, by their origin, and the directories (``custom.d/``) that could never
+    be listed: what their rules would make is not known.
     """
 
     custom: tuple[Rule, ...] = ()
     cluster: tuple[Rule, ...] = ()
     problems: tuple[RuleProblem, ...] = ()
-    is_known: bool = True
+    unknown: tuple[str, ...] = ()
 
 
 class _Place(NamedTuple):
-    """A file with rules: ``shown`` is its path in messages."""
+    """A file with rules: ``shown`` is its path in messages, ``origin`` its name in the record of what made what."""
 
     host: Host
     path: str
     shown: str
+    origin: str
     dialect: Literal["rule", "custom"]
 
 
@@ -63,7 +70,7 @@ class RuleFiles:
     def __init__(self, host: Host, rules_dir: str = "", files: Sequence[str] = ()) -> None:
         self._host = host
         self._rules_dir = rules_dir
-        self._files = tuple(_Place(_SELF, os.path.abspath(file), file, "rule") for file in files)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
+        self._files = tuple(_Place(_SELF, os.path.abspath(file), file, file, "rule") for file in files)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
         self._listed: dict[str, tuple[_Place, ...]] = {}
         self._loaded: dict[_Place, _Loaded] = {}
 
@@ -74,11 +81,17 @@ class RuleFiles:
         cluster = self._listed.get(self._rules_dir, ()) + self._files
         self._loaded = {place: _load(place, self._loaded.get(place)) for place in (*custom, *cluster)}
         loaded = self._loaded.values()
+        unlistable = (
+            origin
+            for origin, directory in ((CUSTOM_ORIGIN, CUSTOM_DIRECTORY), (CLUSTER_ORIGIN, self._rules_dir))
+            if directory not in self._listed
+        )
+        unusable = (place.origin for place, one in self._loaded.items() if not one.is_known)
         return RuleSet(
             custom=tuple(rule for place in custom for rule in self._loaded[place].rules),
             cluster=tuple(rule for place in cluster for rule in self._loaded[place].rules),
             problems=(*unlisted, *(problem for one in loaded for problem in one.problems)),
-            is_known={CUSTOM_DIRECTORY, self._rules_dir} <= self._listed.keys() and all(one.is_known for one in loaded),
+            unknown=(*unlistable, *unusable),
         )
 
     def _list(self, directory: str, places: Callable[[str], Iterator[_Place]]) -> Iterator[RuleProblem]:
@@ -91,11 +104,15 @@ class RuleFiles:
     def _custom_places(self, directory: str) -> Iterator[_Place]:
         for path, is_directory in _visible(self._host, directory):
             files = _visible(self._host, path) if is_directory else [(path, False)]
-            yield from (_Place(self._host, file, f"/{file}", "custom") for file, is_nested in files if not is_nested)
+            for file, is_nested in files:
+                if not is_nested:
+                    origin = CUSTOM_ORIGIN + file.removeprefix(f"{CUSTOM_DIRECTORY}/")
+                    yield _Place(self._host, file, f"/{file}", origin, "custom")
 
     def _own_places(self, directory: str) -> Iterator[_Place]:
         files = (path for path, is_directory in _visible(_SELF, directory) if not is_directory)
-        yield from (_Place(_SELF, path, path, "rule") for path in sorted(files, key=_object_name))
+        for path in sorted(files, key=_object_name):
+            yield _Place(_SELF, path, path, CLUSTER_ORIGIN + path.rpartition("/")[2], "rule")
 
 
 def _object_name(path: str) -> str:
@@ -113,7 +130,7 @@ def _visible(host: Host, directory: str) -> Iterator[tuple[str, bool]]:
 
 def _load(place: _Place, before: _Loaded | None) -> _Loaded:
     try:
-        content = place.host.read_bytes(place.path)
+        content = place.host.read_regular(place.path, MAX_YAML_FILE)
     except HostReadError as error:
         return _unusable(place, before, None, (RuleProblem("", "", str(error), place.shown),))
     fingerprint = hash(content)
@@ -122,7 +139,8 @@ def _load(place: _Place, before: _Loaded | None) -> _Loaded:
     loaded = _parse(content, place)
     if loaded.problems and not loaded.rules:
         return _unusable(place, before, fingerprint, loaded.problems)
-    return _Loaded(fingerprint, loaded.rules, loaded.problems, is_known=True)
+    rules = tuple(rule._replace(file=place.origin) for rule in loaded.rules)
+    return _Loaded(fingerprint, rules, loaded.problems, is_known=True)
 
 
 def _parse(content: bytes, place: _Place) -> LoadedRules:

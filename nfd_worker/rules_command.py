@@ -4,10 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kube_api.text import printable
 from nfd_worker.cycle import with_back_references
 from nfd_worker.documents import parse_document, read_text, shown
 from nfd_worker.features import Features
 from nfd_worker.labels import CLUSTER, make_content
+from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.namespaces import NamespaceOptions
 from nfd_worker.output import content_document, dump
 from nfd_worker.rule_checks import as_problem, static_problems
@@ -35,7 +37,7 @@ def validate(files: Sequence[str], options: NamespaceOptions) -> int:
         ConfigurationError: for a file that cannot be read.
     """
     mistakes = [mistake for file in files for mistake in _mistakes(file, options)]
-    sys.stdout.write("".join(f"{mistake}\n" for mistake in mistakes))
+    sys.stdout.write("".join(f"{printable(str(mistake), LONGEST_MESSAGE)}\n" for mistake in mistakes))
     return 1 if mistakes else 0
 
 

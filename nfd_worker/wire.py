@@ -1,9 +1,9 @@
 """What the worker and its publish child say to each other: one JSON request in, one JSON line back."""
 
 import json
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins, Taint, Unknown
 
 FIELD_MANAGER = "nfd-worker"
 """Who owns our labels in server-side apply; never changes, or the old owner's labels would stay for ever."""
@@ -15,8 +15,8 @@ UNPUBLISH = "unpublish"
 class PublishRequest(NamedTuple):
     """What the Node should carry.
 
-    ``known_prefixes``: None when all was read. Else some source was never read since the start: whatever of ours the
-    Node carries stays, unless its key begins with one of these.
+    ``unknown``: what was never read since the start: what it made of the Node stays. None when all was read.
+    ``origins``: which rule and which file wants which keys; kept on the Node for the next worker.
     ``take_over``: also remove what an upstream Node Feature Discovery left on the Node, and become its only owner.
     ``kubeconfig``: None for the pod's service account or the user's default.
     ``action``: :data:`PUBLISH`, or :data:`UNPUBLISH` to remove all that is ours, whatever ``content`` says.
@@ -24,14 +24,16 @@ class PublishRequest(NamedTuple):
 
     node_name: str
     content: NodeContent
-    known_prefixes: tuple[str, ...] | None = None
+    unknown: Unknown | None = None
+    origins: Origins = NO_ORIGINS
     take_over: bool = False
     kubeconfig: str | None = None
     action: str = PUBLISH
 
     def to_bytes(self) -> bytes:
         """Serialise; equal requests give equal bytes."""
-        values = {**self._asdict(), "content": self.content._asdict()}
+        unknown = None if self.unknown is None else self.unknown._asdict()
+        values = {**self._asdict(), "content": self.content._asdict(), "unknown": unknown}
         return json.dumps(values, sort_keys=True, default=dict).encode()
 
     @classmethod
@@ -40,12 +42,19 @@ class PublishRequest(NamedTuple):
         values = json.loads(content)
         wanted = values.pop("content")
         taints = tuple(Taint(*taint) for taint in wanted.pop("taints"))
-        known = values.pop("known_prefixes")
+        unknown = values.pop("unknown")
+        origins = {origin: tuple(keys) for origin, keys in values.pop("origins").items()}
         return cls(
             content=NodeContent(**wanted, taints=taints),
-            known_prefixes=None if known is None else tuple(known),
+            unknown=None if unknown is None else _unknown(unknown),
+            origins=origins,
             **values,
         )
+
+
+def _unknown(values: dict[str, Any]) -> Unknown:
+    fields: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return Unknown(**fields)
 
 
 class PublishAnswer(NamedTuple):

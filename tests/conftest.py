@@ -1,16 +1,19 @@
-"""What all tests share: the proving grounds, one of each kind per session, and how thoroughly Hypothesis looks.
+"""What all tests share: the testbeds, one of each kind per session, and how thoroughly Hypothesis looks.
 
 ``HYPOTHESIS_PROFILE=thorough pytest`` looks harder, ``fuzz`` (``make fuzz``) hardest; the default keeps the unit tests
 within seconds.
 """
 
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.proving_ground.fixtures import control_plane_ground, engine_ground, ground
+from tests.proving_ground import diagnosis, fixtures
+from tests.proving_ground.fixtures import control_plane_ground, engine_ground, ground, parts_ground
 
-__all__ = ["control_plane_ground", "engine_ground", "ground"]
+__all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
 
 # Derandomized: what a change did not touch does not fail it.
 settings.register_profile(
@@ -19,3 +22,40 @@ settings.register_profile(
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that share the one cluster: ``tests/run.py`` keeps them in one process."""
+    for item in items:
+        if "ground" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a failed test how its testbeds were at that moment."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        for ground in fixtures.running:
+            report.sections.append((f"Testbed {ground.name}", diagnosis.write(ground, report.nodeid)))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Make reports fit for the way between pytest-xdist's processes, which takes no lone surrogates.
+
+    Tests of hostile names print some.
+    """
+    return _encodable((yield))
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_encodable(item) for item in value)
+    return value

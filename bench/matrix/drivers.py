@@ -66,7 +66,7 @@ def request(driver: str, version: str, kernel: str, base_image: str) -> BuildReq
         version=version,
         target=target,
         source=source(driver),
-        recipe=templates.recipe_digests()[TEMPLATE],
+        recipe=templates.recipe_versions()[TEMPLATE],
         base_image=base_image,
         args={},
         modules=DRIVERS[driver],

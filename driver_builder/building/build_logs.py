@@ -13,10 +13,11 @@ that are there: sources and rules lie in the same namespace.
 import base64
 import hashlib
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from driver_builder.building.build_output import cut, plain
+from driver_builder.building.linear_patterns import compiled
 from driver_builder.building.whole_log import packed
 from driver_builder.oci.credentials import Credentials
 from driver_builder.planning.actions import StartBuild
@@ -43,18 +44,16 @@ MAX_PACKED = 256 << 10
 """Bytes of a whole log: some megabytes of text, and a driver's logs together stay small for etcd."""
 
 _HIDDEN = "***"
-_MAX_CHARACTERS = 8000
 _LONGEST_DRIVER = 200
-_UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\t\x20-\x7e\xa0-\U0010ffff]")
 
 _TELLTALES = tuple(
-    re.compile(rf"(?P<before>{before}){value}", re.IGNORECASE)
-    for before, value in (
-        (r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:", r"[^\s/@]+(?=@)"),
-        (r"\b(?:Authorization|X-Registry-Auth|X-Registry-Config)\W+(?:(?:Basic|Bearer) )?", r"[^\s'\",;]+"),
-        (r"\b\w*(?:password|passwd|secret|token)\w*=['\"]?", r"[^\s'\",;&]+"),
-        (r"\"(?:\w*(?:password|passwd|secret|token)|auth)\"\s*:\s*\"", r"[^\"]+"),
-        (r"\b(?:password|passwd)\s*:\s*", r"[^\s'\",;&]+"),
+    compiled(rf"(?i)(?P<before>{before}){value}(?P<after>{after})")
+    for before, value, after in (
+        (r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:", r"[^\s/@]+", "@"),
+        (r"\b(?:Authorization|X-Registry-Auth|X-Registry-Config)\W+(?:(?:Basic|Bearer) )?", r"[^\s'\",;]+", ""),
+        (r"\b\w*(?:password|passwd|secret|token)\w*=['\"]?", r"[^\s'\",;&]+", ""),
+        (r"\"(?:\w*(?:password|passwd|secret|token)|auth)\"\s*:\s*\"", r"[^\"]+", ""),
+        (r"\b(?:password|passwd)\s*:\s*", r"[^\s'\",;&]+", ""),
     )
 )
 """What looks like a secret though nobody told us of it: in a URL, a header, or after its name."""
@@ -73,16 +72,18 @@ class Redactor:
 
     def add(self, secrets: Iterable[str]) -> None:
         """Take note of more secrets; of one with several lines each line is one."""
-        self._secrets |= {line.strip() for secret in secrets for line in secret.splitlines() if line.strip()}
+        lines = {line.strip() for secret in secrets for line in secret.splitlines()}
+        self._secrets |= {form for line in lines for form in (line, plain(line).strip()) if form}
 
     def __call__(self, text: str) -> str:
-        """Give the text, cut to a sane length, with every secret replaced by ``***``."""
+        """Give the text as one printable line, cut to a sane length, with every secret replaced by ``***``."""
+        text = plain(text)
         # The longest first: one may be a part of another.
         for secret in sorted(self._secrets, key=lambda secret: (-len(secret), secret)):
             text = text.replace(secret, _HIDDEN)
-        text = text[:_MAX_CHARACTERS]
+        text = cut(text)
         for telltale in _TELLTALES:
-            text = telltale.sub(rf"\g<before>{_HIDDEN}", text)
+            text = telltale.sub(rf"\g<before>{_HIDDEN}\g<after>", text)
         return text
 
 
@@ -98,15 +99,15 @@ def secrets_of(credentials: Iterable[Credentials]) -> tuple[str, ...]:
 
 def log_text(lines: Sequence[str]) -> str:
     """Give the last lines, printable, none longer than ``MAX_LINE_CHARACTERS``: at most 100,000 characters."""
-    plain = printable(lines[-LOG_LINES:])
     return "".join(
-        f"{line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 3] + '...'}\n" for line in plain
+        f"{line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 3] + '...'}\n"
+        for line in printable(lines[-LOG_LINES:])
     )
 
 
 def printable(lines: Iterable[str]) -> list[str]:
     """Give the lines without colours and whatever else would speak to the reader's terminal."""
-    return [_UNPRINTABLE.sub("", line) for line in lines]
+    return [plain(line) for line in lines]
 
 
 def log_name(driver: str, key: str) -> str:

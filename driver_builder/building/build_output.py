@@ -3,6 +3,8 @@
 Source: the Docker Engine API, ``POST /build``: objects with ``stream`` (output, in pieces that end anywhere),
 ``status`` (pulling, with a progress), ``aux`` (``ID`` of the finished image), or ``error`` and ``errorDetail`` (with
 the exit code of the failed command). A failed command is such an object, not an HTTP status.
+
+What a build prints is the driver's, not ours: every line is made printable and cut, and everything takes linear time.
 """
 
 import re
@@ -10,28 +12,72 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from driver_builder.errors import BuildFailed, BuildFailure
+
 KEPT_LINES = 5000
 """Enough for the first error of a compiler to be among them, however much make -k says after it."""
-
+KEPT_CHARACTERS = 4 << 20
+"""Of all kept lines together: 800 characters for each of them, and a compiler's are shorter."""
 TAIL_LINES = 40
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+MAX_LINE = 8000
+"""Characters. The longest lines that mean something repeat a whole RUN command: of our templates, 5,000."""
+_LINE_END_KEPT = 2000
+"""Of a line that is cut, the end stays: buildah says there with which code a command ended."""
+_CUT = " ... "
+
+MAX_OUTPUT = 256 << 20
+"""Characters. The largest build that is known, NVIDIA's with all commands printed, has 10 MB."""
+
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_UNPRINTABLE = re.compile(
+    # A terminal's sequences; other control characters; marks that turn the direction of text; what UTF-8 lacks.
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|[^\t\x20-\x7e\xa0-\U0010ffff]|[\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
+
+
+def plain(text: str) -> str:
+    """The text on one line, without what would speak to the reader's terminal; its indentation stays."""
+    return _UNPRINTABLE.sub("", _LINE_END.sub(" ", text))
+
+
+class _OpenLine:
+    """A line whose end has not come: its beginning and its end are kept, what is between them is not."""
+
+    def __init__(self) -> None:
+        self._begin: list[str] = []
+        self._room = MAX_LINE - _LINE_END_KEPT - len(_CUT)
+        self._end = ""
+        self._is_cut = False
+
+    def add(self, text: str) -> None:
+        """Take in the next piece, in a time that depends on its own length alone."""
+        self._begin.append(text[: self._room])
+        self._end, rest = self._end + text[self._room :], len(text[: self._room])
+        self._room -= rest
+        if len(self._end) > _LINE_END_KEPT:
+            self._end, self._is_cut = self._end[-_LINE_END_KEPT:], True
+
+    def __str__(self) -> str:
+        return "".join(self._begin) + (_CUT if self._is_cut else "") + self._end
 
 
 class BuildOutput:
     """Takes the objects one by one; afterwards tells how the build ended.
 
     ``image_id`` is None unless it succeeded; ``error`` is empty unless the engine named one, and ``exit_code`` None
-    unless a command failed. ``lines`` are the last lines, without colours (the engine wraps stderr in red).
+    unless a command failed. ``lines`` are the last lines, printable (the engine wraps stderr in red).
     """
 
     def __init__(self) -> None:
         self.image_id: str | None = None
         self.error = ""
         self.exit_code: int | None = None
-        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._rest = ""
+        self.lines: deque[str] = deque()
+        self._kept = 0
+        self._taken = 0
+        self._open = _OpenLine()
 
     @property
     def tail(self) -> tuple[str, ...]:
@@ -39,9 +85,13 @@ class BuildOutput:
         return tuple(self.lines)[-TAIL_LINES:]
 
     def take(self, item: Mapping[str, Any]) -> Iterator[str]:
-        """Take in one object and yield the lines that it completes."""
+        """Take in one object and yield the lines that it completes.
+
+        Raises:
+            BuildFailed: the build has printed more than any build does.
+        """
         if "error" in item:
-            self.error = str(item["error"])
+            self.error = cut(plain(str(item["error"])))
             self.exit_code = (item.get("errorDetail") or {}).get("code")
         self.image_id = (item.get("aux") or {}).get("ID", self.image_id)
         if "stream" in item:
@@ -54,9 +104,31 @@ class BuildOutput:
         yield from self._complete("\n")
 
     def _complete(self, text: str) -> Iterator[str]:
-        *whole, self._rest = _LINE_END.split(self._rest + text)
-        for line in whole:
-            plain = _COLOUR.sub("", line).rstrip()
-            if plain:
-                self.lines.append(plain)
-                yield plain
+        self._taken += len(text)
+        if self._taken > MAX_OUTPUT:
+            raise BuildFailed(
+                BuildFailure.UNKNOWN,
+                f"the build printed more than {MAX_OUTPUT} characters; let its commands say less",
+                log_tail=self.tail,
+            )
+        *ended, rest = _LINE_END.split(text)
+        for piece in ended:
+            self._open.add(piece)
+            line, self._open = plain(str(self._open)).rstrip(), _OpenLine()
+            if line:
+                self._keep(line)
+                yield line
+        self._open.add(rest)
+
+    def _keep(self, line: str) -> None:
+        self.lines.append(line)
+        self._kept += len(line)
+        while len(self.lines) > KEPT_LINES or self._kept > KEPT_CHARACTERS:
+            self._kept -= len(self.lines.popleft())
+
+
+def cut(line: str) -> str:
+    """A line of at most MAX_LINE characters, by leaving out its middle."""
+    kept = _OpenLine()
+    kept.add(line)
+    return str(kept)

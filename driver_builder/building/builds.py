@@ -14,21 +14,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from driver_builder import telemetry
+from driver_builder.boundary import contained
 from driver_builder.building import circuit_breaker
 from driver_builder.building.build_logs import Redactor
-from driver_builder.building.circuit_breaker import Breaker
+from driver_builder.building.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.building.failures import reason_of
 from driver_builder.building.whole_log import WholeLog
 from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError
 from driver_builder.model.build import LogSink
 from driver_builder.planning.actions import StartBuild
-from driver_builder.planning.snapshot import FailedBuild
+from driver_builder.planning.snapshot import FailedBuild, Suspension
 from kube_api.errors import KubeApiError
 
 MAX_FAILURES = 1000
-"""Failures that no driver's status ever tells, because the driver was deleted or changed, are kept up to so many."""
+"""Failures that no status ever says, because the driver was deleted or changed, are kept up to so many.
+
+As many breakers and turns of drivers are.
+"""
 
 Work = Callable[[StartBuild, LogSink, threading.Event], str]
 """Does one build: the action, where log lines go, and the event that asks it to stop; gives the digest."""
@@ -57,10 +64,22 @@ class QueuedBuild:
         """The build key."""
         return self.action.request.key
 
+    @property
+    def driver(self) -> str:
+        """Key of the driver that is built."""
+        return self.action.request.driver
 
-def next_build(queue: Iterable[QueuedBuild]) -> str | None:
-    """Name the build whose turn it is: most nodes wait for it, then longest queued; None when the queue is empty."""
-    order = sorted(queue, key=lambda build: (-build.action.waiting, build.since, build.key))
+
+def next_build(queue: Iterable[QueuedBuild], turns: Mapping[str, int] = MappingProxyType({})) -> str | None:
+    """Name the build whose turn it is; None when the queue is empty.
+
+    Drivers take turns: ``turns`` says when each had its last one. Of one driver the build comes first that most nodes
+    wait for, then the longest queued.
+    """
+    order = sorted(
+        queue,
+        key=lambda build: (turns.get(build.driver, 0), -build.action.waiting, build.since, build.key),
+    )
     return order[0].key if order else None
 
 
@@ -68,19 +87,21 @@ def next_build(queue: Iterable[QueuedBuild]) -> str | None:
 class BuildStates:
     """The queue at one moment.
 
-    ``running`` are the keys that are queued or being built, ``queued`` those that wait, ``failed`` the failures not yet
-    reported. ``suspended`` says why nothing but a probe is started, ``probe_at`` when one may be.
+    ``running`` are the keys that are queued or being built, ``namespaces`` those of their drivers, ``queued`` the keys
+    that wait, ``failed`` the failures not yet reported. ``suspended`` says by driver, or for all under ``""``,
+    why nothing but a probe is started, and when.
     """
 
     running: frozenset[str] = frozenset()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
     queued: Mapping[str, QueuedBuild] = field(default_factory=dict)
     failed: Mapping[str, FailedBuild] = field(default_factory=dict)
-    suspended: str = ""
-    probe_at: float | None = None
+    suspended: Mapping[str, Suspension] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Running:
+    action: StartBuild
     started: float
     cancelled: threading.Event = field(default_factory=threading.Event)
     log: WholeLog = field(default_factory=WholeLog)
@@ -113,7 +134,9 @@ class BuildQueue:
         self._queued: dict[str, QueuedBuild] = {}
         self._running: dict[str, _Running] = {}
         self._failed: dict[str, FailedBuild] = {}
-        self._breaker = Breaker()
+        self._breakers: dict[str, Breaker] = {}
+        self._turns: dict[str, int] = {}
+        self._started = 0
         self._stopped = False
 
     def states(self) -> BuildStates:
@@ -121,11 +144,19 @@ class BuildQueue:
         with self._lock:
             return BuildStates(
                 running=frozenset(self._queued) | frozenset(self._running),
+                namespaces={key: action.namespace for key, action in self._actions()},
                 queued=dict(self._queued),
                 failed=dict(self._failed),
-                suspended=str(self._breaker),
-                probe_at=self._breaker.probe_at,
+                suspended={
+                    owner: Suspension(why=str(breaker), probe_at=breaker.probe_at)
+                    for owner, breaker in self._breakers.items()
+                    if breaker.probe_at is not None
+                },
             )
+
+    def _actions(self) -> Iterator[tuple[str, StartBuild]]:
+        yield from ((key, queued.action) for key, queued in self._queued.items())
+        yield from ((key, running.action) for key, running in self._running.items())
 
     def submit(self, action: StartBuild) -> None:
         """Queue a build unless it runs; one that is queued takes over the action, with its number of waiting nodes."""
@@ -150,12 +181,32 @@ class BuildQueue:
         """Start what may be started now; asked for when a build comes or ends, and by each pass, for the probes."""
         with self._lock:
             while not self._stopped and len(self._running) < self._limit:
-                now, key = self._clock(), next_build(self._queued.values())
-                if key is None or not circuit_breaker.may_start(self._breaker, running=len(self._running), now=now):
+                now = self._clock()
+                startable = [build for build in self._queued.values() if self._may_start(build.driver, now)]
+                key = next_build(startable, self._turns)
+                if key is None:
                     return
-                self._breaker = circuit_breaker.after_start(self._breaker, now=now)
-                self._running[key] = running = _Running(started=now)
-                self._pool.submit(self._run, self._queued.pop(key).action, running)
+                action = self._queued.pop(key).action
+                self._take_turn(action.request.driver, now)
+                self._running[key] = running = _Running(action=action, started=now)
+                self._pool.submit(self._run, action, running)
+
+    def _may_start(self, driver: str, now: float) -> bool:
+        """Ask the breakers of everybody and of the driver."""
+        of_driver = sum(running.action.request.driver == driver for running in self._running.values())
+        return all(
+            circuit_breaker.may_start(self._breakers.get(owner, Breaker()), running=running, now=now)
+            for owner, running in ((EVERYBODY, len(self._running)), (driver, of_driver))
+        )
+
+    def _take_turn(self, driver: str, now: float) -> None:
+        self._started += 1
+        self._turns.pop(driver, None)
+        self._turns[driver] = self._started
+        _prune(self._turns)
+        for owner in (EVERYBODY, driver):
+            if owner in self._breakers:
+                self._breakers[owner] = circuit_breaker.after_start(self._breakers[owner], now=now)
 
     def forget(self, reported: Mapping[str, FailedBuild]) -> None:
         """Drop failures that are in a status now."""
@@ -174,6 +225,17 @@ class BuildQueue:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _run(self, action: StartBuild, running: _Running) -> None:
+        failure = contained(
+            "thread",
+            f"build {action.request.key}",
+            partial(self._build, action, running),
+            lambda error: FailedBuild(reason="InternalError", message=str(error), at=self._clock()),
+            passing=(),
+        )
+        self._end(action, running, failure)
+
+    def _build(self, action: StartBuild, running: _Running) -> FailedBuild | None:
+        """Do a build; gives why it failed."""
         request = action.request
         redact = Redactor()
 
@@ -198,7 +260,7 @@ class BuildQueue:
             words = "\n".join(redact(line) for line in traceback.format_exc().splitlines())
             logger.error("build %s: internal error\n%s", request.key, words)  # noqa: TRY400 - it may hold a secret
             failure = FailedBuild(reason="InternalError", message=redact(repr(error)), at=self._clock())
-        self._end(action, running, failure)
+        return failure
 
     def _end(self, action: StartBuild, running: _Running, failure: FailedBuild | None) -> None:
         key = action.request.key
@@ -215,20 +277,34 @@ class BuildQueue:
         with self._lock:
             self._running.pop(key, None)
             if failure is None:
-                self._breaker = circuit_breaker.after_success(self._breaker)
+                for owner in (EVERYBODY, action.request.driver):
+                    self._breakers.pop(owner, None)
             elif not was_cancelled:
-                self._remember(key, failure)
+                self._remember(action.request.driver, key, failure)
         self.dispatch()
         self._wake()
 
-    def _remember(self, key: str, failure: FailedBuild) -> None:
-        was_open = self._breaker.open_since is not None
-        self._breaker = circuit_breaker.after_failure(self._breaker, key=key, reason=failure.reason, now=self._clock())
-        if self._breaker.open_since is not None and not was_open:
-            logger.warning("%s", self._breaker)
+    def _remember(self, driver: str, key: str, failure: FailedBuild) -> None:
+        is_outside = failure.reason in circuit_breaker.OUTSIDE
+        # What is the driver's own fault ends the rows of both.
+        owners = [circuit_breaker.owner_of(failure.reason, driver)] if is_outside else [EVERYBODY, driver]
+        for owner in owners:
+            before = self._breakers.get(owner, Breaker())
+            after = circuit_breaker.after_failure(before, key=key, reason=failure.reason, now=self._clock())
+            if after.open_since is not None and before.open_since is None:
+                logger.warning("%s%s", f"{owner}: " if owner else "", after)
+            self._breakers.pop(owner, None)
+            if after != Breaker():
+                self._breakers[owner] = after
+        _prune(self._breakers)
         self._failed[key] = failure
-        while len(self._failed) > MAX_FAILURES:
-            del self._failed[next(iter(self._failed))]
+        _prune(self._failed)
+
+
+def _prune(known: dict[str, Any]) -> None:
+    """Drop what was noted first: nobody asks for it any more, its driver was deleted or changed."""
+    while len(known) > MAX_FAILURES:
+        del known[next(iter(known))]
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""Stops the builds of a fleet that all fail for a reason outside of them, and finds out when they work again. Pure.
+"""Suspends builds that all fail for a reason outside of them, and finds out when they work again. Pure.
 
-Place in the flow: the build queue tells a :class:`Breaker` how each build ended and asks it before it starts one. Each
-function takes a state and gives the next one. Memory only: a controller that is restarted tries a few builds and knows
-again; nothing but load depends on it.
+Place in the flow: the build queue has a :class:`Breaker` for everybody and one for each driver, so that the mistakes of
+one suspend no other; it says how each build ended and asks before it starts one. Each function takes a state and gives
+the next one. Memory only: a controller that is restarted tries a few builds and knows again; nothing but load depends
+on it.
 
 Closed, every build may start. Open, one build at a time may, and one per ``PROBE_SECONDS``: the probe. The first build
 that succeeds closes it.
@@ -31,6 +32,21 @@ OUTSIDE = frozenset({
     Reason.API_SERVER_UNAVAILABLE.value,
 })  # fmt: skip
 """Reasons that are not the driver's own fault, so that the next build is likely to fail in the same way."""
+
+SHARED = frozenset({
+    BuildFailure.DISK_FULL.value,
+    BuildFailure.BUILDER_UNAVAILABLE.value,
+    Reason.API_SERVER_UNAVAILABLE.value,
+})  # fmt: skip
+"""Those of what all drivers build with. Base image, registry and repositories are a driver's own choice."""
+
+EVERYBODY = ""
+"""Whose builds a breaker of a shared reason suspends; that of any other reason suspends those of one driver."""
+
+
+def owner_of(reason: str, driver: str) -> str:
+    """Say whose builds are likely to fail for a reason that a driver's build failed for."""
+    return EVERYBODY if reason in SHARED else driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,14 @@ compiler that every other driver for this kernel would have shared.
 
 import base64
 import hashlib
-import io
 import json
 import re
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import docker
 import requests
@@ -30,10 +27,10 @@ from docker.types import CancellableStream
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.build_output import BuildOutput
 from driver_builder.building.docker_engine import engine_errors
+from driver_builder.building.facts import COMPILER, FACTS_FOLDER, SYMVERS, VERMAGIC, fact, first_line, read_facts
 from driver_builder.building.failures import classify
 from driver_builder.building.templates import (
     BUILD_STAGE,
-    FACTS_FOLDER,
     HEADERS_STAGE,
     build_context,
     has_headers_stage,
@@ -41,8 +38,13 @@ from driver_builder.building.templates import (
     templates_directory,
 )
 from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
 from driver_builder.oci.credentials import DOCKER_HUB, Credentials
+from driver_builder.oci.image_files import MAX_IMAGE
+
+MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
+"""Bytes of a saved image: its layers and what is around them."""
 
 _CONNECT_SECONDS = 10.0
 _LOST_LAYER = re.compile(
@@ -55,19 +57,22 @@ _HUB_KEY = "https://index.docker.io/v1/"
 class DockerBuilder:
     """Builds with the engine behind ``api``, whose own timeout bounds every request but the builds themselves.
 
-    ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the base and
-    source images that the engine pulls; ``clock`` counts seconds.
+    ``owner`` is the uid of the DriverContainer that it builds for: what stays in the engine gets names that nobody else
+    can guess. ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the
+    base and source images that the engine pulls; ``clock`` counts seconds.
     """
 
     def __init__(
         self,
         api: docker.APIClient,
         *,
+        owner: str = "",
         templates: Path | None = None,
         credentials: Mapping[str, Credentials] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
+        self._owner = owner
         self._templates = templates
         self._credentials = dict(credentials or {})
         self._clock = clock
@@ -76,7 +81,7 @@ class DockerBuilder:
         """Build in the engine and save the image as ``directory/image.tar``; see :class:`Builder`."""
         context = build_context(request, templates_directory(self._templates))
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
-        names = _Names.of(request)
+        names = _Names.of(request, self._owner)
         with self._replaced(names.cache):
             self._run(context, {"t": names.cache, "target": BUILD_STAGE}, log, limits)
         with self._removed_after(names.image):
@@ -87,8 +92,8 @@ class DockerBuilder:
             self._save(names.image, archive, limits)
         return BuiltImage(
             archive=archive,
-            module_symvers=_fact(facts, "Module.symvers"),
-            compiler=_first_line(_fact(facts, "compiler")),
+            module_symvers=fact(facts, SYMVERS),
+            compiler=first_line(fact(facts, COMPILER)),
         )
 
     def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
@@ -97,14 +102,14 @@ class DockerBuilder:
         if not has_headers_stage(render(request, directory)):
             return None
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
-        names = _Names.of(request)
+        names = _Names.of(request, self._owner)
         with self._replaced(names.headers):
             self._run(build_context(request, directory), {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
         facts = self._read_facts(names.headers, names.container)
         return KernelFacts(
-            module_symvers=_fact(facts, "Module.symvers"),
-            compiler=_first_line(_fact(facts, "compiler")),
-            vermagic=_first_line(facts.get("vermagic", b"").decode(errors="replace")),
+            module_symvers=fact(facts, SYMVERS),
+            compiler=first_line(fact(facts, COMPILER)),
+            vermagic=first_line(facts.get(VERMAGIC, "")),
         )
 
     def run(self, context: bytes, *, name: str, log: LogSink, limits: BuildLimits) -> None:
@@ -169,14 +174,14 @@ class DockerBuilder:
         for line in output.end():
             log(line)
 
-    def _read_facts(self, image: str, container: str) -> dict[str, bytes]:
+    def _read_facts(self, image: str, container: str) -> dict[str, str]:
         """The files below /facts of a stage, out of a container that is never started."""
         with engine_errors("reading the facts of the build"):
             self._remove_container(container)
             self._api.create_container(image, command=["none"], name=container)
             try:
                 chunks, _ = self._api.get_archive(container, FACTS_FOLDER)
-                return _files(b"".join(chunks))
+                return read_facts(chunks)
             except NotFound:
                 return {}
             finally:
@@ -187,9 +192,16 @@ class DockerBuilder:
             self._api.remove_container(name, force=True, v=True)
 
     def _save(self, image: str, archive: Path, limits: BuildLimits) -> None:
+        left = MAX_ARCHIVE
         with engine_errors("saving the image"), archive.open("wb") as file:
             for chunk in self._api.get_image(image):
                 limits.check()
+                left -= len(chunk)
+                if left < 0:
+                    raise BuildFailed(
+                        BuildFailure.DISK_FULL,
+                        f"the image has more than {MAX_ARCHIVE} bytes; let the template leave out what no node needs",
+                    )
                 file.write(chunk)
 
     @contextmanager
@@ -224,7 +236,8 @@ class _Names:
     """Names in the engine, the same whenever the same request is built: a build that was killed leaves nothing new.
 
     ``cache`` is for a driver and a kernel, so that a newer version of the driver takes the older one's place;
-    ``headers`` is for a kernel and whatever it is built in.
+    ``headers`` is for a kernel and whatever it is built in, and shared by the drivers that use our templates. All
+    others have the owner's uid in them: who could guess one would build from another tenant's source.
     """
 
     cache: str
@@ -233,16 +246,21 @@ class _Names:
     container: str
 
     @classmethod
-    def of(cls, request: BuildRequest) -> "_Names":
-        key = hashlib.sha256(request.key.encode()).hexdigest()[:32]
-        driver = hashlib.sha256(request.driver.encode()).hexdigest()[:8]
-        place = hashlib.sha256(f"{request.template}\0{request.base_image}".encode()).hexdigest()[:8]
+    def of(cls, request: BuildRequest, owner: str) -> "_Names":
+        key = _digits(request.key, owner)
+        driver = _digits(request.driver, owner)
+        own = (request.own_template.digest, owner) if request.own_template else ()
+        place = _digits(request.template, request.base_image, *own)
         return cls(
-            cache=f"driverwright-cache/{request.target.short_hash}-{driver}:latest",
-            headers=f"driverwright-headers/{request.target.short_hash}-{place}:latest",
-            image=f"driverwright-build/{key}:latest",
+            cache=f"{engine_images.CACHE}/{request.target.short_hash}-{driver}:latest",
+            headers=f"{engine_images.HEADERS}/{request.target.short_hash}-{place}:latest",
+            image=f"{engine_images.IMAGE}/{key}:latest",
             container=f"driverwright-facts-{key}",
         )
+
+
+def _digits(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
 
 
 def _message(response: requests.Response) -> str:
@@ -257,26 +275,3 @@ def _failure(output: BuildOutput) -> BuildFailed | TemporaryError:
         return TemporaryError("the build engine went away in the middle of a build; it is built again when it is back")
     reason, message = classify(output.exit_code, output.error, output.lines)
     return BuildFailed(reason, message, log_tail=output.tail)
-
-
-def _files(content: bytes) -> dict[str, bytes]:
-    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        return {Path(member.name).name: _read(tar, member) for member in tar if member.isfile()}
-
-
-def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(member)
-    return file.read() if file else b""
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0].strip()
-
-
-def _fact(facts: Mapping[str, Any], name: str) -> str:
-    if name not in facts:
-        raise BuildFailed(
-            BuildFailure.TEMPLATE_INVALID,
-            f"the template's build stage left no file {FACTS_FOLDER}/{name}; copy it there",
-        )
-    return str(facts[name].decode(errors="replace"))

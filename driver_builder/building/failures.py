@@ -5,10 +5,10 @@ Place in the flow: builders call :func:`classify` when a build ends without an i
 the texts are those of apt, make, GCC, modpost and of the container engines.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from driver_builder.building.linear_patterns import Match, Pattern, compiled
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
@@ -42,45 +42,49 @@ _REASONS: tuple[tuple[type[DriverBuilderError], Reason], ...] = (
 )
 """The first that an error is: a kind stands before the one it is a kind of."""
 
-_DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
-_OUT_OF_MEMORY = re.compile(
-    r"Killed signal terminated program|virtual memory exhausted|Cannot allocate memory|: out of memory", re.IGNORECASE
+_DISK_FULL = compiled(r"(?i)no space left on device|disk quota exceeded")
+_OUT_OF_MEMORY = compiled(
+    r"(?i)Killed signal terminated program|virtual memory exhausted|Cannot allocate memory|: out of memory"
 )
-_MISMATCH = re.compile(
+_MISMATCH = compiled(
     r"(?P<text>unrecognized command[- ]line option.*|incompatible gcc/plugin versions.*|cannot load plugin .*"
     r"|Compiler version check failed.*|(?:make(?:\[\d+\])?: )?(?:\S*-)?(?:gcc|clang)(?:-[\d.]+)?:"
     r" (?:(?:command )?not found|No such file or directory))"
 )
 """GCC about options and plugins of another GCC, make and the shell about a compiler that is not there."""
-_COMPILER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)")
-_MODPOST = re.compile(r"ERROR: modpost: (?P<text>.*)")
-_MAKE = re.compile(r"make(?:\[\d+\])?: \*\*\* (?P<text>(?!.*Error \d+$).*)")
-_OBJECT = re.compile(r"make(?:\[\d+\])?: \*\*\* \[(?:[^\]]*: )?(?P<stem>[^\]\s]+)\.o\] Error \d+")
+_COMPILER = compiled(r"(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)")
+_MODPOST = compiled(r"ERROR: modpost: (?P<text>.*)")
+_MAKE = compiled(r"make(?:\[\d+\])?: \*\*\* (?P<text>.*)")
+_GAVE_UP = compiled(r"make(?:\[\d+\])?: \*\*\* .*Error \d+$")
+"""What make says of a command that failed: the command itself has said why."""
+_OBJECT = compiled(r"make(?:\[\d+\])?: \*\*\* \[(?:[^\]]*: )?(?P<stem>[^\]\s]+)\.o\] Error \d+")
 """An object that make gave up on."""
-_NO_MAKEFILE = re.compile(r"No targets specified and no makefile found|(?:Makefile|Kbuild): No such file or directory")
-_PACKAGE = re.compile(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
-_NO_CANDIDATE = re.compile(r"E: Package '(?P<package>[^']+)' has no installation candidate")
-_FETCH = re.compile(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
-_FATAL = re.compile(r"^(?:fatal|E|tar): (?P<text>.*)")
+_NO_MAKEFILE = compiled(r"No targets specified and no makefile found|(?:Makefile|Kbuild): No such file or directory")
+_PACKAGE = compiled(r"E: (?:Unable to locate package|Couldn't find any package by \w+) '?(?P<package>[^\s']+)")
+_NO_CANDIDATE = compiled(r"E: Package '(?P<package>[^']+)' has no installation candidate")
+_FETCH = compiled(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)")
+_FATAL = compiled(r"^(?:fatal|E|tar): (?P<text>.*)")
 """Why git, apt and tar give up."""
-_NOT_SAID = re.compile(r"\s*\d* +\||(?:\[\d+/\d+\] )?(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
+_NOT_SAID = compiled(r"\s*\d* +\||(?:\[\d+/\d+\] )?(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
 """Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
-_SAID = re.compile(r"^driverwright: (?!looking for )(?P<text>.*)")
-"""What our templates say before they exit; not where they look for headers."""
+_SAID = compiled(r"^driverwright: (?P<text>.*)")
+"""What our templates say before they exit."""
+_LOOKING = compiled(r"^driverwright: looking for ")
+"""Said before a failure is known."""
 _NOWHERE = "is in none of these places"
 """How they end what they say when they have looked everywhere."""
-_LOOKED = re.compile(r"^driverwright: looking for .*? in (?P<place>.*)")
-_STEP = re.compile(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
-_PULL = re.compile(
+_LOOKED = compiled(r"^driverwright: looking for .*? in (?P<place>.*)")
+_STEP = compiled(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
+_PULL = compiled(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
     r"|repository \S+ not found|name unknown|failed to resolve reference|toomanyrequests|no basic auth credentials"
     r"|unauthorized|Get \"https?://(?P<host>[^/\"]+)|No such image: (?P<image>\S+)"
     r"|no stage or image found with that name"
 )
-_COPY = re.compile(
+_COPY = compiled(
     r"(?:COPY|ADD) failed|file not found in build context|(?:stat|lstat):? \S+: (?:file does not exist|no such file)"
 )
-_DOCKERFILE = re.compile(r"dockerfile parse error|unknown instruction|failed to reach build target", re.IGNORECASE)
+_DOCKERFILE = compiled(r"(?i)dockerfile parse error|unknown instruction|failed to reach build target")
 
 
 def reason_of(error: DriverBuilderError | KubeApiError) -> str:
@@ -95,23 +99,33 @@ def reason_of(error: DriverBuilderError | KubeApiError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
+    """``said`` are the lines of ``log`` without those that _NOT_SAID names."""
+
     exit_code: int | None
     error: str
     log: Sequence[str]
+    said: Sequence[str]
 
-    def first(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
+    def first(self, *patterns: Pattern) -> Match | None:
         """The first line of the log, then of the error, that one of the patterns is found in."""
-        lines = [line for line in (*self.log, *self.error.splitlines()) if not _NOT_SAID.match(line)]
+        lines = (*self.said, *(line for line in self.error.splitlines() if not _NOT_SAID.match(line)))
         return next((match for line in lines for pattern in patterns if (match := pattern.search(line))), None)
 
-    def compiler_error(self) -> re.Match[str] | None:
+    def words(self) -> Match | None:
+        """What a template said about the failure, other than where it looks for headers."""
+        return self.without(_LOOKING).first(_SAID)
+
+    def without(self, pattern: Pattern) -> "_Failure":
+        """The same without the lines that the pattern is found in."""
+        return replace(self, said=[line for line in self.said if not pattern.search(line)])
+
+    def compiler_error(self) -> Match | None:
         """The first error in the source of the object that make gave up on last; without one, the first of all.
 
         Before they compile, drivers try out what a kernel has on small sources of which some are to fail.
         """
-        lines = [line for line in self.log if not _NOT_SAID.match(line)]
-        errors = [match for line in lines if (match := _COMPILER.search(line))]
-        objects = [match["stem"] for line in lines if (match := _OBJECT.search(line))]
+        errors = [match for line in self.said if (match := _COMPILER.search(line))]
+        objects = [match["stem"] for line in self.said if (match := _OBJECT.search(line))]
         own = [match for match in errors if objects and match["file"].rpartition(".")[0] == objects[-1]]
         return next(iter(own or errors), self.first(_COMPILER))
 
@@ -128,7 +142,8 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
     ``exit_code`` is that of the failed command (None when no command failed), ``error`` the engine's own words, ``log``
     the lines printed so far.
     """
-    failure = _Failure(exit_code, error, log)
+    said = [line for line in log if not _NOT_SAID.match(line)]
+    failure = _Failure(exit_code, error.encode(errors="replace").decode(), log, said)
     if failure.first(_DISK_FULL):
         return BuildFailure.DISK_FULL, "the disk of the build engine is full; prune it or give it more room"
     if exit_code == KILLED or failure.first(_OUT_OF_MEMORY):
@@ -147,7 +162,7 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
 
 
 def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
-    match, said = failure.first(_PACKAGE, _NO_CANDIDATE), failure.first(_SAID)
+    match, said = failure.first(_PACKAGE, _NO_CANDIDATE), failure.words()
     places = ", ".join(dict.fromkeys(found["place"] for line in failure.log if (found := _LOOKED.match(line))))
     if said and not said["text"].endswith(_NOWHERE):
         return BuildFailure.HEADERS_MISSING, said["text"]
@@ -166,7 +181,7 @@ def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _repository_unreachable(failure: _Failure) -> tuple[BuildFailure, str]:
-    match = failure.first(_FETCH) or failure.first(_SAID)
+    match = failure.first(_FETCH) or failure.words()
     what = match["text"].strip() if match else "apt update failed"
     return (
         BuildFailure.REPOSITORY_UNAVAILABLE,
@@ -186,7 +201,7 @@ def _compile_error(failure: _Failure) -> tuple[BuildFailure, str]:
     if match := failure.compiler_error():
         where = f"{match['file']}:{match['line']}: {match['text']}"
         advice = "the driver's source does not fit this kernel's interfaces; use a version that supports it"
-    elif match := failure.first(_MODPOST, _MAKE):
+    elif match := failure.without(_GAVE_UP).first(_MODPOST, _MAKE):
         where, advice = match["text"], "mend the driver's source or its Makefile"
     else:
         where, advice = _last_line(failure), "read the log"
@@ -194,7 +209,7 @@ def _compile_error(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
-    match = failure.first(_SAID)
+    match = failure.words()
     said = match["text"] if match else _last_line(failure)
     return (
         BuildFailure.COMPILE_ERROR,
@@ -203,14 +218,14 @@ def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _source_missing(failure: _Failure) -> tuple[BuildFailure, str]:
-    said, fatal = failure.first(_SAID), failure.first(_FATAL)
+    said, fatal = failure.words(), failure.first(_FATAL)
     what = said["text"] if said else _last_line(failure)
     why = f" ({fatal['text']})" if fatal else ""
     return BuildFailure.SOURCE_MISSING, f"the driver's source cannot be had: {what}{why}; check spec.source"
 
 
 def _not_applicable(failure: _Failure) -> tuple[BuildFailure, str]:
-    match = failure.first(_SAID)
+    match = failure.words()
     return BuildFailure.NOT_APPLICABLE, match["text"] if match else "the driver is not for this kernel"
 
 
@@ -246,5 +261,4 @@ def _unknown(failure: _Failure) -> tuple[BuildFailure, str]:
 
 
 def _last_line(failure: _Failure) -> str:
-    said = (line.strip() for line in reversed(failure.log) if line.strip() and not _NOT_SAID.match(line))
-    return next(said, failure.error)
+    return next((line.strip() for line in reversed(failure.said) if line.strip()), failure.error)

@@ -20,7 +20,8 @@ from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.templates import SUFFIX, shipped
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.model.engine_images import LOOK_UP, is_reserved
+from driver_builder.model.kernels import is_kernel_version
 from driver_builder.model.repositories import Repository
 from driver_builder.oci.credentials import Credentials
 from driver_builder.spec.spec_rules import BASE_IMAGE
@@ -28,6 +29,8 @@ from driver_builder.spec.spec_rules import BASE_IMAGE
 MARK = "driverwright-kernel: "
 """Before each release in what a look-up prints."""
 MAX_RELEASES = 20_000
+_MAX_LINE = len(MARK) + 128
+"""Characters. One that is cut is no release: those have 64 at most."""
 DEADLINE_SECONDS = 600.0
 
 _ENVIRONMENT = jinja2.Environment(
@@ -66,19 +69,33 @@ class DockerKernelLookup:
 
     def look_up(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
         """Build and read the log; see :class:`KernelLookup`."""
-        lines: list[str] = []
+        lines = ReleaseLines()
         name = hashlib.sha256(repr(repository).encode()).hexdigest()[:32]
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        self._engine.run(
-            _context(repository), name=f"driverwright-lookup/{name}:latest", log=lines.append, limits=limits
-        )
-        return parse_releases(lines)
+        self._engine.run(_context(repository), name=f"{LOOK_UP}/{name}:latest", log=lines.take, limits=limits)
+        return lines.releases()
+
+
+class ReleaseLines:
+    """Takes the lines that a look-up prints, and keeps those that name a release, within bounds."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def take(self, line: str) -> None:
+        """Take in a line."""
+        if line.startswith(MARK) and len(self._lines) < MAX_RELEASES:
+            self._lines.append(line[:_MAX_LINE])
+
+    def releases(self) -> tuple[str, ...]:
+        """The releases, in order."""
+        return parse_releases(self._lines)
 
 
 def parse_releases(lines: Iterable[str]) -> tuple[str, ...]:
     """Read the releases out of what a look-up printed; words that are no kernel releases are left out."""
     words = {line.removeprefix(MARK) for line in lines if line.startswith(MARK)}
-    return tuple(sorted(word for word in words if KERNEL_VERSION.fullmatch(word))[:MAX_RELEASES])
+    return tuple(sorted(word for word in words if is_kernel_version(word))[:MAX_RELEASES])
 
 
 def render(repository: Repository) -> str:
@@ -87,7 +104,7 @@ def render(repository: Repository) -> str:
     Raises:
         ConfigurationError: when there is no such template, or the base image's name cannot stand in a Dockerfile.
     """
-    if not BASE_IMAGE.pattern.fullmatch(repository.base_image):
+    if not BASE_IMAGE.pattern.fullmatch(repository.base_image) or is_reserved(repository.base_image):
         raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")
     places = [folder / f"{repository.template}{SUFFIX}" for folder in shipped("lookup")]
     template = next((place for place in places if place.is_file()), None)

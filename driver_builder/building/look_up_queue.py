@@ -15,9 +15,13 @@ from driver_builder.errors import DriverBuilderError
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning.actions import LookUpKernels
 from kube_api.errors import KubeApiError
+from kube_api.text import printable
 
 Work = Callable[[LookUpKernels, threading.Event], tuple[str, ...]]
 """Does one look-up: the action, and the event that asks it to stop; gives the releases that the repository offers."""
+
+MAX_REPOSITORIES = 200
+"""So many answers are kept: of repositories that no driver asks for any more, nobody wants to know."""
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +82,19 @@ class LookUpQueue:
             logger.info("%s: %d kernels", action, len(releases))
         except (DriverBuilderError, KubeApiError) as error:
             # KubeApiError: the registry's Secret could not be read.
-            found = replace(known, error=str(error), error_at=self._clock())
+            found = replace(known, error=printable(str(error)), error_at=self._clock())
             logger.warning("%s: failed: %s", action, error)
         except Exception as error:
             # A bug must not keep the repository in the queue for ever.
             logger.exception("%s: internal error", action)
-            found = replace(known, error=repr(error), error_at=self._clock())
+            found = replace(known, error=printable(repr(error)), error_at=self._clock())
         telemetry.KERNEL_LOOK_UPS.labels("Failed" if found.error_at is not None else "Succeeded").inc()
         with self._lock:
             self._running.discard(repository)
+            self._done.pop(repository, None)
             self._done[repository] = found
+            while len(self._done) > MAX_REPOSITORIES:
+                # The oldest: its answer is in the status of the drivers that asked.
+                del self._done[next(iter(self._done))]
         if not self._stopped.is_set():
             self._wake()

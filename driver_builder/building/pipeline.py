@@ -12,11 +12,13 @@ from threading import Event
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from driver_builder.building.image_contents import Kind, image_contents
 from driver_builder.building.made_image import MadeImage
 from driver_builder.building.provenance import provenance
 from driver_builder.building.reuse_image import reused_image
 from driver_builder.building.sbom import SPDX_TYPE, sbom
 from driver_builder.building.signing_secrets import SigningSecrets
+from driver_builder.building.tagged_image import TaggedImage
 from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError, InvalidModule
 from driver_builder.kernel_modules.module_signer import ModuleSigner, sign_modules
 from driver_builder.kernel_modules.verify import verify
@@ -61,6 +63,13 @@ def build_and_push(
     )
     # Before anything is built: what cannot be signed in the end need not be begun.
     image_key = _known(secrets, action).image_key(action.namespace, request) if request.signing else None
+    tagged = TaggedImage(action, registry, image_key.public_key() if image_key else None)
+    # The build may have waited long for its turn.
+    if (digest := tagged.digest()) is not None:
+        log(f"{action.image} is there already: {digest}")
+        # It may be our own of a try before, or of a controller before: what this build ends with is ours.
+        registries.remember_push(action.image, digest)
+        return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
         made = reused_image(
             action,
@@ -73,7 +82,17 @@ def build_and_push(
         ) or _build_and_verify(
             action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
         )
-        return _promote(action, made, registry=registry, image_key=image_key, log=log)
+        promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
+        # A tag is moved only where there is none: who was first has built the very same.
+        if (digest := tagged.digest()) is not None and digest != promoted:
+            log(f"{action.image} was pushed by somebody else meanwhile: {digest} is taken")
+            registries.remember_push(action.image, digest)
+            return digest
+        # First: a tag that was moved although its answer was lost is ours as well.
+        registries.remember_push(action.image, promoted)
+        registry.tag(repository, promoted, action.image.reference)
+        log(f"tagged {action.image}")
+        return promoted
 
 
 def build_and_verify(
@@ -97,22 +116,22 @@ def _promote(
     image_key: ec.EllipticCurvePrivateKey | None,
     log: LogSink,
 ) -> str:
-    """Push an image with everything that belongs to it, and let the tag name it; gives its digest."""
+    """Push an image with everything that belongs to it, for its tag to name it; gives its digest."""
     if made.reused:
         log(str(made.reused))
     repository = action.image.repository
-    image = made.image.with_provenance(provenance(action.request, made))
+    contents = image_contents(made.image)
+    firmware = {found.path: found.sha256 for found in contents if found.kind is Kind.FIRMWARE}
+    image = made.image.with_provenance(provenance(action.request, made, firmware=firmware))
     digest = registry.push(repository, image)
     promoted = action.image.at(digest)
     log(f"pushed {promoted}")
-    materials = sbom(promoted, action.request, made, image.read_files("/"))
+    materials = sbom(promoted, action.request, made, contents)
     push_referrer(registry, repository, subject=image.manifest_bytes, artifact_type=SPDX_TYPE, content=materials)
     log(f"attached the bill of materials to {digest}")
     if image_key is not None:
         push_signature(registry, promoted, image_key)
         log(f"signed {digest}")
-    registry.tag(repository, digest, action.image.reference)
-    log(f"tagged {action.image}")
     return digest
 
 

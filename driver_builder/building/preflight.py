@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from driver_builder.building.failures import reason_of
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
-from driver_builder.model.image_state import Absent, ImageState, Present
+from driver_builder.model.image_state import Absent, ImageState, NotAsked, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.planning.actions import StartBuild
@@ -110,7 +110,7 @@ class Preflight:
         if isinstance(state, Present):
             return replace(result, verdict=Verdict.PRESENT, message=str(item.image.at(state.digest)))
         if item.request is None:
-            why = "it does not exist: push it" if isinstance(state, Absent) else state.message
+            why = "it does not exist: push it" if isinstance(state, Absent | NotAsked) else state.message
             return replace(result, reason=Reason.IMAGE_MISSING.value, message=f"{item.image}: {why}")
         return self._build(start_build(driver, driver.spec, item, item.request), result)
 

@@ -11,7 +11,9 @@ image begins with ``FROM scratch``. The image it was built in is ``io.driverwrig
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from urllib.parse import urlsplit, urlunsplit
 
 from driver_builder.building.made_image import MadeImage
@@ -33,8 +35,13 @@ BUILD_IMAGE_LABEL = f"{images.LABEL_PREFIX}.build-image"
 CONFIG_LABEL = f"{images.LABEL_PREFIX}.config"
 
 
-def provenance(request: BuildRequest, made: MadeImage) -> dict[str, str]:
-    """Write down what an image was made of, under the keys of labels and annotations."""
+def provenance(
+    request: BuildRequest, made: MadeImage, *, firmware: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Write down what an image was made of, under the keys of labels and annotations.
+
+    ``firmware`` has the digests of its firmware files by path.
+    """
     facts = [
         {"name": module.name, "identity": module.srcversion or module.build_id, "vermagic": module.vermagic}
         for module in made.modules
@@ -52,6 +59,7 @@ def provenance(request: BuildRequest, made: MadeImage) -> dict[str, str]:
         BUILD_IMAGE_LABEL: request.base_image,
         CONFIG_LABEL: config_digest(request),
         SOURCE_LABEL: source_words(request.source),
+        **({images.FIRMWARE_LABEL: _files_digest(firmware)} if firmware else {}),
         **_standard(request.source),
         **_signer(request),
         **({images.REUSED_LABEL: json.dumps(asdict(made.reused), sort_keys=True)} if made.reused else {}),
@@ -106,6 +114,10 @@ def _standard(source: Source) -> dict[str, str]:
 def _signer(request: BuildRequest) -> dict[str, str]:
     certificate = request.signing_certificate
     return {} if certificate is None else {images.SIGNER_LABEL: str(parse_certificate(certificate))}
+
+
+def _files_digest(files: Mapping[str, str]) -> str:
+    return _sha256(json.dumps(sorted(files.items())))
 
 
 def _sha256(text: str) -> str:

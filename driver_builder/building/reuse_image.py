@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from driver_builder.building.made_image import MadeImage
 from driver_builder.errors import InvalidModule, RegistryRefused, RegistryUnavailable, VerificationFailed
 from driver_builder.kernel_modules import vermagic
-from driver_builder.kernel_modules.kernel_module import parse_kernel_module
-from driver_builder.kernel_modules.module_files import module_name
+from driver_builder.kernel_modules.image_modules import read_modules
 from driver_builder.kernel_modules.reuse import NotReusable, Origin, reusable
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model import images
@@ -112,8 +111,7 @@ def _present(candidate: ReuseCandidate, action: StartBuild, registry: RegistryCl
 def _made(
     image: ImageArchive, found: Present, request: BuildRequest, facts: KernelFacts, path: Path
 ) -> MadeImage | NotReusable:
-    files = image.read_files(MODULES_FOLDER)
-    modules = [parse_kernel_module(content, file) for file, content in sorted(files.items()) if module_name(file)]
+    modules = list(read_modules(image, MODULES_FOLDER).modules.values())
     kernel = request.target.kernel_version
     answer = reusable(modules, facts.module_symvers, kernel=kernel, magic=facts.vermagic)
     if isinstance(answer, NotReusable):

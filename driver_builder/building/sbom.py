@@ -11,29 +11,23 @@ SPDX demands is the one that the image's own config bears, 1970.
 """
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import quote
 
+from driver_builder.building.image_contents import Content, Kind
 from driver_builder.building.made_image import MadeImage
 from driver_builder.building.provenance import public_url, source_words
-from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.model.build import BuildRequest, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRef, source_digest
 from driver_builder.oci.image_archive import NO_TIME, canonical_json
 
 SPDX_TYPE = "application/spdx+json"
-LOADER = "/driver/loader"
-BUSYBOX = "/bin/busybox"
-FIRMWARE = "/firmware/"
 NAMESPACE = "https://driverwright.io/spdx"
 NO_ASSERTION = "NOASSERTION"
 
-_MODULE = re.compile(r"/lib/modules/.+\.ko(?:\.(?:gz|xz))?")
-_BUSYBOX_VERSION = re.compile(rb"BusyBox v([0-9.]+)")
 _HEADERS = {"debian": "linux-headers-{}", "ubuntu": "linux-headers-{}", "sles": "kernel-default-devel {}"}
 _LICENSES = {"GPL": "GPL-2.0-only", "GPL v2": "GPL-2.0-only", "Dual MIT/GPL": "MIT OR GPL-2.0-only"}
 """What MODULE_LICENSE says, as SPDX. The kernel's ``GPL`` does not tell ``only`` from ``or later``: the narrower."""
@@ -53,13 +47,9 @@ class _Part:
         return str(self.package["SPDXID"])
 
 
-def sbom(image: ImageRef, request: BuildRequest, made: MadeImage, files: Mapping[str, bytes]) -> bytes:
-    """The SPDX document of an image, ``image.reference`` being its digest; ``files`` are its files by absolute path.
-
-    Raises:
-        ValueError: when one of the modules cannot be read, which ``verify`` has ruled out.
-    """
-    contents = tuple(_contents(files))
+def sbom(image: ImageRef, request: BuildRequest, made: MadeImage, found: Sequence[Content]) -> bytes:
+    """The SPDX document of an image, ``image.reference`` being its digest; ``found`` is what lies in it."""
+    contents = tuple(map(_content, found))
     modules = tuple(part.id for part in contents if "-Module-" in part.id)
     parts = (_image(image, request, contents), *contents, *_made_of(request, made, modules))
     document = {
@@ -95,40 +85,28 @@ def _image(image: ImageRef, request: BuildRequest, contents: tuple[_Part, ...]) 
     return _Part(package, (("CONTAINS", tuple(part.id for part in contents)),))
 
 
-def _contents(files: Mapping[str, bytes]) -> Iterator[_Part]:
-    """What lies in the image: modules, firmware, loader and busybox; the indexes of depmod follow from the modules."""
-    for path in sorted(files):
-        content = files[path]
-        if _MODULE.fullmatch(path):
-            yield _module(path, content, parse_kernel_module(content, path))
-        elif path.startswith(FIRMWARE):
-            yield _file(_id("Firmware", path), path, content, purpose="FIRMWARE", declared=NO_ASSERTION)
-        elif path == LOADER:
-            yield _file("Loader", path, content, purpose="APPLICATION", declared="Apache-2.0")
-        elif path == BUSYBOX:
-            found = _BUSYBOX_VERSION.search(content)
-            version = found[1].decode() if found else ""
-            yield _file("Busybox", path, content, purpose="APPLICATION", declared="GPL-2.0-only", version=version)
+def _content(found: Content) -> _Part:
+    match found.kind:
+        case Kind.MODULE:
+            declared = _LICENSES.get(found.license, NO_ASSERTION)
+            return _file(_id("Module", found.path), found, purpose="FILE", declared=declared)
+        case Kind.FIRMWARE:
+            return _file(_id("Firmware", found.path), found, purpose="FIRMWARE", declared=NO_ASSERTION)
+        case _ as never:
+            assert_never(never)
 
 
-def _module(path: str, content: bytes, module: KernelModule) -> _Part:
-    comment = (
-        f"kernel module {module.name}: srcversion {module.srcversion or 'none'}, build id {module.build_id or 'none'},"
-        f" vermagic {module.vermagic.strip()!r}, MODULE_LICENSE({json.dumps(module.license)})"
+def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> _Part:
+    package = _package(
+        identifier,
+        found.path.rpartition("/")[2],
+        version=found.version,
+        purpose=purpose,
+        comment=found.comment,
     )
-    declared = _LICENSES.get(module.license, NO_ASSERTION)
-    return _file(
-        _id("Module", path), path, content, purpose="FILE", declared=declared, version=module.version, comment=comment
-    )
-
-
-def _file(
-    identifier: str, path: str, content: bytes, *, purpose: str, declared: str, version: str = "", comment: str = ""
-) -> _Part:
-    package = _package(identifier, path.rpartition("/")[2], version=version, purpose=purpose, comment=comment)
     package |= {
-        "packageFileName": path,
-        "checksums": [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()}],
+        "packageFileName": found.path,
+        "checksums": [{"algorithm": "SHA256", "checksumValue": found.sha256}],
         "licenseDeclared": declared,
     }
     return _Part(package, ())

@@ -20,6 +20,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.engine_images import is_reserved
 
 _HOST = r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*(?::[0-9]{1,5})?"
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
@@ -99,7 +100,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "os_id": request.target.os_id,
         "os_version": request.target.os_version,
         "architecture": request.target.architecture,
-        "base_image": _checked("baseImage", request.base_image, _REFERENCE),
+        "base_image": _image("baseImage", request.base_image, _REFERENCE),
         "make_args": _make_args(request.args),
         "headers_mirror": _checked(MIRROR_ARG, mirror, _URL) if mirror else "",
         "modules": [_checked("module name", module.name, _MODULE) for module in request.modules],
@@ -117,7 +118,7 @@ def _source_values(source: Source) -> dict[str, str | None]:
             return {}
         case SourceImage():
             return {
-                "source_image": _checked("source image", source.reference, _PINNED),
+                "source_image": _image("source image", source.reference, _PINNED),
                 "source_path": _checked("source path", source.path, _PATH),
             }
         case SourceGit():
@@ -141,6 +142,17 @@ def _source_values(source: Source) -> dict[str, str | None]:
             }
         case _ as never:
             assert_never(never)
+
+
+def _image(field: str, reference: str, rule: _Rule) -> str:
+    """An image of a registry, and none that the builder keeps in the engine for itself."""
+    if is_reserved(reference):
+        raise BuildFailed(
+            BuildFailure.TEMPLATE_INVALID,
+            f"{field} {reference!r} is a name that the builder keeps images of its own under;"
+            " name an image of a registry",
+        )
+    return _checked(field, reference, rule)
 
 
 def _folder(field: str, path: str) -> str:

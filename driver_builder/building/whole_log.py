@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 MAX_BYTES = 8 << 20
 """Of one build's lines, in memory: half of it for the beginning, half for the end."""
+_LINE_COST = 64
+"""Bytes that Python takes for a line besides its text: a log may have millions of short ones."""
 
 
 class WholeLog:
@@ -58,7 +60,7 @@ def unpacked(content: bytes) -> str:
 
 
 def _size(line: str) -> int:
-    return len(line.encode()) + 1
+    return len(line.encode()) + _LINE_COST
 
 
 def _missing(count: int) -> str:

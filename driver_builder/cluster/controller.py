@@ -1,16 +1,21 @@
-"""When to do a pass: on every change that matters, on ticks, and when a plan asked to be looked at again."""
+"""When to do a pass: on every change that matters, on ticks, and when a plan asked to be looked at again.
+
+APScheduler ticks by the wall clock, so the loop has a second eye on when a pass is due, by the monotonic one: after the
+clock was set back by an hour the next pass still comes in time.
+"""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from driver_builder import telemetry
+from driver_builder.boundary import contained
 from driver_builder.cluster.reconcile import Reconciler
+from driver_builder.errors import InternalError
 from driver_builder.planning import manifests
 from driver_builder.planning.backoff import Backoff
 from driver_builder.telemetry import Heartbeat
@@ -22,6 +27,8 @@ SETTLE_SECONDS = 0.2
 """Changes come in bursts; a pass waits this long for the rest of one."""
 
 UNKNOWN_KIND_SECONDS = 30.0
+TURN_SECONDS = 0.5
+"""So often the loop looks whether a pass is due, and gives a sign of life."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,36 +55,47 @@ class Controller:
         scheduler.start()
         backoff = Backoff(first=1.0, most=30.0)
         try:
-            self._wake.set()
+            due = time.monotonic()
             while not stop.is_set():
                 self._heartbeat.beat()
-                if not self._wake.wait(0.5):
+                is_woken = self._wake.wait(min(TURN_SECONDS, max(0.0, due - time.monotonic())))
+                if not is_woken and time.monotonic() < due:
                     continue
                 stop.wait(SETTLE_SECONDS)
                 self._wake.clear()
                 self._heartbeat.beat()
-                self._pass(scheduler, backoff)
+                delay = self._pass(backoff)
+                due = time.monotonic() + delay
         finally:
             scheduler.shutdown(wait=False)
 
-    def _pass(self, scheduler: BackgroundScheduler, backoff: Backoff) -> None:
-        began, result = time.monotonic(), "Succeeded"
+    def _pass(self, backoff: Backoff) -> float:
+        """Do a pass; gives in how many seconds the next is due though nothing changes."""
+        began = time.monotonic()
+        outcome = contained("pass", "over all drivers", self._reconciled, lambda error: error)
+        telemetry.RECONCILE_SECONDS.labels("Failed" if isinstance(outcome, Exception) else "Succeeded").observe(
+            time.monotonic() - began
+        )
+        if isinstance(outcome, Exception):
+            asked = outcome.retry_after if isinstance(outcome, KubeApiError) else None
+            delay = asked or backoff.next()
+            logger.warning("pass failed, again in %.0f s: %s", delay, outcome)
+            return min(delay, self._resync_seconds)
+        backoff.reset()
+        if outcome is None:
+            return self._resync_seconds
+        # A moment that was computed from a wrong clock may be further away than any calendar goes.
+        return min(max(outcome - time.time(), 0.0), self._resync_seconds)
+
+    def _reconciled(self) -> float | KubeApiError | InternalError | None:
+        """Do a pass; gives when the next is due, or why it failed."""
         try:
-            requeue_at = self._reconciler.reconcile()
+            return self._reconciler.reconcile()
         except KubeApiError as error:
-            result = "Failed"
-            delay = error.retry_after or backoff.next()
-            logger.warning("pass failed, again in %.0f s: %s", delay, error)
-            requeue_at = time.time() + delay
-        else:
-            backoff.reset()
-        telemetry.RECONCILE_SECONDS.labels(result).observe(time.monotonic() - began)
-        if requeue_at is not None:
-            due = datetime.fromtimestamp(requeue_at, tz=UTC)
-            scheduler.add_job(self._wake.set, "date", run_date=due, id="requeue", replace_existing=True)
+            return error
 
 
-class Watcher(threading.Thread):
+class Watcher:
     """Follows one collection and calls ``changed`` when something in it changed that we look at.
 
     The content itself is not kept: a pass reads everything anew, so a lost event costs a resync interval at most.
@@ -94,7 +112,7 @@ class Watcher(threading.Thread):
         label_selector: str = "",
         metadata_only: bool = False,
     ) -> None:
-        super().__init__(name=f"watch-{resource.plural}", daemon=True)
+        self.name = f"watch-{resource.plural}{f'-{namespace}' if namespace else ''}"
         self._client = client
         self._path = resource.path(namespace=namespace)
         self._changed = changed
@@ -152,11 +170,14 @@ class Watcher(threading.Thread):
         return True
 
 
+_LOOKED_AT = ("labels", "annotations", "generation", "deletionTimestamp", "finalizers")
+
+
 def _face(obj: Json, metadata_only: bool) -> object:
-    """What a pass looks at: a node's heartbeat changes none of it."""
+    """What a pass looks at: a node's heartbeat changes none of it, nor does a status that we write ourselves."""
     metadata = obj["metadata"]
     if metadata_only:
-        return metadata.get("labels"), metadata.get("annotations"), metadata.get("generation")
+        return tuple(metadata.get(field) for field in _LOOKED_AT)
     return metadata["resourceVersion"]
 
 
@@ -169,7 +190,7 @@ def watchers(
     ]
     for namespace in namespaces:
         for resource, selector, metadata_only in (
-            (DRIVER_CONTAINERS, "", False),
+            (DRIVER_CONTAINERS, "", True),
             (DAEMON_SETS, manifests.DRIVER_LABEL, True),
             (PODS, manifests.DRIVER_LABEL, False),
             (CONFIG_MAPS, "", False),

@@ -9,6 +9,7 @@ from driver_builder.planning.status import Event, timestamp
 from kube_api.client import Client
 from kube_api.errors import Conflict
 from kube_api.resources import EVENTS, Resource
+from kube_api.text import printable
 
 COMPONENT = "driver-builder"
 _LONGEST_MESSAGE = 1024
@@ -40,8 +41,8 @@ def post(client: Client, subject: Subject, event: Event, *, now: float) -> None:
         KubeApiError: when it cannot be written.
     """
     level = logging.WARNING if event.kind == "Warning" else logging.INFO
-    logger.log(level, "%s: %s: %s", subject, event.reason, event.message)
-    digest = hashlib.sha256(f"{event.reason}\0{event.message}".encode()).hexdigest()[:10]
+    logger.log(level, "%s: %s: %s", subject, event.reason, printable(event.message, _LONGEST_MESSAGE))
+    digest = hashlib.sha256(f"{event.reason}\0{event.message}".encode("utf-8", "replace")).hexdigest()[:10]
     namespace = subject.namespace or _CLUSTER_NAMESPACE
     name = f"{subject.name}.{digest}"
     try:
@@ -66,7 +67,7 @@ def _body(subject: Subject, event: Event, name: str, namespace: str, now: float)
         "involvedObject": {**involved, **({"namespace": subject.namespace} if subject.namespace else {})},
         "type": event.kind,
         "reason": event.reason,
-        "message": event.message[:_LONGEST_MESSAGE],
+        "message": printable(event.message, _LONGEST_MESSAGE),
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "firstTimestamp": timestamp(now),

@@ -1,16 +1,19 @@
 """NodeFeatureRule objects to the one ConfigMap that every worker mounts, so that no worker asks the API server. Pure.
 
 Objects are those of Node Feature Discovery (``nfd.k8s-sigs.io/v1alpha1``). A rule that cannot work is left out and
-told about in an Event on its object; the others are handed on as they are.
+told about in an Event on its object, as is an object that hits a bug; the others are handed on as they are.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
 
+from driver_builder.boundary import contained
+from driver_builder.errors import InternalError
 from kube_api.resources import NODE_FEATURE_RULES
 from nfd_worker.rules.load import load_rules
 from nfd_worker.rules.model import RuleProblem
@@ -47,7 +50,7 @@ def compile_rules(objects: Iterable[Json]) -> CompiledRules:
     size = 0
     for obj in sorted(objects, key=lambda item: str(item["metadata"]["name"])):
         name = str(obj["metadata"]["name"])
-        good, wrong = _check(obj, name)
+        good, wrong = contained("rules", name, partial(_check, obj, name), _not_checked)
         key, text = f"{name}.yaml", _to_yaml(name, good)
         size += len(key) + len(text.encode())
         if size > LARGEST_CONFIG_MAP:
@@ -72,6 +75,10 @@ def _check(obj: Json, name: str) -> tuple[list[Any], tuple[RuleProblem, ...]]:
         if not loaded.problems:
             good.append(rule)
     return good, tuple(problems)
+
+
+def _not_checked(error: InternalError) -> tuple[list[Any], tuple[RuleProblem, ...]]:
+    return [], (RuleProblem(rule="", field="", message=str(error)),)
 
 
 def _document(name: str, rules: list[Any]) -> Json:

@@ -27,13 +27,14 @@ logger = logging.getLogger(__name__)
 Told = Mapping[RuleObject, tuple[RuleProblem, ...]]
 
 
-class FeatureRulesSync(threading.Thread):
+class FeatureRulesSync:
     """Compiles the rules whenever :attr:`wake` is set, until ``stop`` is."""
+
+    name = "feature-rules"
 
     def __init__(
         self, client: Client, *, namespace: str, stop: threading.Event, clock: Callable[[], float] = time.time
     ) -> None:
-        super().__init__(name="feature-rules", daemon=True)
         self.wake = threading.Event()
         self._client = client
         self._namespace = namespace

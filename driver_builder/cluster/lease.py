@@ -37,6 +37,7 @@ class Lease:
         self._identity = identity
         self._clock = clock
         self._seen: tuple[object, float] = (None, 0.0)
+        self._renewed: float | None = None
 
     def acquire(self, stop: threading.Event) -> bool:
         """Wait until the Lease is ours; False when ``stop`` was set before."""
@@ -55,7 +56,12 @@ class Lease:
 
     def hold(self, stop: threading.Event) -> None:
         """Renew until ``stop`` is set or the Lease is lost; returns in both cases."""
-        renewed = self._clock()
+        # Of a thread that was started again, the last renewal counts.
+        if self._renewed is None:
+            self._renewed = self._clock()
+        elif self._clock() - self._renewed > RENEW_DEADLINE_SECONDS:
+            logger.error("lease %s: not renewed in time", self._name)
+            return
         while not stop.wait(RETRY_SECONDS):
             # Counted from before the request: the server may have stored it long before it answered.
             began = self._clock()
@@ -63,10 +69,10 @@ class Lease:
                 if not self.try_once():
                     logger.error("lease %s was taken by another controller", self._name)
                     return
-                renewed = began
+                self._renewed = began
             except KubeApiError as error:
-                logger.warning("lease: not renewed for %.0f s: %s", self._clock() - renewed, error)
-                if self._clock() - renewed > RENEW_DEADLINE_SECONDS:
+                logger.warning("lease: not renewed for %.0f s: %s", self._clock() - self._renewed, error)
+                if self._clock() - self._renewed > RENEW_DEADLINE_SECONDS:
                     return
 
     def release(self) -> None:

@@ -1,6 +1,7 @@
 """One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from driver_builder.building.builds import BuildQueue
 from driver_builder.cluster.execute import Executor, FailedAction
@@ -8,6 +9,7 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.report import Reporter
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
+from kube_api.errors import KubeApiError, Unreachable
 
 
 class Reconciler:
@@ -22,6 +24,7 @@ class Reconciler:
         builds: BuildQueue,
         settings: PlanSettings,
         planned: Callable[[Plan], None] = lambda _plan: None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._observer = observer
         self._executor = executor
@@ -29,6 +32,7 @@ class Reconciler:
         self._builds = builds
         self._settings = settings
         self._planned = planned
+        self._is_stopping = is_stopping
 
     def reconcile(self) -> float | None:
         """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
@@ -40,27 +44,39 @@ class Reconciler:
         snapshot = self._observer.observe()
         decided = plan(snapshot, self._settings)
         self._planned(decided)
-        failed = self._executor.perform(decided.actions)
+        owners = owners_of(decided)
+        failed = self._executor.perform(decided.actions, lambda action: owners.get(id(action), ""))
+        silent = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
+        if self._is_stopping():
+            return None
         # Also without new builds: while they are suspended, one is tried now and then.
         self._builds.dispatch()
-        unwritten = self._reporter.report(decided, refusals=refusals(decided, failed), now=snapshot.now)
-        for part in decided.drivers:
+        # The status of a driver whose action got no answer would wait as long.
+        reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in silent))
+        unwritten = self._reporter.report(reported, refusals=refusals(decided, failed), now=snapshot.now)
+        for part in reported.drivers:
             if part.driver.key not in unwritten:
                 self._builds.forget(part.failures)
         for error in (*(item.error for item in failed), *unwritten.values()):
-            if error.is_temporary:
+            if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
                 raise error
         return decided.requeue_at
 
 
+def owners_of(decided: Plan) -> dict[int, str]:
+    """Map each action, by its ``id``, to the key of its driver: some hold whole manifests, which have no hash."""
+    return {id(action): part.driver.key for part in decided.drivers for action in part.actions}
+
+
 def refusals(decided: Plan, failed: Iterable[FailedAction]) -> dict[str, str]:
     """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands."""
-    # By identity: some actions hold whole manifests, which have no hash.
-    owners = {id(action): part.driver.key for part in decided.drivers for action in part.actions}
+    owners = owners_of(decided)
     refused: dict[str, list[FailedAction]] = {}
     for item in failed:
-        if not item.error.is_temporary:
-            refused.setdefault(owners[id(item.action)], []).append(item)
+        # The cancelling of a build that no driver needs any more has no owner.
+        owner = owners.get(id(item.action))
+        if owner is not None and not item.error.is_temporary:
+            refused.setdefault(owner, []).append(item)
     return {
         driver: f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else str(items[0])
         for driver, items in refused.items()

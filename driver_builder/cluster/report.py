@@ -1,20 +1,30 @@
 """Writes what a pass found: each driver's status when it changed, and an Event for each piece of news."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from driver_builder.boundary import contained
 from driver_builder.cluster import events
-from driver_builder.planning import ahead_status, status
+from driver_builder.errors import InternalError
+from driver_builder.planning import ahead_status, status, unloading
+from driver_builder.planning.node_notes import render_notes
 from driver_builder.planning.plan import Plan
 from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.status import Reason, Trouble
+from driver_builder.spec.driver_container import DriverContainer
 from kube_api.client import Client
-from kube_api.errors import KubeApiError, NotFound
+from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
 
 Json = dict[str, Any]
 
 _NONE: Mapping[str, str] = {}
+
+Unwritten = KubeApiError | InternalError
+"""Why a status could not be written."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,57 +32,123 @@ logger = logging.getLogger(__name__)
 class Reporter:
     """Writes statuses and Events; a driver whose status cannot be written does not keep the others from theirs."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._client = client
+        self._is_stopping = is_stopping
 
-    def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, KubeApiError]:
+    def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, Unwritten]:
         """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
 
-        ``refusals`` says, by driver, what the API server refused to do for it.
+        All statuses come first, then the Events of those that were written: while a status cannot be written, its
+        Events would be posted by each pass. ``refusals`` says, by driver, what the API server refused to do for it.
         """
-        errors: dict[str, KubeApiError] = {}
+        errors: dict[str, Unwritten] = {}
+        written: list[tuple[DriverPlan, Json]] = []
+        away: Unreachable | None = None
         for part in plan.drivers:
-            key = part.driver.key
-            try:
-                self._report_driver(part, refusals.get(key, ""), now)
-            except NotFound as error:
-                logger.info("status of %s: overtaken: %s", key, error)
-            except KubeApiError as error:
-                logger.warning("status of %s: %s", key, error)
-                errors[key] = error
+            if away is not None or self._is_stopping():
+                errors[part.driver.key] = away or Unreachable(f"status of {part.driver.key}: stopped before")
+                continue
+            refusal = refusals.get(part.driver.key, "")
+            error = contained(
+                "driver",
+                part.driver.key,
+                partial(self._try, part, refusal, now, written),
+                partial(self._say_trouble, part, now, written),
+            )
+            if error is not None:
+                logger.warning("status of %s: %s", part.driver.key, error)
+                errors[part.driver.key] = error
+            away = error if isinstance(error, Unreachable) else None
+        if away is None:
+            self._post(written, now)
         return errors
 
-    def _report_driver(self, part: DriverPlan, refusal: str, now: float) -> None:
-        driver = part.driver
-        written = status.render(
-            driver,
-            part.targets,
-            rebuilds=part.rebuilds,
-            unknown=part.unknown,
-            refusal=refusal,
-            now=now,
-            ahead=ahead_status.render_ahead(part.ahead or ()),
-            more_conditions=[ahead_status.condition(part.ahead)] if part.ahead is not None else [],
-        )
-        if written == driver.status:
-            return
-        subject = events.Subject(
-            resource=DRIVER_CONTAINERS, namespace=driver.namespace, name=driver.name, uid=driver.uid
-        )
-        news = status.events(status.previous_targets(driver.status), part.targets)
-        ahead_news = ahead_status.news(ahead_status.previous_ahead(driver.status), part.ahead or ())
-        for event in (*news, *ahead_news, *status.condition_events(driver.status, written)):
-            events.post(self._client, subject, event, now=now)
+    def _try(
+        self, part: DriverPlan, refusal: str, now: float, written: list[tuple[DriverPlan, Json]]
+    ) -> Unwritten | None:
+        status_ = _render(part, refusal, now)
+        try:
+            if self._write(part.driver, status_):
+                written.append((part, status_))
+        except NotFound as error:
+            logger.info("status of %s: overtaken: %s", part.driver.key, error)
+        except KubeApiError as error:
+            return error
+        return None
+
+    def _say_trouble(
+        self, part: DriverPlan, now: float, written: list[tuple[DriverPlan, Json]], error: InternalError
+    ) -> Unwritten:
+        """Write at least that a status could not be made."""
+        shell = replace(part, trouble=Trouble(reason=Reason.INTERNAL_ERROR, message=str(error)))
+        contained("driver", part.driver.key, partial(self._try, shell, "", now, written), lambda worse: worse)
+        return error
+
+    def _write(self, driver: DriverContainer, status_: Json) -> bool:
+        """Write a status where it changed; tells whether it did."""
+        if status_ == driver.status:
+            return False
         path = DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
         # null first: a merge patch would keep keys of an older rebuild map.
-        stale = {key: None for key in driver.status if key not in written}
-        self._client.patch(path, {"status": {**stale, **_with_removed(driver.status, written)}})
+        stale = {key: None for key in driver.status if key not in status_}
+        self._client.patch(path, {"status": {**stale, **_with_removed(driver.status, status_)}})
+        return True
+
+    def _post(self, written: Iterable[tuple[DriverPlan, Json]], now: float) -> None:
+        """Post the Events of changed statuses; one that cannot be posted is in the log, no reason for a new pass."""
+        for part, status_ in written:
+            driver = part.driver
+            subject = events.Subject(
+                resource=DRIVER_CONTAINERS, namespace=driver.namespace, name=driver.name, uid=driver.uid
+            )
+            for event in _news(part, status_):
+                if self._is_stopping():
+                    return
+                try:
+                    events.post(self._client, subject, event, now=now)
+                except Unreachable as error:
+                    logger.warning("event of %s, and all after it: %s", driver.key, error)
+                    return
+                except KubeApiError as error:
+                    logger.warning("event of %s: %s", driver.key, error)
+
+
+def _render(part: DriverPlan, refusal: str, now: float) -> Json:
+    if part.trouble is not None:
+        return status.render_trouble(part.driver, part.trouble, now=now)
+    return status.render(
+        part.driver,
+        part.targets,
+        rebuilds=part.rebuilds,
+        unknown=part.unknown,
+        refusal=refusal,
+        now=now,
+        ahead=ahead_status.render_ahead(part.ahead or ()),
+        nodes=render_notes(part.notes),
+        more_conditions=_more_conditions(part),
+    )
+
+
+def _news(part: DriverPlan, written: Json) -> tuple[status.Event, ...]:
+    before = part.driver.status
+    about_all = status.condition_events(before, written)
+    if part.trouble is not None:
+        return about_all
+    ahead_news = ahead_status.news(ahead_status.previous_ahead(before), part.ahead or ())
+    return (*status.events(status.previous_targets(before), part.targets), *ahead_news, *about_all)
+
+
+def _more_conditions(part: DriverPlan) -> list[Json]:
+    """Write the conditions that not every driver has."""
+    ahead = ahead_status.condition(part.ahead) if part.ahead is not None else None
+    return [item for item in (ahead, unloading.condition(part.unloading)) if item is not None]
 
 
 def _with_removed(before: Json, after: Json) -> Json:
     """Make ``after`` a merge patch of the maps below it: keys that are gone are set to null."""
     rebuild = {
         part: {**dict.fromkeys((before.get("rebuild") or {}).get(part) or {}), **values}
-        for part, values in after["rebuild"].items()
+        for part, values in (after.get("rebuild") or {}).items()
     }
-    return {**after, "rebuild": rebuild}
+    return {**after, "rebuild": rebuild} if rebuild else after

@@ -55,7 +55,7 @@ def builder_for(
         return
     with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
         known = registries.credentials(action.namespace, action.registry, action.image.host)
-        yield DockerBuilder(api, templates=settings.templates, credentials=known)
+        yield DockerBuilder(api, owner=action.owner, templates=settings.templates, credentials=known)
 
 
 def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobSettings:
@@ -72,8 +72,10 @@ def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobS
         image=settings.job_image,
         hand_over_image=settings.hand_over_image,
         node_selector=settings.job_node_selector,
+        tolerations=settings.job_tolerations,
         host_network=settings.job_host_network,
         ca=_ca(action, settings, client),
+        reach=settings.registry_reach,
     )
 
 

@@ -16,7 +16,7 @@ from driver_builder.oci.registries import Registries
 from driver_builder.planning import snapshot_file
 from driver_builder.planning.desired import Recipes
 from driver_builder.planning.inventory import Node
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
 from driver_builder.planning.snapshot import Snapshot
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api.client import Client
@@ -56,14 +56,16 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
 def plan_settings(settings: Settings) -> PlanSettings:
     """Give what a plan depends on besides the snapshot, as it is here."""
     recipes = Recipes(
-        digests=templates.recipe_digests(settings.templates),
-        loader=templates.loader_digest(),
+        versions=templates.recipe_versions(settings.templates),
         deadline_seconds=settings.build_deadline_seconds,
+        max_deadline_seconds=max(settings.max_build_deadline_seconds, settings.build_deadline_seconds),
     )
     return PlanSettings(
         recipes=recipes,
+        loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
+        unload_deadline_seconds=settings.unload_deadline_seconds,
     )
 
 
@@ -72,10 +74,21 @@ def observer(settings: Settings) -> Observer:
     client = Client.from_environment(settings.kubeconfig)
     return Observer(
         client,
-        Registries(client, ca_file=settings.registry_ca_file),
+        registries(settings, client),
         namespaces=settings.namespaces,
         recipes=plan_settings(settings).recipes,
         clock=time.time,
+    )
+
+
+def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:
+    """Make what asks registries, as the settings say; ``account_seconds`` is how long a Secret is believed."""
+    return Registries(
+        client,
+        ca_file=settings.registry_ca_file,
+        reach=settings.registry_reach,
+        plain_http_passwords=settings.registry_plain_http_passwords,
+        account_seconds=account_seconds,
     )
 
 

@@ -35,7 +35,9 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
             credentials=_credentials(flags),
             plain_http=flags.plain_http,
             ca_file=settings.registry_ca_file,
+            deadline=PUSH_PATIENCE,
             patience=PUSH_PATIENCE,
+            reach=settings.registry_reach,
         )
         told: dict[str, object] = {"digest": push_build(registry, flags.repository, flags.folder)}
     except DriverBuilderError as error:

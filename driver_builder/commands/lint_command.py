@@ -6,23 +6,25 @@ fields that nobody reads, mappings that never apply, several kernels for one ima
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
+from driver_builder import plain_data
 from driver_builder.commands import output
 from driver_builder.commands.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities
+from driver_builder.lint.lint_modules import shared_modules
 from driver_builder.lint.lint_signing import unsigned
-from driver_builder.planning import inventory
+from driver_builder.planning import inventory, snapshot_file
 from driver_builder.planning.inventory import Node
-from driver_builder.spec.driver_container import check_names
+from driver_builder.spec.driver_container import DriverContainer, check_names
 from driver_builder.spec.driver_spec import DriverSpec
 from driver_builder.spec.spec_parser import read_spec
 from driver_builder.spec.spec_reader import Notes, Path, Reader, dotted
@@ -55,6 +57,8 @@ class Fleet:
 
     nodes: tuple[Node, ...] | None = None
     kernels: tuple[str, ...] | None = None
+    drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
+    """By ``namespace/name``: those of the snapshot, and those that are checked."""
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
         """Give the kernels of the nodes that a driver selects, None where nobody knows.
@@ -92,7 +96,9 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
     fleet = _fleet(flags)
     checked = 0
     findings: list[Finding] = []
-    for document in read_documents(flags.files):
+    documents = list(read_documents(flags.files))
+    fleet = replace(fleet, drivers={**fleet.drivers, **dict(_specs(documents))})
+    for document in documents:
         if isinstance(document, Unreadable):
             findings.append(_unreadable(document))
             continue
@@ -103,6 +109,20 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
         raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
     print(_printed(findings, checked, flags.output))
     return EXIT_FAILED if any(finding.severity is Severity.ERROR for finding in findings) else EXIT_OK
+
+
+def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, DriverSpec]]:
+    for document in documents:
+        for value, _ in drivers(document.value) if isinstance(document, Document) else ():
+            spec = read_spec(value.get("spec")).spec
+            if spec is not None:
+                yield _key(value), spec
+
+
+def _key(value: Mapping[str, Any]) -> str:
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
 
 
 def drivers(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
@@ -129,7 +149,7 @@ def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet)
             field=dotted(field),
             message=message,
         )
-        for severity, field, message in (*_object(value), *_spec(value.get("spec"), fleet))
+        for severity, field, message in (*_object(value), *_spec(_key(value), value.get("spec"), fleet))
     ]
     return sorted(findings, key=lambda finding: finding.line)
 
@@ -157,17 +177,19 @@ def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
     yield from _unknown(notes.unknown)
 
 
-def _spec(spec: object, fleet: Fleet) -> Iterator[_Said]:
+def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     reading = read_spec(spec)
     for problem in reading.problems:
         yield Severity.ERROR, problem.path, problem.message
     yield from _unknown(reading.unknown)
     if reading.spec is None:
         return
-    for field in reading.spec.unused:
-        yield Severity.WARNING, tuple(field.split(".")), "is reserved: this version does not act on it"
+    for unused in reading.spec.unused:
+        yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version does not act on it"
     for message in unsigned(reading.spec, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "signing"), message
+    for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "module"), message
     for oddity in oddities(reading.spec.mappings, fleet.kernels_of(reading.spec)):
         severity = Severity.ERROR if oddity.is_error else Severity.WARNING
         yield severity, ("spec", "kernelMappings", oddity.index), oddity.message
@@ -192,7 +214,8 @@ def _fleet(flags: argparse.Namespace) -> Fleet:
     if flags.kernels is not None:
         return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
     if flags.snapshot is not None:
-        return Fleet(nodes=parse_nodes(flags.snapshot, read_text(FilePath(flags.snapshot))))
+        text = read_text(FilePath(flags.snapshot))
+        return Fleet(nodes=parse_nodes(flags.snapshot, text), drivers=parse_drivers(text))
     return Fleet()
 
 
@@ -211,6 +234,18 @@ def parse_nodes(file: str, text: str) -> tuple[Node, ...]:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: give what driver-builder snapshot or kubectl get nodes -o json printed"
         ) from error
+
+
+def parse_drivers(text: str) -> dict[str, DriverSpec]:
+    """Read the drivers of a snapshot; none are in what kubectl lists.
+
+    Raises:
+        ConfigurationError: when a driver is of another shape.
+    """
+    content = yaml.safe_load(text)
+    listed = content["snapshot"].get("drivers") or [] if content.get("kind") == snapshot_file.KIND else []
+    found = plain_data.decode(tuple[DriverContainer, ...], listed, "snapshot.drivers")
+    return {item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)}
 
 
 def _node(metadata: Mapping[str, Any]) -> Node:

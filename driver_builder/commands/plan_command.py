@@ -63,6 +63,8 @@ def _rows(item: DriverSummary) -> list[tuple[object, ...]]:
     ]  # fmt: skip
     if item.others:
         rows.append((key, "-", "-", "-", "-", counted(item.others), "-", "of no kernel of today"))
+    if item.trouble:
+        rows.append((key, "-", "-", "-", "-", "nothing", "-", item.trouble))
     rows += [(key, "unknown", "-", 1, 0, "wait", node, why) for node, why in sorted(item.unknown.items())]
     return rows
 

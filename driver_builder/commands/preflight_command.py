@@ -41,7 +41,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     target = parse_target(kernel=flags.kernel, os=flags.os, architecture=flags.arch)
     snapshot = common.observer(settings).observe()
     drivers = [driver for name in flags.driver or [None] for driver in common.find_drivers(snapshot, name)]
-    registries = Registries(Client.from_environment(settings.kubeconfig), ca_file=settings.registry_ca_file)
+    registries = common.registries(settings, Client.from_environment(settings.kubeconfig))
     preflight = Preflight(
         snapshot=snapshot,
         target=target,

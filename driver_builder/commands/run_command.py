@@ -25,13 +25,16 @@ from driver_builder.cluster.lease import REQUEST_SECONDS, Lease
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.cluster.report import Reporter
+from driver_builder.cluster.supervisor import Supervisor
 from driver_builder.commands import common
 from driver_builder.commands.builder_choice import builder_for, secret_values
-from driver_builder.commands.common import EXIT_OK
+from driver_builder.commands.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError
 from driver_builder.jobs.job_kernel_lookup import JobKernelLookup
 from driver_builder.metrics import StateCollector
 from driver_builder.model.build import LogSink
+from driver_builder.oci.image_answers import ImageAnswers
 from driver_builder.oci.registries import Registries
 from driver_builder.planning.actions import LookUpKernels, StartBuild
 from driver_builder.spec.driver_spec import BuilderKind
@@ -39,35 +42,45 @@ from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
 from kube_api.resources import NODE_FEATURE_RULES
 
+ACCOUNT_SECONDS = 10.0
+"""So long a Secret or a CA is believed: one read of it serves all images of a pass."""
+
 logger = logging.getLogger(__name__)
 
 add_flags = config.add_run_flags
 
 
 def run(_flags: argparse.Namespace, settings: Settings) -> int:
-    """Act on the cluster while the Lease is held; gives the exit code."""
+    """Act on the cluster while the Lease is held; gives the exit code.
+
+    Raises:
+        ConfigurationError: without the image of the loader, which every driver pod needs.
+    """
+    if not settings.loader_image:
+        raise ConfigurationError(
+            "driver pods get their loader from an image: give --loader-image, or set DRIVER_BUILDER_LOADER_IMAGE"
+        )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     client = Client.from_environment(settings.kubeconfig)
-    heartbeat = Heartbeat()
+    heartbeat, supervisor = Heartbeat(), Supervisor(stop)
     if settings.port:
-        telemetry.serve(settings.port, healthy=heartbeat.is_alive)
+        telemetry.serve(settings.port, healthy=lambda: heartbeat.is_alive() and supervisor.is_alive())
     # A client of its own: a request that hangs must not outlive the Lease.
     impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
     lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
     if not lease.acquire(stop):
         return EXIT_OK
     logger.info("acting as %s in namespaces %s", settings.identity, ", ".join(settings.namespaces))
-    lost = threading.Thread(target=_hold, args=(lease, stop), name="lease")
-    lost.start()
+    holding = supervisor.start("lease", lambda: _hold(lease, stop))
     try:
-        _act(client, settings, stop, heartbeat)
+        _act(client, settings, stop, heartbeat, supervisor)
     finally:
         stop.set()
-        lost.join()
+        holding.join()
         lease.release()
-    return EXIT_OK
+    return EXIT_FAILED if supervisor.broken else EXIT_OK
 
 
 def _hold(lease: Lease, stop: threading.Event) -> None:
@@ -76,12 +89,15 @@ def _hold(lease: Lease, stop: threading.Event) -> None:
     stop.set()
 
 
-def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: Heartbeat) -> None:
+def _act(
+    client: Client, settings: Settings, stop: threading.Event, heartbeat: Heartbeat, supervisor: Supervisor
+) -> None:
     wake = threading.Event()
     plan_settings = common.plan_settings(settings)
-    registries = Registries(client, ca_file=settings.registry_ca_file)
+    registries = common.registries(settings, client, account_seconds=ACCOUNT_SECONDS)
+    answers = ImageAnswers(registries, wake=wake.set)
     builds = BuildQueue(
-        _build_work(client, settings, registries, stop),
+        _build_work(client, settings, registries, answers, stop),
         wake=wake.set,
         limit=settings.max_builds,
         secrets=_secrets(client, registries),
@@ -93,50 +109,60 @@ def _act(client: Client, settings: Settings, stop: threading.Event, heartbeat: H
     REGISTRY.register(collector)
     observer = Observer(
         client,
-        registries,
+        answers,
         namespaces=settings.namespaces,
         recipes=plan_settings.recipes,
         builds=builds,
         look_ups=look_ups,
+        pushed=registries.pushed,
         clock=time.time,
     )
     reconciler = Reconciler(
         observer=observer,
-        executor=Executor(client, builds, look_ups),
-        reporter=Reporter(client),
+        executor=Executor(client, builds, look_ups, is_stopping=stop.is_set),
+        reporter=Reporter(client, is_stopping=stop.is_set),
         builds=builds,
         settings=plan_settings,
         planned=collector.saw,
+        is_stopping=stop.is_set,
     )
-    _follow_feature_rules(client, settings, stop)
+    _follow_feature_rules(client, settings, stop, supervisor)
     for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
-        watcher.start()
+        supervisor.start(watcher.name, watcher.run)
     try:
         Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
             stop
         )
     finally:
+        answers.stop()
         builds.stop()
         look_ups.stop()
         REGISTRY.unregister(collector)
 
 
-def _follow_feature_rules(client: Client, settings: Settings, stop: threading.Event) -> None:
+def _follow_feature_rules(client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor) -> None:
     if not settings.feature_rules:
         return
     sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
-    Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop).start()
-    sync.start()
+    watcher = Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop)
+    supervisor.start(watcher.name, watcher.run)
+    supervisor.start(sync.name, sync.run)
 
 
-def _build_work(client: Client, settings: Settings, registries: Registries, stop: threading.Event) -> Work:
+def _build_work(
+    client: Client, settings: Settings, registries: Registries, answers: ImageAnswers, stop: threading.Event
+) -> Work:
     keys = SigningSecrets(client)
 
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
-        with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
-            return build_and_push(
-                action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
-            )
+        try:
+            with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
+                return build_and_push(
+                    action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
+                )
+        finally:
+            # Before the queue says that the build has ended: an absence of before would start it again.
+            answers.forget(action.image)
 
     return work
 
@@ -149,6 +175,7 @@ def _look_up_work(client: Client, settings: Settings, registries: Registries) ->
                 action.namespace,
                 pull_secret=action.registry.secret,
                 node_selector=settings.job_node_selector,
+                tolerations=settings.job_tolerations,
                 host_network=settings.job_host_network,
             )
             return by_job.look_up(action.repository, cancelled=cancelled)

@@ -1,11 +1,15 @@
 #!/bin/busybox sh
-# What runs in a driver pod, and the only program there: it loads the image's kernel modules, proves that they work,
-# and unloads them again.
+# What runs in a driver pod, and the only program there: it loads the image's kernel modules, proves that they work, and
+# says when they do not any more. It comes out of its own image: an init container copies it and busybox into a folder of
+# the pod, and it runs in the driver's image, of which it needs the data only.
 #
-#   loader load    init container: load and prove, or say why not; the verdict is one JSON line in the termination log
-#   loader hold    main container: wait for SIGTERM, then unload what is ours
+#   loader load    init container: makes room, loads and proves, or says why not. Privileged
+#   loader hold    main container: looks at the modules every few seconds, and ends with a verdict when one is gone
 #   loader probe   readiness probe: 0 only while every module is live, is the one of this image, and has its device
-#   loader leave   the main container's preStop hook: take away the blacklist, for the pod goes and not only the machine
+#   loader unload  a pod of its own, when a driver goes from its node for good: takes modules and files. Privileged
+#
+# Every verdict is one JSON line in the termination log. SIGTERM leaves everything where it is: a pod cannot tell a restart
+# from a removal.
 #
 # The image's data files, below /driver (data, never evaluated; names with - or _ are the same to the kernel and here):
 #
@@ -19,8 +23,15 @@
 # the driver is there. What the pod's manifest adds (words between blanks):
 #
 #   DRIVER         what names this pod's files on the node: no other driver's, and no other target's
-#   REMOVE_MODULES modules of the kernel's own that are unloaded, in this order, before ours are loaded
+#   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
 #   BLACKLIST      modules that nobody may load on the node: modprobe and udev are told by a file in /etc/modprobe.d
+#   REBUILD        the token of a rebuild that was asked for: what was loaded before it is loaded anew
+#   NODE_REBUILDS  <node>:<token>..., the same for single nodes; NODE_NAME is this one
+#
+# And for unload:
+#
+#   UNLOAD         <module>:<identity>..., the last loaded first; a module with another identity stays
+#   BOOT_ID        the boot they were loaded in; in another one they are gone, and files alone are removed
 #
 # ash has `local` as dash has.
 # shellcheck shell=dash
@@ -34,6 +45,8 @@ sys=${SYSFS:-/sys}
 proc=${PROC:-/proc}
 host_modules=${HOST_MODULES:-/host/lib/modules}
 host_firmware=${HOST_FIRMWARE:-/host/lib/firmware}
+rebuild_file=${HOST_RUN:-/host/run/driverwright}/${DRIVER:-}
+parameters_file=$rebuild_file.parameters
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove=${REMOVE_MODULES:-}
@@ -41,6 +54,7 @@ to_remove=${REMOVE_MODULES:-}
 removed=
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
+hold_seconds=${HOLD_SECONDS:-5}
 # busybox's shell takes its own applets before PATH.
 insmod=${INSMOD:-insmod}
 rmmod=${RMMOD:-rmmod}
@@ -52,7 +66,7 @@ say() {
     printf 'driverwright: %s\n' "$*"
 }
 
-# --- What the image holds and the node runs. Only the shell's own words: the readiness probe comes by every few seconds.
+# --- What the image holds and the node runs. Only the shell's own words: it is looked at every few seconds.
 
 # read_word FILE: sets word to the first line of a file that must be there.
 read_word() {
@@ -64,18 +78,20 @@ read_word() {
     fi
 }
 
-read_driver() {
-    local name
-    read_word "$image/driver/kernel" && built_for=$word
+read_node() {
     read_word "$proc/sys/kernel/osrelease" && kernel=$word
     read_word "$proc/sys/kernel/random/boot_id" && boot_id=$word
+}
+
+read_driver() {
+    local name
+    read_node
+    read_word "$image/driver/kernel" && built_for=$word
     read_word "$image/driver/modules"
     modules=
-    reversed=
     while read -r name _ || [ -n "$name" ]; do
         [ -n "$name" ] || continue
         modules="$modules $name"
-        reversed="$name $reversed"
     done <"$image/driver/modules"
     firmware=$host_firmware/updates/$built_for
     firmware_list=$firmware/.driverwright-${DRIVER:-}
@@ -93,14 +109,20 @@ look_up() {
     return 1
 }
 
-# find_module NAME: sets directory to the module's place in sysfs, where names have underscores only.
-find_module() {
+# underscore NAME: sets word to the name as sysfs has it.
+underscore() {
     local left=$1 name=
     while [ "$left" != "${left#*-}" ]; do
         name=$name${left%%-*}_
         left=${left#*-}
     done
-    directory=$sys/module/$name$left
+    word=$name$left
+}
+
+# find_module NAME: sets directory to the module's place in sysfs.
+find_module() {
+    underscore "$1"
+    directory=$sys/module/$word
 }
 
 is_live() {
@@ -122,6 +144,16 @@ is_among() {
     return 1
 }
 
+# read_identity KIND: sets actual to the identity of this kind of the module in directory.
+read_identity() {
+    actual=
+    case $1 in
+    srcversion) read -r actual 2>/dev/null <"$directory/srcversion" ;;
+    # An ELF note: three words of header and "GNU" before the digest.
+    buildID) actual=$(od -An -v -tx1 -j16 "$directory/notes/.note.gnu.build-id" 2>/dev/null | tr -d ' \n') ;;
+    esac
+}
+
 # identify NAME: sets kind, expected and actual, the identity that the image and the kernel give for a live module.
 identify() {
     actual=
@@ -129,11 +161,7 @@ identify() {
     kind=${found%% *}
     expected=${found#* }
     find_module "$1"
-    case $kind in
-    srcversion) read -r actual 2>/dev/null <"$directory/srcversion" ;;
-    # An ELF note: three words of header and "GNU" before the digest.
-    buildID) actual=$(od -An -v -tx1 -j16 "$directory/notes/.note.gnu.build-id" 2>/dev/null | tr -d ' \n') ;;
-    esac
+    read_identity "$kind"
 }
 
 # is_ours NAME: a module of this name is live, and it is the one of this image.
@@ -155,6 +183,24 @@ find_devices() {
     [ -n "$devices" ]
 }
 
+# check_modules: fails when a module is not live, is another build, or has no device; sets lost, module and why.
+check_modules() {
+    for module in $modules; do
+        is_live "$module" || {
+            lost=NotLive why="module $module is not loaded"
+            return 1
+        }
+        is_ours "$module" || {
+            lost=OtherBuild why="module $module is another build than this image's"
+            return 1
+        }
+        ! look_up needs-device "$module" || find_devices "$module" || {
+            lost=NoDevice why="no device is bound to module $module"
+            return 1
+        }
+    done
+}
+
 # --- The verdict.
 
 # quoted TEXT: prints a JSON string of the printable ASCII in TEXT.
@@ -172,10 +218,10 @@ write_verdict() {
     fi
 }
 
-# refuse RESULT MODULE MESSAGE: says why the driver does not work here, takes back what was done for it, and ends.
+# refuse RESULT MODULE MESSAGE [MEMBERS]: says why the driver does not work here, takes back what was done, and ends.
 refuse() {
     undo
-    write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")"
+    write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")${4:-}"
     say "$1: $3"
     exit 1
 }
@@ -240,7 +286,11 @@ END
 copy_firmware() {
     local files file mine=''
     files=$(firmware_files)
-    [ -n "$files" ] || return 0
+    if [ -z "$files" ]; then
+        # An earlier image may have had some.
+        remove_firmware "$firmware"
+        return
+    fi
     check_firmware "$files"
     while IFS= read -r file; do
         [ -e "$firmware/$file" ] && ! is_listed "$file" || mine="$mine$file
@@ -265,24 +315,29 @@ END
     printf '%s' "$mine" >"$firmware_list"
 }
 
+# remove_firmware FOLDER: takes what we put there, as the list in it says.
 remove_firmware() {
-    local file
-    [ -f "$firmware_list" ] || return 0
+    local file list=$1/.driverwright-${DRIVER:-}
+    [ -f "$list" ] || return 0
     while IFS= read -r file; do
-        rm -f "$firmware/$file" "$firmware/$file.driverwright"
-    done <"$firmware_list"
-    rm -f "$firmware_list"
-    find "$firmware" -depth -type d -exec rmdir {} \; 2>/dev/null
-    say "removed the firmware from $firmware"
+        rm -f "$1/$file" "$1/$file.driverwright"
+    done <"$list"
+    rm -f "$list"
+    find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null
+    say "removed the firmware from $1"
 }
 
 # write_blacklist: also what names a module, and not only what finds it by a device, is told to leave it. The file stays
 # when the load is refused: after a boot with it the driver may have its place.
 write_blacklist() {
     local name
-    [ -n "$blacklist" ] || return 0
+    if [ -z "$blacklist" ]; then
+        # An earlier pod of this driver may have written one.
+        [ -z "${DRIVER:-}" ] || rm -f "$blacklist_file" 2>/dev/null
+        return 0
+    fi
     {
-        echo "# Written by driverwright for $DRIVER, and removed with its driver pod."
+        echo "# Written by driverwright for $DRIVER, and removed with its driver."
         for name in $blacklist; do
             echo "blacklist $name"
             echo "install $name /bin/false"
@@ -300,50 +355,14 @@ check_blacklist() {
     done
 }
 
-# is_leaving NAME: a module that is to make room is there, and is no build of ours that stays.
-is_leaving() {
-    is_live "$1" && ! is_ours "$1"
-}
-
-# check_removable: refuses, before anything is unloaded, when a module that is to make room cannot. It is used by modules
-# that stand on it, which may go before it, and by whatever else has taken hold of it, which does not go.
-check_removable() {
-    local name users holder going=''
-    for name in $to_remove; do
-        is_leaving "$name" || continue
-        find_module "$name"
-        users=0
-        read -r users 2>/dev/null <"$directory/refcnt"
-        set +f
-        for holder in "$directory"/holders/*; do
-            # shellcheck disable=SC2086  # names are words
-            ! is_among "${holder##*/}" $going || users=$((users - 1))
-        done
-        set -f
-        [ "$users" -le 0 ] ||
-            refuse LoadFailed "$name" "module $name is in use ($(usage_of "$name")) and cannot make room, as spec.module.inTreeModulesToRemove asks: end what uses it, name the modules that do before it, or boot the node with it on spec.module.blacklist"
-        going="$going $name"
-    done
-}
-
-remove_in_tree() {
-    local name
-    for name in $to_remove; do
-        is_leaving "$name" || continue
-        unload "$name" || refuse LoadFailed "$name" "$reason"
-        removed="$name $removed"
-        say "unloaded $name, as spec.module.inTreeModulesToRemove asks"
-    done
-}
-
-# undo: leaves the node as it was, unless a module of ours is live. The driver may have failed the network's own device.
+# undo: leaves the node as it was, unless a build of ours is live. The driver may have failed the network's own device.
 undo() {
     local name again=$removed
     removed=
     for name in $modules; do
-        ! is_ours "$name" || return 0
+        ! is_live "$name" || return 0
     done
-    remove_firmware
+    remove_firmware "$firmware"
     for name in $again; do
         # In a shell of its own: why this fails is not why the driver does.
         if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
@@ -354,19 +373,62 @@ undo() {
     done
 }
 
-# --- Loading.
+# --- Making room. All that has to go is found first, and nothing goes unless all of it can.
 
-# usage_of NAME: prints who uses a live module.
-usage_of() {
-    local count='?' holder holders=
-    find_module "$1"
-    read -r count 2>/dev/null <"$directory/refcnt"
+# names_in FOLDER: sets word to the names in a folder, without the folder.
+names_in() {
+    local entry
+    word=
     set +f
-    for holder in "$directory"/holders/*; do
-        [ -e "$holder" ] && holders="$holders ${holder##*/}"
+    for entry in "$1"/*; do
+        [ -e "$entry" ] && word="$word ${entry##*/}"
     done
     set -f
-    printf 'refcnt %s%s' "$count" "${holders:+, used by$holders}"
+}
+
+# usage_of NAME: prints what holds a live module, as far as sysfs says: other modules, or what its devices are used by.
+usage_of() {
+    local count='?' device class files=
+    find_module "$1"
+    read -r count 2>/dev/null <"$directory/refcnt"
+    names_in "$directory/holders"
+    printf 'refcnt %s%s' "$count" "${word:+, used by modules$word}"
+    find_devices "$1" || return 0
+    for device in $devices; do
+        for class in net block misc drm sound tty; do
+            set +f
+            for word in "$directory"/drivers/*/"$device/$class"/*; do
+                [ -e "$word" ] && files="$files ${word##*/}"
+            done
+            set -f
+        done
+    done
+    printf ', devices%s%s' "$devices" "${files:+ as$files}"
+}
+
+# is_in_use NAME OTHER...: something holds the module besides the others.
+is_in_use() {
+    local name=$1 users=0 holder
+    shift
+    find_module "$name"
+    read -r users 2>/dev/null <"$directory/refcnt"
+    names_in "$directory/holders"
+    for holder in $word; do
+        ! is_among "$holder" "$@" || users=$((users - 1))
+    done
+    [ "$users" -gt 0 ]
+}
+
+# has_holder_among NAME OTHER...: one of the others stands on the module.
+has_holder_among() {
+    local name=$1 holder
+    shift
+    find_module "$name"
+    names_in "$directory/holders"
+    for holder in $word; do
+        ! is_among "$holder" "$@" || return 0
+    done
+    return 1
 }
 
 # unload NAME: sets reason when the module stays.
@@ -378,20 +440,204 @@ unload() {
     return 1
 }
 
-# A live module that is not ours makes room, and before it whatever of ours was loaded on top of it.
-make_room() {
-    local name doomed=''
-    for name in $modules; do
-        if [ -n "$doomed" ] || { is_live "$name" && ! is_ours "$name"; }; then
-            doomed="$name $doomed"
-        fi
+# unload_all NAME...: in this order, but what others of them stand on after these; sets remaining to what stays.
+unload_all() {
+    local name left=$* later progress=yes
+    while [ -n "$progress" ]; do
+        progress='' later=''
+        for name in $left; do
+            is_live "$name" || continue
+            # shellcheck disable=SC2086  # names are words
+            if has_holder_among "$name" $left; then
+                later="$later $name"
+                continue
+            fi
+            unload "$name" || {
+                remaining=$left
+                return 1
+            }
+            progress=yes
+            # shellcheck disable=SC2086  # names are words
+            ! is_among "$name" $to_remove || removed="$name $removed"
+            say "unloaded $name"
+        done
+        left=$later
     done
-    for name in $doomed; do
+    remaining=$left
+    [ -z "$left" ] || reason="modules$left hold each other"
+    [ -z "$left" ]
+}
+
+# is_number TEXT: as the kernel reads them, and short enough to be compared here.
+is_number() {
+    local text=${1#-}
+    [ "${#text}" -le 18 ] || return 1
+    case $text in
+    0x | 0X | '') return 1 ;;
+    0[xX]*) text=${text#0[xX]} && [ "$text" = "${text%%[!0-9a-fA-F]*}" ] ;;
+    0*) [ "$text" = "${text%%[!0-7]*}" ] ;;
+    *) [ "$text" = "${text%%[!0-9]*}" ] ;;
+    esac
+}
+
+# is_same HAVE WANT: nothing says that the two differ. A kernel shows truth as Y or N and numbers in decimal; what a driver
+# shows in words of its own cannot be compared with a number.
+is_same() {
+    [ "$1" != "$2" ] || return 0
+    case $1,$2 in
+    Y,[0nNfF]* | Y,[oO][fF]* | N,[1yYtT]* | N,[oO][nN]*) return 1 ;;
+    Y,* | N,*) return 0 ;;
+    esac
+    if is_number "$1" && is_number "$2"; then
+        [ "$(($1))" -eq "$(($2))" ]
+        return
+    fi
+    case $1,$2 in [-0-9]* | *,[-0-9]*) ;; *) return 1 ;; esac
+}
+
+# read_recorded NAME: sets recorded to the parameters that this module of ours was loaded with in this boot.
+read_recorded() {
+    local boot name words
+    recorded=
+    underscore "$1"
+    [ -r "$parameters_file" ] || return 0
+    while read -r boot name words; do
+        [ "$boot $name" != "$boot_id $word" ] || recorded=$words
+    done <"$parameters_file"
+}
+
+# record_parameters NAME PARAMETERS: remembers until the next boot what a module of ours was loaded with.
+record_parameters() {
+    local line kept=''
+    [ -n "${DRIVER:-}" ] || return 0
+    [ -n "$2" ] || [ -e "$parameters_file" ] || return 0
+    underscore "$1"
+    if [ -r "$parameters_file" ]; then
+        while IFS= read -r line; do
+            case $line in
+            "$boot_id $word "*) ;;
+            "$boot_id "*) kept="$kept$line
+" ;;
+            esac
+        done <"$parameters_file"
+    fi
+    printf '%s%s %s %s\n' "$kept" "$boot_id" "$word" "$2" 2>/dev/null >"$parameters_file" ||
+        say "$parameters_file cannot be written: the next pod compares the parameters with what the kernel shows"
+}
+
+# find_difference NAME: sets parameter, have and want to the first parameter that the live module shows otherwise than the
+# image wants it; fails without any. What the module was loaded with does not differ: a driver may show it in another
+# form, and an admin may have changed it since. What cannot be read is not compared.
+find_difference() {
+    local words left have_left
+    look_up modules "$1"
+    words=$found
+    read_recorded "$1"
+    for want in $words; do
+        case " $recorded " in *" $want "*) continue ;; esac
+        underscore "${want%%=*}"
+        parameter=$word
+        find_module "$1"
+        have=
+        read -r have 2>/dev/null <"$directory/parameters/$parameter" || [ -n "$have" ] || continue
+        # Without a value it is a truth.
+        case $want in *=*) want=${want#*=} ;; *) want=Y ;; esac
+        # Lists have commas; one that is shown longer is shown with what was not given.
+        left=$want, have_left=$have,
+        while [ -n "$left" ] && [ -n "$have_left" ]; do
+            is_same "${have_left%%,*}" "${left%%,*}" || return 0
+            left=${left#*,} have_left=${have_left#*,}
+        done
+    done
+    return 1
+}
+
+# is_rebuild_new: a rebuild was asked for, of the driver or for this node, and what is loaded was loaded before it.
+is_rebuild_new() {
+    local entry driver_before=- node_before=-
+    for entry in ${NODE_REBUILDS:-}; do
+        [ "${entry%%:*}" != "${NODE_NAME:-}" ] || node_rebuild=${entry#*:}
+    done
+    read -r driver_before node_before 2>/dev/null <"$rebuild_file"
+    # What is not asked for any more stays as it was.
+    rebuild=${rebuild:-${driver_before:--}} node_rebuild=${node_rebuild:-${node_before:--}}
+    [ "$rebuild $node_rebuild" != "${driver_before:--} ${node_before:--}" ]
+}
+
+write_rebuild() {
+    [ -n "$rebuild" ] && [ "$rebuild $node_rebuild" != '- -' ] || return 0
+    printf '%s %s\n' "$rebuild" "$node_rebuild" 2>/dev/null >"$rebuild_file" ||
+        say "$rebuild_file cannot be written: the driver will be loaded anew with the next pod, too"
+}
+
+# is_leaving NAME: a module that is to make room is there, and is no build of ours that stays.
+is_leaving() {
+    is_live "$1" && ! is_ours "$1"
+}
+
+# stands_on_doomed NAME: it holds a module of ours that goes.
+stands_on_doomed() {
+    local below
+    for below in $doomed; do
+        ! has_holder_among "$below" "$1" || return 0
+    done
+    return 1
+}
+
+# find_doomed: sets leaving to modules that make room for ours, doomed to ours that are live and must be loaded anew with
+# what of ours stands on them, last loaded first; other_build and differing name the first one that is the cause.
+find_doomed() {
+    local name anew=''
+    leaving='' doomed='' other_build='' differing='' rebuild=${REBUILD:-} node_rebuild=
+    for name in $to_remove; do
+        # shellcheck disable=SC2086  # names are words
+        ! is_leaving "$name" || is_among "$name" $modules || leaving="$leaving $name"
+    done
+    ! is_rebuild_new || anew=yes
+    for name in $modules; do
         is_live "$name" || continue
-        unload "$name" || refuse LoadFailed "$name" "another build of $name is live and cannot be replaced: $reason"
-        say "unloaded another build of $name"
+        # shellcheck disable=SC2086  # names are words
+        if ! is_ours "$name"; then
+            other_build=${other_build:-$name}
+        elif find_difference "$name"; then
+            differing=${differing:-$name}
+        elif [ -z "$anew" ] && ! stands_on_doomed "$name"; then
+            continue
+        fi
+        doomed="$name $doomed"
     done
 }
+
+# check_room: refuses, before anything is unloaded, when a module that has to go cannot.
+check_room() {
+    local name
+    for name in $leaving; do
+        # shellcheck disable=SC2086  # names are words
+        ! is_in_use "$name" $leaving $doomed ||
+            refuse LoadFailed "$name" "module $name is in use ($(usage_of "$name")) and cannot make room, as spec.module.inTreeModulesToRemove asks: end what uses it, name the modules that do as well, or boot the node with it on spec.module.blacklist"
+    done
+    for name in $doomed; do
+        # shellcheck disable=SC2086  # names are words
+        is_in_use "$name" $leaving $doomed || continue
+        if [ -n "$other_build" ]; then
+            refuse LoadFailed "$name" "another build of $other_build is live and cannot be replaced: module $name is in use ($(usage_of "$name"))"
+        elif [ -n "$differing" ]; then
+            find_difference "$differing"
+            refuse ParametersDiffer "$differing" "module $differing is live with $parameter=$have, wanted is $parameter=$want, and module $name is in use ($(usage_of "$name")): end what uses it, then it is loaded anew" \
+                ",\"parameter\":$(quoted "$parameter"),\"have\":$(quoted "$have"),\"want\":$(quoted "$want")"
+        fi
+        say "module $name is in use ($(usage_of "$name")): the driver is not loaded anew, it is the wanted one"
+        doomed='' rebuild=''
+        return
+    done
+}
+
+make_room() {
+    # shellcheck disable=SC2086  # names are words
+    unload_all $leaving $doomed || refuse LoadFailed "${remaining##* }" "$reason"
+}
+
+# --- Loading.
 
 # modules_dep FOLDER NAME: prints a module's file and the files it depends on, as the folder's modules.dep has them.
 modules_dep() {
@@ -457,7 +703,7 @@ load_dependency() {
 load_module() {
     local dependency parameters
     if is_ours "$1"; then
-        say "$1 is live already, its parameters stay as they are"
+        say "$1 is live already"
         return
     fi
     look_up depends "$1"
@@ -466,12 +712,15 @@ load_module() {
     done
     look_up modules "$1"
     parameters=$found
+    # Not what was recorded before, should this run end in between.
+    record_parameters "$1" ""
     # shellcheck disable=SC2086  # each parameter is a word of its own
     insert_with_dependencies "$image/lib/modules/$kernel" "$1" $parameters ||
         refuse LoadFailed "$1" "the image has no module $1 in /lib/modules/$kernel/modules.dep"
     is_live "$1" || refuse LoadFailed "$1" "module $1 was inserted but is not live"
     identify "$1" || refuse LoadFailed "$1" "the image does not say what identity module $1 has"
     is_ours "$1" || refuse LoadFailed "$1" "module $1 is live with $kind ${actual:-none}, the image's has $expected"
+    record_parameters "$1" "$parameters"
 }
 
 # A driver may bind its device a moment after it was loaded.
@@ -500,52 +749,47 @@ load() {
     fi
     write_blacklist
     check_blacklist
-    check_removable
+    find_doomed
+    check_room
     copy_firmware
-    remove_in_tree
     make_room
     for name in $modules; do
         load_module "$name"
     done
+    # Before a device that binds slowly fails this run: the next one must not load anew again.
+    write_rebuild
     for name in $modules; do
         wait_for_device "$name"
     done
     write_loaded
 }
 
-release() {
-    local name stays=''
+stop() {
     kill "${!:-}" 2>/dev/null
-    if [ "$kernel" = "$built_for" ]; then
-        for name in $reversed; do
-            is_ours "$name" || continue
-            if unload "$name"; then
-                say "unloaded $name"
-            else
-                say "$reason: it stays loaded"
-                stays=yes
-            fi
-        done
-    fi
-    # A module may ask for its firmware at any time.
-    [ -n "$stays" ] || remove_firmware
     exit 0
 }
 
-leave() {
-    [ -z "$blacklist" ] || rm -f "$blacklist_file"
-}
-
+# A device that is bound anew is away for a moment: what is said was seen twice.
 hold() {
-    # Everything happens in the trap: a flag could be set between the test of it and the wait.
-    trap release TERM INT
+    local seen=
+    trap stop TERM INT
     if [ "$kernel" = "$built_for" ]; then
         say "holding$modules on $kernel until SIGTERM"
     else
         say "the node runs $kernel, this image is for $built_for: $wrong_kernel"
     fi
     while :; do
-        sleep 60 >/dev/null 2>&1 &
+        if [ "$kernel" != "$built_for" ] || check_modules; then
+            seen=
+        elif [ "$seen" = "$lost $module" ]; then
+            write_verdict "$lost" ",\"module\":$(quoted "$module"),\"message\":$(quoted "$why")"
+            say "$lost: $why"
+            exit 1
+        else
+            seen="$lost $module"
+        fi
+        # Everything else happens in the trap: a flag could be set between the test of it and the wait.
+        sleep "$hold_seconds" >/dev/null 2>&1 &
         wait
     done
 }
@@ -556,22 +800,83 @@ unready() {
 }
 
 probe() {
-    local name
     [ "$kernel" = "$built_for" ] || unready "the node runs $kernel, this image is for $built_for"
-    for name in $modules; do
-        is_live "$name" || unready "module $name is not loaded"
-        is_ours "$name" || unready "module $name is another build than this image's"
-        ! look_up needs-device "$name" || find_devices "$name" || unready "no device is bound to module $name"
+    check_modules || unready "$why"
+}
+
+# is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.
+is_identity() {
+    local kind
+    is_live "$1" || return 1
+    for kind in srcversion buildID; do
+        find_module "$1"
+        read_identity "$kind"
+        [ "$actual" != "$2" ] || return 0
+    done
+    return 1
+}
+
+# quote_all NAME...: prints them as the inside of a JSON list.
+quote_all() {
+    local comma=''
+    for word; do
+        printf '%s%s' "$comma" "$(quoted "$word")"
+        comma=,
     done
 }
 
+# finish RESULT MODULE MESSAGE REMAINING: leaves the verdict of unload, and ends.
+finish() {
+    # shellcheck disable=SC2086  # names are words
+    write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3"),\"remaining\":[$(quote_all $4)]"
+    say "$1: $3"
+    [ "$1" = Unloaded ]
+    exit
+}
+
+unload_driver() {
+    local entry name going='' message="nothing of it was loaded"
+    read_node
+    [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
+        say "unload needs DRIVER and BOOT_ID"
+        exit 2
+    }
+    if [ "$boot_id" != "$BOOT_ID" ]; then
+        message="the node has booted since: no module was left"
+    else
+        for entry in ${UNLOAD:-}; do
+            ! is_identity "${entry%%:*}" "${entry#*:}" || going="$going ${entry%%:*}"
+        done
+    fi
+    for name in $going; do
+        # shellcheck disable=SC2086  # names are words
+        ! is_in_use "$name" $going || finish InUse "$name" "module $name is in use ($(usage_of "$name"))" "$going"
+    done
+    if [ -n "$going" ]; then
+        # shellcheck disable=SC2086  # names are words
+        unload_all $going || finish InUse "${remaining##* }" "$reason" "$remaining"
+        message="unloaded$going"
+    fi
+    set +f
+    for name in "$host_firmware"/updates/*; do
+        remove_firmware "$name"
+    done
+    set -f
+    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" 2>/dev/null
+    [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""
+    finish Unloaded "" "$message" ""
+}
+
 case ${1:-} in
-load | hold | probe | leave)
+load | hold | probe)
     read_driver
     "$1"
     ;;
+unload)
+    unload_driver
+    ;;
 *)
-    say "say what to do: $0 load|hold|probe|leave"
+    say "say what to do: $0 load|hold|probe|unload"
     exit 2
     ;;
 esac

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 from driver_builder.errors import InvalidDriver
 from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
-from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import mapping
 from driver_builder.planning.desired import Unwanted, Wanted
@@ -27,6 +27,10 @@ _ADVICE = {
     "BuilderUnavailable": "check that the build engine runs and that the controller reaches it (--docker-host)",
     "SourceMissing": "make the source, or the template of spec.build.templateConfigMap: the message says which",
     "TemplateInvalid": "mend the template at the line that is named; docs/templates.md says what it is given",
+    "TagMoved": "find out who moved the tag; the message says how to accept it",
+    "WrongBuildKey": "remove the tag from the registry: the image is built anew",
+    "ImageNotSigned": "sign the image, or build it anew (docs/signing.md)",
+    "NoIdentity": "label the image, or set spec.module.trustImage (docs/registry.md)",
     "RegistryInvalid": "check spec.image, spec.registry.plainHttp and spec.registry.caConfigMap",
     "SigningCertificateMissing": "make the Secret (docs/signing.md)",
     "InvalidSigningCertificate": "put a certificate into the Secret (docs/signing.md)",
@@ -40,6 +44,8 @@ _ADVICE = {
     "CompilerMismatch": "give a base image with that compiler in spec.build.baseImage",
 }
 """What to do about a reason of a target, where the message does not say it already."""
+
+_UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
 
 
 def driver_link(driver: DriverContainer) -> Step:
@@ -131,19 +137,27 @@ def image_link(item: Wanted | Unwanted) -> Step:
 
 def build_link(scene: Scene, item: Wanted) -> Step:
     """Say whether the image is in its registry, and if not, how its build is."""
-    missing = Unreachable(message="the registry has not been asked yet")
-    match scene.snapshot.images.get(item.image, missing):
+    match scene.snapshot.image(scene.driver.key, item.image):
         case Present(digest=digest):
-            return ok("build", f"the registry has it: {digest}")
+            return _present(scene, digest)
         case Absent():
             return _absent(scene, item)
         case Unauthorised(message=message):
             return broken("build", f"the registry does not let us look: {message}", _ADVICE["RegistryUnauthorized"])
+        case NotAsked():
+            return unknown("build", f"the registry {item.image.host} has not been asked yet", "ask again in a moment")
         case Unreachable(message=message):
             return unknown("build", f"the registry gave no answer: {message}", _ADVICE["RegistryUnreachable"])
         case Invalid(message=message):
             mend = "check spec.image and spec.registry.plainHttp"
             return broken("build", f"the registry's answer makes no sense: {message}", mend)
+
+
+def _present(scene: Scene, digest: str) -> Step:
+    status = scene.status
+    if status is not None and status.reason in _UNTRUSTED:
+        return broken("build", f"the registry has it, but {status.message}", _ADVICE[status.reason])
+    return ok("build", f"the registry has it: {digest}")
 
 
 def _absent(scene: Scene, item: Wanted) -> Step:

@@ -4,9 +4,11 @@ import re
 
 from driver_builder.explain.explain_image import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, waiting
-from driver_builder.planning import proof
+from driver_builder.planning import evidence, proof
 from driver_builder.planning.actions import ApplyDaemonSet
+from driver_builder.planning.evidence import Finding
 from driver_builder.planning.proof import WRONG_KERNEL
+from driver_builder.planning.replacement import is_current
 from driver_builder.planning.snapshot import DriverPod
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
@@ -27,11 +29,12 @@ _PULL_ADVICE = (
 _LOAD_ADVICE = (
     (r"Key was rejected|Required key not available|unavailable key|unsigned module|module verification failed",
      "Secure Boot: sign the module with a key that the node trusts (spec.signing), or enrol the key with mokutil"),
-    (r"cannot make room", "end what uses that module on the node, name what stands on it before it in "
-     "spec.module.inTreeModulesToRemove, or put it on spec.module.blacklist and reboot the node"),
+    (r"cannot make room", "end what uses that module on the node, name what stands on it in "
+     "spec.module.inTreeModulesToRemove as well, or put it on spec.module.blacklist and reboot the node"),
     (r"is on spec\.module\.blacklist", "reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
     (r"read-only\?", "this node does not let its files be changed: take the field away for it, by a driver of its own"),
     (r"firmware .* the node has another one", "remove that file on the node: somebody else put it there"),
+    (r"wanted is .* is in use", "end what uses the module on the node: it is then loaded with the parameters wanted"),
     (r"is in use|Resource temporarily unavailable|cannot be replaced", "stop what uses the old module on the node "
      "(lsmod names it), or reboot the node"),
     (r"Unknown symbol|disagrees about version|Invalid module format|Exec format", "the module does not fit the running "
@@ -69,7 +72,7 @@ def pull_link(scene: Scene) -> Step:
         return _no_pod(scene)
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is on its way out, its successor comes after it", _describe(pod))
-    if scene.daemon_set is not None and pod.fingerprint != scene.daemon_set.fingerprint:
+    if scene.daemon_set is not None and not is_current(pod, scene.daemon_set):
         words = f"pod {pod.name} runs the image before; pods are replaced one node at a time"
         return waiting("pull", words, "wait; driver-builder plan names the pods that are next")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
@@ -96,16 +99,21 @@ def load_link(scene: Scene, pod: DriverPod) -> Step:
     """Say what the loader found, and whether that still holds on this boot."""
     logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
     node, verdict = scene.node, pod.proof
-    why = proof.doubt(verdict, kernel=node.kernel_version, boot_id=node.boot_id, expected=pod.expected)
-    if why is None and pod.ready:
+    finding, why = evidence.judge(node, pod)
+    if finding is Finding.WORKS:
         return ok("load", f"{_modules(pod)} on this boot of the node")
     if verdict is None and pod.message:
         return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
     if verdict is None:
         return waiting("load", f"pod {pod.name} pulls its image or loads: it has not reported yet", _describe(pod))
-    if why is None:
-        words = pod.message or "the readiness probe does not pass: a module was unloaded, or lost its device"
-        return broken("load", words, _describe(pod))
+    if pod.contrary is not None:
+        words = (
+            f"what else unloads or loads this module on {node.name}? {logs.replace(' -c load', ' -c hold --previous')}"
+        )
+        return broken("load", why, words)
+    if finding is Finding.SILENT:
+        words = f"{why}: that is no evidence against the driver, and a ready label stays"
+        return waiting("load", words, f"see the kubelet of {node.name}; {_describe(pod)}")
     return _doubted(scene, pod, verdict.result, why)
 
 
@@ -131,22 +139,20 @@ def label_link(scene: Scene, pod: DriverPod) -> Step:
     """Say whether the node tells that the driver is proven there."""
     label = scene.driver.ready_label
     there = scene.node.labels.get(label)
-    if there == pod.version:
-        return ok("label", f"the node has {label}={pod.version}", f"workloads select it by {label}")
+    version = evidence.version_of(pod, scene.node, label=label, daemon_sets=scene.daemon_sets)
+    if there == version:
+        return ok("label", f"the node has {label}={version}", f"workloads select it by {label}")
     was = f" (it is {there!r})" if there is not None else ""
-    return waiting("label", f"the node has no {label}={pod.version} yet{was}", controller_hint(scene.driver))
+    return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(scene.driver))
 
 
 def serving(scene: Scene) -> str:
     """Give the version that is proven on the node whatever image it is of; empty for none."""
     for pod in scene.snapshot.pods:
-        if (pod.driver, pod.node, pod.deleting) != (scene.driver.key, scene.node.name, False):
-            continue
-        why = proof.doubt(
-            pod.proof, kernel=scene.node.kernel_version, boot_id=scene.node.boot_id, expected=pod.expected
-        )
-        if why is None and pod.ready:
-            return pod.version
+        is_of_node = (pod.driver, pod.node) == (scene.driver.key, scene.node.name)
+        if is_of_node and evidence.judge(scene.node, pod)[0] is Finding.WORKS:
+            label = scene.driver.ready_label
+            return evidence.version_of(pod, scene.node, label=label, daemon_sets=scene.daemon_sets)
     return ""
 
 

@@ -113,10 +113,14 @@ class Scene:
         return next((entry for entry in self.decided.targets if entry.target == self.target.id), None)
 
     @property
+    def daemon_sets(self) -> dict[str, DaemonSet]:
+        """The driver's DaemonSets by target."""
+        return {item.target: item for item in self.snapshot.daemon_sets if item.driver == self.driver.key}
+
+    @property
     def daemon_set(self) -> DaemonSet | None:
         """The DaemonSet of the node's target."""
-        known = (item for item in self.snapshot.daemon_sets if item.driver == self.driver.key)
-        return next((item for item in known if item.target == self.target.short_hash), None)
+        return self.daemon_sets.get(self.target.short_hash)
 
     @property
     def pods(self) -> tuple[DriverPod, ...]:

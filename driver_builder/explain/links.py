@@ -13,10 +13,11 @@ from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, 
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import newest_kernel
 from driver_builder.planning.desired import Wanted
-from driver_builder.planning.inventory import Node, target_of
+from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.targets import stock_of
 from driver_builder.planning.wanted import desired_targets
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
@@ -32,8 +33,8 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
     if steps[1].verdict is not Verdict.OK:
         return _explanation(node, driver, steps)
     steps.append(explain_image.kernel_link(node))
-    target = target_of(node)
-    if not isinstance(target, KernelTarget):
+    target = _target(snapshot, node, driver, spec)
+    if target is None:
         return _explanation(node, driver, steps, selected=True)
     # Asked about this driver alone, as if it were not paused: what a pause holds up is said below.
     (decided,) = plan(replace(snapshot, drivers=(replace(driver, paused=False),)), settings).drivers
@@ -45,6 +46,12 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
         steps = [explain_image.paused_link(driver), *steps[1:-1]]
     walked = _explanation(node, driver, steps, selected=True, serving=explain_node.serving(scene))
     return replace(walked, coming=_coming(scene))
+
+
+def _target(snapshot: Snapshot, node: Node, driver: DriverContainer, spec: DriverSpec) -> KernelTarget | None:
+    """Give the target that the node is served as; None where its own labels name none."""
+    stock = stock_of(snapshot, driver, spec).targets
+    return next((target for target, nodes in stock.items() if node.name in nodes), None)
 
 
 def _coming(scene: Scene) -> str:

@@ -8,20 +8,25 @@ What the build left may be anything: its commands ran as root in the folder. Not
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from driver_builder.building.facts import COMPILER, MAX_LINE, SYMVERS
 from driver_builder.errors import RegistryRefused
+from driver_builder.kernel_modules.symvers import MAX_SYMVERS
 from driver_builder.oci.image_archive import MANIFEST_TYPE, canonical_json, descriptor
+from driver_builder.oci.image_files import MAX_IMAGE
 from driver_builder.oci.referrers import EMPTY_TYPE
 from driver_builder.oci.registry import RegistryClient
 
 ARTIFACT_TYPE = "application/vnd.driverwright.build.v1"
 PIECE_TYPE = "application/vnd.driverwright.build.piece.v1"
 TITLE = "org.opencontainers.image.title"
-IMAGE, SYMVERS, COMPILER = "image.tar", "Module.symvers", "compiler"
-FILES = (IMAGE, SYMVERS, COMPILER)
+IMAGE = "image.tar"
+LIMITS: Mapping[str, int] = {IMAGE: MAX_IMAGE + (64 << 20), SYMVERS: MAX_SYMVERS, COMPILER: MAX_LINE}
+"""The files, and how many bytes of each are taken: those of an image are its layers and what is around them."""
+FILES = tuple(LIMITS)
 PIECE_BYTES = 8 << 20
 _EMPTY = b"{}"
 
@@ -68,6 +73,8 @@ def fetch_build(registry: RegistryClient, repository: str, digest: str, director
         if name in FILES:
             with (directory / name).open("ab") as file:
                 file.write(registry.fetch_blob(repository, layer["digest"]))
+                if file.tell() > LIMITS[name] + PIECE_BYTES:
+                    raise RegistryRefused(f"{repository}@{digest}: {name} has more than {LIMITS[name]} bytes")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -8,20 +8,23 @@ was killed finds it again and goes on following it (docs/decisions/0008-job-buil
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 from driver_builder.building.build_limits import BuildLimits
-from driver_builder.building.templates import FACTS_FOLDER, build_context, templates_directory
+from driver_builder.building.facts import COMPILER, LIMITS, SYMVERS, fact, first_line, too_large
+from driver_builder.building.templates import build_context, templates_directory
 from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, RegistryRefused
 from driver_builder.jobs import job_manifest
-from driver_builder.jobs.hand_over import COMPILER, IMAGE, SYMVERS, fetch_build
+from driver_builder.jobs.hand_over import IMAGE, fetch_build
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_dockerfile import for_a_job
 from driver_builder.jobs.job_manifest import DOCKER_CONFIG, JobSettings
 from driver_builder.jobs.job_run import PATIENCE, JobRun, Patience
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
+from driver_builder.oci.bounded_tar import read_whole
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
 from kube_api.client import Client
@@ -77,10 +80,11 @@ class JobBuilder:
                 cluster.delete(job)
             raise
         cluster.delete(job)
+        facts = _facts(directory)
         return BuiltImage(
             archive=directory / IMAGE,
-            module_symvers=_fact(directory, SYMVERS),
-            compiler=_fact(directory, COMPILER).partition("\n")[0].strip(),
+            module_symvers=fact(facts, SYMVERS),
+            compiler=first_line(fact(facts, COMPILER)),
         )
 
     def _is_final(self, error: DriverBuilderError) -> bool:
@@ -97,11 +101,13 @@ def _authfile(action: StartBuild, cluster: JobCluster) -> str | None:
     return f"{job_manifest.secret_folder(holder)}/{DOCKER_CONFIG}" if holder is not None else None
 
 
-def _fact(directory: Path, name: str) -> str:
-    try:
-        return (directory / name).read_text(errors="replace")
-    except FileNotFoundError:
-        raise BuildFailed(
-            BuildFailure.TEMPLATE_INVALID,
-            f"the template's build stage left no file {FACTS_FOLDER}/{name}; copy it there",
-        ) from None
+def _facts(directory: Path) -> dict[str, str]:
+    """The facts that are there, by file name."""
+    found = {}
+    for name in (SYMVERS, COMPILER):
+        with suppress(FileNotFoundError), (directory / name).open("rb") as file:
+            content = read_whole(file, LIMITS[name])
+            if content is None:
+                raise too_large(name)
+            found[name] = content.decode(errors="replace")
+    return found

@@ -63,7 +63,8 @@ class JobCluster:
                 found = self._same_or_deleted(manifest)
             except Invalid as error:
                 raise BuildFailed(
-                    BuildFailure.UNKNOWN, f"the build's Job is refused: {error}; check spec.build.resources"
+                    BuildFailure.UNKNOWN,
+                    f"the build's Job is refused: {error}; check spec.build.resources and spec.tolerations",
                 ) from error
             except KubeApiError as error:
                 raise TemporaryError(f"the build's Job cannot be made: {error}") from error

@@ -7,7 +7,8 @@ import io
 import re
 import tarfile
 
-from driver_builder.building.templates import BUILD_STAGE, FACTS_FOLDER
+from driver_builder.building.facts import FACTS_FOLDER
+from driver_builder.building.templates import BUILD_STAGE
 from driver_builder.errors import BuildFailed, BuildFailure
 
 FACTS_VOLUME = "/driverwright-facts"

@@ -6,14 +6,14 @@ away after it; what it printed is its log.
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any
 
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.build_output import BuildOutput
 from driver_builder.building.failures import classify
-from driver_builder.building.kernel_lookup import DEADLINE_SECONDS, parse_releases, render
+from driver_builder.building.kernel_lookup import DEADLINE_SECONDS, ReleaseLines, render
 from driver_builder.errors import BuildFailed
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_manifest import (
@@ -41,7 +41,8 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 class JobKernelLookup:
     """Asks from Jobs in ``namespace``; ``pull_secret`` is for the base image, ``clock`` counts seconds.
 
-    ``node_selector`` is added to the repository's architecture, ``host_network`` is for clusters without a pod network.
+    ``node_selector`` is added to the repository's architecture, ``tolerations`` are the pod's, ``host_network`` is for
+    clusters without a pod network.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class JobKernelLookup:
         *,
         pull_secret: str | None = None,
         node_selector: Mapping[str, str] | None = None,
+        tolerations: Sequence[Json] = (),
         host_network: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,6 +60,7 @@ class JobKernelLookup:
         self._namespace = namespace
         self._pull_secret = pull_secret
         self._node_selector = dict(node_selector or {})
+        self._tolerations = tuple(tolerations)
         self._host_network = host_network
         self._clock = clock
 
@@ -66,15 +69,15 @@ class JobKernelLookup:
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
         job, _ = cluster.ensure_job(self._manifest(repository), limits)
-        lines: list[str] = []
+        lines = ReleaseLines()
         run = JobRun(
-            cluster, job, log=lines.append, limits=limits, patience=PATIENCE, clock=self._clock, failure=_failure
+            cluster, job, log=lines.take, limits=limits, patience=PATIENCE, clock=self._clock, failure=_failure
         )
         try:
             run.follow_first()
         finally:
             cluster.delete(job)
-        return parse_releases(lines)
+        return lines.releases()
 
     def _manifest(self, repository: Repository) -> Json:
         made = manifest(
@@ -82,6 +85,7 @@ class JobKernelLookup:
             self._namespace,
             pull_secret=self._pull_secret,
             node_selector=self._node_selector,
+            tolerations=self._tolerations,
             host_network=self._host_network,
         )
         # A Job that a controller before us left is of another day: this makes it another one, which is replaced.
@@ -101,6 +105,7 @@ def manifest(
     *,
     pull_secret: str | None = None,
     node_selector: Mapping[str, str] | None = None,
+    tolerations: Sequence[Json] = (),
     host_network: bool = False,
 ) -> Json:
     """Build the Job of a look-up: its commands run first, in the base image, then nothing more."""
@@ -123,8 +128,14 @@ def manifest(
         "command": ["/bin/bash", "-euo", "pipefail", "-c", script],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
     }
+    base = pod_base(
+        repository.architecture,
+        node_selector=node_selector or {},
+        tolerations=tolerations,
+        host_network=host_network,
+    )
     pod: Json = {
-        **pod_base(repository.architecture, node_selector=node_selector or {}, host_network=host_network),
+        **base,
         "initContainers": [{**container, **asking}],
         "containers": [{**container, "name": HAND_OVER_CONTAINER, "command": ["/bin/bash", "-c", ":"]}],
         **({"imagePullSecrets": [{"name": pull_secret}]} if pull_secret else {}),

@@ -10,12 +10,13 @@ import gzip
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
 from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.model.registry_reach import Reach
 from driver_builder.planning.actions import StartBuild
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS
@@ -65,14 +66,18 @@ class JobSettings:
     """What all build Jobs of a controller have alike.
 
     ``image`` has buildah, ``hand_over_image`` this program. ``node_selector`` is added to the target's architecture,
-    ``host_network`` for clusters without a pod network. ``ca`` are CA certificates for the registries (PEM).
+    ``tolerations`` to those that a driver's spec names (its default, which tolerates everything, is the driver pods'),
+    ``host_network`` for clusters without a pod network. ``ca`` are CA certificates for the registries (PEM), ``reach``
+    says where registries may send us.
     """
 
     image: str
     hand_over_image: str
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
     host_network: bool = False
     ca: str = ""
+    reach: Reach = field(default_factory=Reach)
 
 
 def job_name(key: str) -> str:
@@ -112,7 +117,9 @@ def job_spec(template: Json, deadline_seconds: float) -> Json:
     }
 
 
-def pod_base(architecture: str, *, node_selector: Mapping[str, str], host_network: bool) -> Json:
+def pod_base(
+    architecture: str, *, node_selector: Mapping[str, str], tolerations: Sequence[Json], host_network: bool
+) -> Json:
     """Build what the pods of all our Jobs have alike: no rights in the cluster, and nodes that can run them."""
     pod: Json = {
         "restartPolicy": "Never",
@@ -122,6 +129,7 @@ def pod_base(architecture: str, *, node_selector: Mapping[str, str], host_networ
         "terminationGracePeriodSeconds": 5,
         "nodeSelector": {names.ARCHITECTURE_LABEL: architecture, **node_selector},
     }
+    pod |= {"tolerations": list(tolerations)} if tolerations else {}
     return pod | ({"hostNetwork": True} if host_network else {})
 
 
@@ -181,9 +189,14 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None) -
     ]
     if action.registry.secret is not None:
         volumes.append({"name": "registry", "secret": {"secretName": action.registry.secret}})
-    architecture = action.request.target.architecture
+    base = pod_base(
+        action.request.target.architecture,
+        node_selector=settings.node_selector,
+        tolerations=(*action.tolerations, *settings.tolerations),
+        host_network=settings.host_network,
+    )
     return {
-        **pod_base(architecture, node_selector=settings.node_selector, host_network=settings.host_network),
+        **base,
         "initContainers": [_build(action, settings, secrets, authfile)],
         "containers": [_hand_over(action, settings)],
         "volumes": volumes,
@@ -232,6 +245,7 @@ def _hand_over(action: StartBuild, settings: JobSettings) -> Json:
         words.append("--credentials=/registry")
     words += ["--plain-http"] if action.registry.plain_http else []
     words += ["--registry-ca-file=/context/ca.crt"] if settings.ca else []
+    words += settings.reach.as_flags()
     return {
         "name": HAND_OVER_CONTAINER,
         "image": settings.hand_over_image,

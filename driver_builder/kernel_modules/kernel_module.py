@@ -16,7 +16,7 @@ from driver_builder.errors import InvalidModule
 from driver_builder.kernel_modules import vermagic
 from driver_builder.kernel_modules.module_elf import GLOBAL, UNDEFINED, WEAK, ModuleElf, Symbol, read_elf
 from driver_builder.kernel_modules.module_files import module_name, unpack_module
-from driver_builder.kernel_modules.module_signature import ModuleSignature, split_signature
+from driver_builder.kernel_modules.module_signature import ModuleSignature, read_signatures
 from driver_builder.kernel_modules.symvers import ExportedSymbol
 
 MODVERSION_INFO_SIZE = 64
@@ -88,8 +88,9 @@ def parse_kernel_module(content: bytes, path: str) -> KernelModule:
         InvalidModule: when the content is damaged, compressed with zstd, or no kernel module.
     """
     try:
-        plain, signatures = split_signature(unpack_module(content, path))
-        return _read(read_elf(plain), module_name(path), signatures)
+        plain = unpack_module(content, path)
+        size, signatures = read_signatures(plain)
+        return _read(read_elf(plain, size), module_name(path), signatures)
     except InvalidModule as error:
         raise InvalidModule(f"module file {path}: {error}") from error
 

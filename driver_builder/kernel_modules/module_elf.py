@@ -27,6 +27,13 @@ GLOBAL, WEAK = 1, 2
 _SYMBOL_TABLE, _NO_BITS = 2, 8
 _NAME_LIMIT = 4096
 """The kernel's own limit (KSYM_NAME_LEN) is 512."""
+_SECTION_NAME_LIMIT = 512
+MAX_SECTION = 4 << 20
+"""Bytes of a section that becomes texts or numbers: ``__versions`` for 65,536 imports."""
+MAX_SYMBOLS = 1 << 19
+"""A driver may have a hundred thousand."""
+MAX_SYMBOL_NAMES = 32 << 20
+"""Bytes of the names of all symbols, and characters: 64 for each."""
 _SECTION_HEADERS = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
 _SYMBOLS = {32: "IIIBBH", 64: "IBBHQQ"}
 _FOREIGN = (
@@ -70,8 +77,13 @@ class ModuleElf:
         return "<" if self.is_little_endian else ">"
 
     def section(self, name: str) -> bytes:
-        """The content of the section of that name; empty when there is none."""
-        return next((bytes(section.content) for section in self.sections if section.name == name), b"")
+        """The content of the section of that name; empty when there is none.
+
+        Raises:
+            InvalidModule: when it has more than MAX_SECTION bytes.
+        """
+        content = next((section.content for section in self.sections if section.name == name), memoryview(b""))
+        return _bounded(content, MAX_SECTION, f"section {name}")
 
     def symbols(self) -> list[Symbol]:
         """All symbols.
@@ -85,14 +97,26 @@ class ModuleElf:
         entry = struct.Struct(self.byte_order + _SYMBOLS[self.long_size * 8])
         if table.entry_size != entry.size or len(table.content) % entry.size or table.link >= len(self.sections):
             raise InvalidModule("the symbol table is damaged")
-        names = bytes(self.sections[table.link].content)
-        return [_symbol(fields, names, self.long_size) for fields in entry.iter_unpack(table.content)]
+        if len(table.content) // entry.size > MAX_SYMBOLS:
+            raise InvalidModule(f"it has more than {MAX_SYMBOLS} symbols: no module has so many")
+        names = _bounded(self.sections[table.link].content, MAX_SYMBOL_NAMES, "the table of symbol names")
+        symbols, size = [], 0
+        for fields in entry.iter_unpack(table.content):
+            symbols.append(_symbol(fields, names, self.long_size))
+            size += len(symbols[-1].name)
+            if size > MAX_SYMBOL_NAMES:
+                raise InvalidModule(f"the names of its symbols have more than {MAX_SYMBOL_NAMES} characters")
+        return symbols
 
     def text_at(self, symbol: Symbol) -> str:
         """The zero-ended text that a symbol marks; empty when it marks none."""
         if not UNDEFINED < symbol.section < len(self.sections):
             return ""
-        return _text(bytes(self.sections[symbol.section].content), symbol.value)
+        content = self.sections[symbol.section].content
+        text, end, _ = bytes(content[symbol.value : symbol.value + _NAME_LIMIT]).partition(b"\0")
+        if not end and symbol.value:
+            raise InvalidModule("it is no readable ELF file: a name in it has no end")
+        return text.decode(errors="replace")
 
     def word_at(self, symbol: Symbol) -> int:
         """The 32-bit word that a symbol marks, or that an absolute symbol is; 0 when it is none."""
@@ -104,8 +128,8 @@ class ModuleElf:
         return int.from_bytes(content, "little" if self.is_little_endian else "big")
 
 
-def read_elf(content: bytes) -> ModuleElf:
-    """Read header and sections.
+def read_elf(content: bytes, size: int | None = None) -> ModuleElf:
+    """Read header and sections; ``size`` is how many bytes belong to the file (None: all), what follows is a signature.
 
     Raises:
         InvalidModule: when it is no relocatable ELF file, or names bytes that it does not have.
@@ -115,32 +139,41 @@ def read_elf(content: bytes) -> ModuleElf:
         header, bits = elf.header, elf.elfclass
         machine, kind, little = str(header["e_machine"]), header["e_type"], elf.little_endian
         offset, count = header["e_shoff"], header["e_shnum"]
-        size, names = header["e_shentsize"], header["e_shstrndx"]
+        width, names = header["e_shentsize"], header["e_shstrndx"]
     except _FOREIGN as error:
         raise InvalidModule(f"it is no readable ELF file: {str(error) or type(error).__name__}") from error
+    plain = memoryview(content)[:size]
     entry = struct.Struct(("<" if little else ">") + _SECTION_HEADERS[bits])
     if kind != "ET_REL":
         raise InvalidModule(f"it is no relocatable ELF file but {kind}")
-    if size != entry.size or names >= count or offset + count * size > len(content):
+    if width != entry.size or names >= count or offset + count * width > len(plain):
         raise InvalidModule("it is no readable ELF file: its section table is damaged or cut off")
-    headers = list(entry.iter_unpack(memoryview(content)[offset : offset + count * size]))
-    sections = tuple(_sections(content, headers, names))
+    headers = list(entry.iter_unpack(plain[offset : offset + count * width]))
+    sections = tuple(_sections(plain, headers, names))
     return ModuleElf(machine=machine, long_size=bits // 8, is_little_endian=little, sections=sections)
 
 
-def _sections(content: bytes, headers: list[tuple[int, ...]], names_index: int) -> Iterator[Section]:
-    names = bytes(_content(content, headers[names_index]))
+def _sections(content: memoryview, headers: list[tuple[int, ...]], names_index: int) -> Iterator[Section]:
+    names = _bounded(_content(content, headers[names_index]), MAX_SECTION, "the table of section names")
     for header in headers:
-        yield Section(_text(names, header[0]), header[1], header[6], header[9], _content(content, header))
+        yield Section(
+            _text(names, header[0], _SECTION_NAME_LIMIT), header[1], header[6], header[9], _content(content, header)
+        )
 
 
-def _content(content: bytes, header: tuple[int, ...]) -> memoryview:
+def _bounded(content: memoryview, limit: int, what: str) -> bytes:
+    if len(content) > limit:
+        raise InvalidModule(f"{what} has {len(content)} bytes: no module has more than {limit}")
+    return bytes(content)
+
+
+def _content(content: memoryview, header: tuple[int, ...]) -> memoryview:
     kind, offset, size = header[1], header[4], header[5]
     if kind == _NO_BITS:
         return memoryview(b"")
     if offset + size > len(content):
         raise InvalidModule("it is no readable ELF file: a section lies outside of it, it was cut off or damaged")
-    return memoryview(content)[offset : offset + size]
+    return content[offset : offset + size]
 
 
 def _symbol(fields: tuple[int, ...], names: bytes, long_size: int) -> Symbol:
@@ -151,8 +184,8 @@ def _symbol(fields: tuple[int, ...], names: bytes, long_size: int) -> Symbol:
     return Symbol(_text(names, name), info >> 4, section, value)
 
 
-def _text(table: bytes, start: int) -> str:
-    end = table.find(b"\0", start, start + _NAME_LIMIT)
+def _text(table: bytes, start: int, limit: int = _NAME_LIMIT) -> str:
+    end = table.find(b"\0", start, start + limit)
     if end < 0 and start:
         raise InvalidModule("it is no readable ELF file: a name in it has no end")
     return table[start:end].decode(errors="replace") if end > 0 else ""

@@ -14,16 +14,19 @@ from pathlib import PurePosixPath
 from typing import IO, cast
 
 from driver_builder.errors import InvalidModule
+from driver_builder.oci.bounded_tar import read_whole
+from driver_builder.oci.image_layers import MAX_FILE
 
 MODULE_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
-SIZE_LIMIT = 1 << 30
-"""Bytes of an unpacked module. The largest that are known (GPU drivers with debug information) have half of it."""
+SIZE_LIMIT = MAX_FILE
+"""Bytes of an unpacked module."""
+MAX_PACKED = 64 << 20
+"""Bytes of a compressed module: it is in memory beside the unpacked one."""
 
 _OPEN: Mapping[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".gz": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     ".xz": lzma.open,
 }
-_CHUNK = 1 << 20
 
 
 def module_name(path: str) -> str:
@@ -31,6 +34,11 @@ def module_name(path: str) -> str:
     base = PurePosixPath(path).name
     suffix = next((suffix for suffix in MODULE_SUFFIXES if base.endswith(suffix)), None)
     return base.removesuffix(suffix).replace("-", "_") if suffix else ""
+
+
+def size_limit(path: str) -> int:
+    """How many bytes of a module file are read."""
+    return MAX_PACKED if PurePosixPath(path).suffix in _OPEN else MAX_FILE
 
 
 def unpack_module(content: bytes, path: str, *, limit: int = SIZE_LIMIT) -> bytes:
@@ -48,20 +56,12 @@ def unpack_module(content: bytes, path: str, *, limit: int = SIZE_LIMIT) -> byte
         return content
     try:
         with _OPEN[suffix](BytesIO(content)) as packed:
-            return _read(packed, limit)
+            plain = read_whole(packed, limit)
     except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise InvalidModule(f"it cannot be decompressed: {error}; compress it again, or install it as .ko") from error
-
-
-def _read(packed: IO[bytes], limit: int) -> bytes:
-    """In chunks, so that a small file that unpacks to a huge one costs no more than the limit."""
-    parts, size = [], 0
-    while chunk := packed.read(_CHUNK):
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise InvalidModule(f"it unpacks to more than {limit} bytes: no module is so large")
-    return b"".join(parts)
+    if plain is None:
+        raise InvalidModule(f"it unpacks to more than {limit} bytes: strip its debug data")
+    return plain
 
 
 def parse_modules_dep(text: str) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,8 @@ twelve bytes that say how long it is, and a marker. Sources of the formats: the 
 
 The kernel looks a key up by issuer and serial number, or by subject key identifier; so does this. For RSA keys, which
 nearly all module keys are, the signature itself is checked as well: nothing secret is involved, it is one power and a
-comparison. For other keys only the identifiers are compared, and the kernel has the last word.
+comparison. For other keys the identifiers are compared, and the kernel has the last word. A signature of a kind that
+the kernel takes from nobody, or that cannot be checked here, counts as broken.
 """
 
 import base64
@@ -54,8 +55,8 @@ class ModuleSignature:
     """One signer's signature over a module.
 
     The signer is named by ``issuer`` (DER) and ``serial``, or by ``key_id``; what it is not named by is empty, or 0.
-    ``hash_name`` is hashlib's word; ``digest`` is of the module's plain file, None where ``value`` is not over the file
-    itself but over signed attributes, or where the hash is unknown here.
+    ``hash_name`` is hashlib's word; ``digest`` is of the module's plain file, None where the hash is unknown here.
+    ``has_attributes``: ``value`` is not over the file itself but over signed attributes.
     """
 
     issuer: bytes = field(repr=False)
@@ -64,6 +65,7 @@ class ModuleSignature:
     hash_name: str
     value: bytes = field(repr=False)
     digest: bytes | None = field(repr=False)
+    has_attributes: bool = False
 
     @property
     def signer(self) -> str:
@@ -91,24 +93,33 @@ def split_signature(content: bytes) -> tuple[bytes, tuple[ModuleSignature, ...]]
     """The plain file of a module, and the signatures over it; none for a module that is not signed.
 
     Raises:
+        InvalidModule: as :func:`read_signatures`.
+    """
+    size, signatures = read_signatures(content)
+    return content[:size], signatures
+
+
+def read_signatures(content: bytes) -> tuple[int, tuple[ModuleSignature, ...]]:
+    """How many bytes the plain file of a module has, and the signatures over it; without a copy of it.
+
+    Raises:
         InvalidModule: when the end of the file is no signature that the kernel reads; it refuses such a module always.
     """
     if not content.endswith(MARKER):
-        return content, ()
+        return len(content), ()
     end = len(content) - len(MARKER) - _TRAILER.size
     if end < 0:
         raise _damaged("it is cut off")
     *zeros, length = _TRAILER.unpack_from(content, end)
     if zeros != [0, 0, _PKCS7, 0, 0] or not 0 < length <= end:
         raise _damaged("the twelve bytes before the marker are not those of a PKCS#7 signature")
-    plain = content[: end - length]
     try:
-        return plain, parse_pkcs7(content[end - length : end], plain)
+        return end - length, parse_pkcs7(content[end - length : end], memoryview(content)[: end - length])
     except InvalidDer as error:
         raise _damaged(f"the PKCS#7 message: {error}") from error
 
 
-def parse_pkcs7(message: bytes, plain: bytes) -> tuple[ModuleSignature, ...]:
+def parse_pkcs7(message: bytes, plain: bytes | memoryview) -> tuple[ModuleSignature, ...]:
     """The signers of a detached PKCS#7 message over ``plain``.
 
     Raises:
@@ -128,7 +139,7 @@ def parse_pkcs7(message: bytes, plain: bytes) -> tuple[ModuleSignature, ...]:
 
 def signed_file(plain: bytes, message: bytes) -> bytes:
     """A module with the signature in a PKCS#7 message appended, as the kernel reads it."""
-    return plain + message + _TRAILER.pack(0, 0, _PKCS7, 0, 0, len(message)) + MARKER
+    return b"".join((plain, message, _TRAILER.pack(0, 0, _PKCS7, 0, 0, len(message)), MARKER))
 
 
 def der_of(certificate: bytes) -> bytes:
@@ -163,9 +174,17 @@ def is_by(signature: ModuleSignature, certificate: Certificate) -> bool:
 
 
 def is_broken(signature: ModuleSignature, certificate: Certificate) -> bool:
-    """Whether the signature is certainly not over this file by that key; False also where it cannot be told here."""
-    if certificate.rsa is None or signature.digest is None:
+    """Whether the signature is not over this file by that key; of a key that is not RSA it cannot be told here.
+
+    One with signed attributes always is: the kernel refuses them in modules (``crypto/asymmetric_keys/pkcs7_verify.c``,
+    VERIFYING_MODULE_SIGNATURE). So is one by an RSA key over a hash that is unknown here: nothing of it is proven.
+    """
+    if signature.has_attributes:
+        return True
+    if certificate.rsa is None:
         return False
+    if signature.digest is None:
+        return True
     modulus, exponent = certificate.rsa
     size = (modulus.bit_length() + 7) // 8
     if len(signature.value) != size:
@@ -191,7 +210,7 @@ def _damaged(problem: str) -> InvalidModule:
     return InvalidModule(f"its signature cannot be read: {problem}; sign it last, and neither strip nor edit it after")
 
 
-def _signature(signer: Element, plain: bytes) -> ModuleSignature:
+def _signature(signer: Element, plain: bytes | memoryview) -> ModuleSignature:
     members = der.members(signer, der.INTEGER)
     if len(members) < len(("version", "signer", "hash", "algorithm", "signature")):
         raise InvalidDer("a signer is incomplete")
@@ -207,7 +226,8 @@ def _signature(signer: Element, plain: bytes) -> ModuleSignature:
         key_id=key_id,
         hash_name=hash_name,
         value=value.value,
-        digest=None if has_attributes or not hash_name else hashlib.new(hash_name, plain).digest(),
+        digest=hashlib.new(hash_name, plain).digest() if hash_name else None,
+        has_attributes=has_attributes,
     )
 
 

@@ -14,6 +14,10 @@ from driver_builder.errors import InvalidSymvers
 BUILT_IN = "vmlinux"
 """The owner of what the kernel image itself exports."""
 
+MAX_SYMVERS = 16 << 20
+"""Bytes of a Module.symvers. Debian's for 6.12 have 1 MB and 15,000 symbols."""
+MAX_SYMBOLS = 150_000
+
 _CRC = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
 _EXPORT = "EXPORT_"
 
@@ -43,6 +47,8 @@ def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
     Raises:
         InvalidSymvers: names the first line that is none.
     """
+    if len(text) > MAX_SYMVERS or text.count("\n") > MAX_SYMBOLS:
+        raise InvalidSymvers(f"it has more than {MAX_SYMVERS} characters or {MAX_SYMBOLS} lines: no kernel's has")
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
     return dict(_parse_line(number, line) for number, line in numbered)
 

@@ -20,8 +20,8 @@ from driver_builder.errors import (
     VerificationFailure,
 )
 from driver_builder.kernel_modules import vermagic
-from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
-from driver_builder.kernel_modules.module_files import module_name
+from driver_builder.kernel_modules.image_modules import ImageModules, read_modules
+from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.module_signature import Certificate, is_broken, is_by, parse_certificate
 from driver_builder.kernel_modules.reuse import Origin, check_reuse
 from driver_builder.kernel_modules.symvers import ExportedSymbol, has_crcs, owner_names, parse_module_symvers
@@ -77,15 +77,15 @@ def verify(
     certificate = _parse_certificate(request.signing_certificate)
     kernel = request.target.kernel_version
     folder = f"/lib/modules/{origin.kernel if origin else kernel}"
-    files = image.read_files(folder)
-    modules = {path: _parse(content, path) for path, content in sorted(files.items()) if module_name(path)}
+    found = _read(image, folder)
+    modules = found.modules
     paths = paths_by_name(modules)
     check_wanted(request.modules, paths, folder)
     kernel_symbols = _parse_symvers(module_symvers)
     in_load_order = [modules[paths[spec.name]] for spec in request.modules]
     others = [module for module in modules.values() if module not in in_load_order]
     check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate, origin=origin)
-    check_indexes(files, modules, folder)
+    check_indexes(found.indexes, modules, folder)
     return tuple(_verified(paths[module.name], module) for module in in_load_order)
 
 
@@ -132,9 +132,9 @@ def _verified(path: str, module: KernelModule) -> VerifiedModule:
     )
 
 
-def _parse(content: bytes, path: str) -> KernelModule:
+def _read(image: ImageArchive, folder: str) -> ImageModules:
     try:
-        return parse_kernel_module(content, path)
+        return read_modules(image, folder)
     except InvalidModule as error:
         raise VerificationFailed(VerificationFailure.IMAGE_INVALID, str(error)) from error
 
@@ -221,6 +221,7 @@ def _check_signature(module: KernelModule, certificate: Certificate) -> None:
     if any(is_broken(signature, certificate) for signature in ours):
         raise VerificationFailed(
             VerificationFailure.SIGNATURE_BROKEN,
-            f"the signature of module {module.name} by {certificate} is not over this file or not by this key;"
-            " nothing may change the file after it is signed, and key and certificate must belong together",
+            f"the signature of module {module.name} by {certificate} is not over this file, not by this key, has signed"
+            " attributes or a hash that is unknown here; sign it as the kernel's sign-file does, change nothing in the"
+            " file after that, and give the certificate that belongs to the key",
         )

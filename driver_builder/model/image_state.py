@@ -6,15 +6,26 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The image is there: its manifest's ``digest`` and the labels of its config."""
+    """The image is there: its manifest's ``digest`` and the labels of its config.
+
+    ``is_signed`` says whether the registry holds a signature of it by the driver's image key, None where it has none.
+    """
 
     digest: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    is_signed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """The registry answered that it has no such image."""
+    """The registry answered that it has no such image; a build starts only where that ``is_fresh``."""
+
+    is_fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAsked:
+    """The registry has not been asked yet, or has not answered yet: nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +37,14 @@ class Unauthorised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
-    """No answer, a server error, or a limit to how often it may be asked: then ``retry_after`` is in seconds."""
+    """No answer, a server error, or a limit to how often it may be asked: then ``retry_after`` is in seconds.
+
+    ``is_silent``: nothing answered at all, so that other images of the same registry need not be asked for at once.
+    """
 
     message: str
     retry_after: float | None = None
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +54,4 @@ class Invalid:
     message: str
 
 
-ImageState = Present | Absent | Unauthorised | Unreachable | Invalid
+ImageState = Present | Absent | NotAsked | Unauthorised | Unreachable | Invalid

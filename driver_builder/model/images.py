@@ -29,9 +29,13 @@ DRIVER_LABEL = f"{LABEL_PREFIX}.driver"
 KERNEL_LABEL = f"{LABEL_PREFIX}.kernel"
 OS_LABEL = f"{LABEL_PREFIX}.os"
 ARCHITECTURE_LABEL = f"{LABEL_PREFIX}.architecture"
+TARGET_LABELS = (DRIVER_LABEL, KERNEL_LABEL, OS_LABEL, ARCHITECTURE_LABEL)
+"""Together they say what an image was built for."""
 COMPILER_LABEL = f"{LABEL_PREFIX}.compiler"
 SYMVERS_LABEL = f"{LABEL_PREFIX}.module-symvers"
 MODULES_LABEL = f"{LABEL_PREFIX}.modules"
+FIRMWARE_LABEL = f"{LABEL_PREFIX}.firmware"
+"""The digest of the firmware in an image, where it has any."""
 SIGNER_LABEL = f"{LABEL_PREFIX}.module-signer"
 REUSED_LABEL = f"{LABEL_PREFIX}.reused"
 VERSION_LABEL = "org.opencontainers.image.version"
@@ -93,7 +97,7 @@ def build_key(
 ) -> str:
     """Digest everything that goes into an image, 20 hex digits.
 
-    ``recipe`` is the digest of template and loader, ``rebuild`` the token of :mod:`driver_builder.planning.rebuild`,
+    ``recipe`` is the version of the template, ``rebuild`` the token of :mod:`driver_builder.planning.rebuild`,
     ``certificate`` the one that modules are signed with, in DER.
     """
     parts = {

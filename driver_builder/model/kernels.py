@@ -11,10 +11,18 @@ from typing import NewType
 KernelVersion = NewType("KernelVersion", str)
 """All of ``uname -r``, for example ``6.1.0-55-cloud-amd64``."""
 
+MAX_LENGTH = 64
+"""Characters of a kernel release: ``struct utsname`` has room for no more. The other parts are label values, of 63."""
+
 KERNEL_VERSION = re.compile(r"[0-9]+\.[0-9]+[A-Za-z0-9._+~-]*")
 OS_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 OS_VERSION = re.compile(r"[A-Za-z0-9._-]*")
 ARCHITECTURE = re.compile(r"[a-z0-9]+")
+
+
+def is_kernel_version(text: str) -> bool:
+    """Tell whether a text can be a kernel release."""
+    return len(text) <= MAX_LENGTH and KERNEL_VERSION.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,6 +46,8 @@ class KernelTarget:
             (self.os_version, OS_VERSION, "operating system version"),
             (self.architecture, ARCHITECTURE, "architecture"),
         ):
+            if len(value) > MAX_LENGTH:
+                raise ValueError(f"{value[:MAX_LENGTH]!r}... is no {what}: it has more than {MAX_LENGTH} characters")
             if not pattern.fullmatch(value):
                 raise ValueError(f"{value!r} is no {what} (expected {pattern.pattern})")
 

@@ -13,16 +13,17 @@ The same layers, settings and labels always give the same digest: what tells one
 import gzip
 import hashlib
 import json
-import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
-from driver_builder.oci.image_layers import Layer, absolute, store_layer
+from driver_builder.oci.bounded_tar import TarTooLarge
+from driver_builder.oci.image_files import MAX_IMAGE, ImageFile, files_of
+from driver_builder.oci.image_layers import Layer, absolute, invalid_image, store_layer
+from driver_builder.oci.saved_tar import SavedTar
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -33,8 +34,6 @@ _PLATFORM_FIELDS = ("architecture", "os", "os.version", "os.features", "variant"
 _RUN_FIELDS = ("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "StopSignal", "Labels")
 """What an OCI config says about running the image; the engine's own fields beside them change with every build."""
 
-_WHITEOUT = ".wh."
-_OPAQUE = ".wh..wh..opq"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
@@ -95,23 +94,23 @@ class ImageArchive:
         rootfs = {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}
         return replace(self, config={**self.config, "rootfs": rootfs}, layers=tuple(layers))
 
-    def read_files(self, prefix: str) -> dict[str, bytes]:
-        """The regular files at and below ``prefix``, as a container would see them, by absolute path.
+    def files(self, prefix: str) -> Iterator[ImageFile]:
+        """The regular files at and below ``prefix``, as a container would see them, each to be read before the next.
 
         Links are not followed; a hard link reads as the file it is.
+
+        Raises:
+            VerificationFailed: IMAGE_INVALID, when a layer is damaged or has more than is read of an image.
         """
-        files: dict[str, bytes] = {}
-        for layer in self.layers:
-            with tarfile.open(layer.path, "r:gz") as tar:
-                changes = _Changes()
-                added = {
-                    path: _content(tar, member)
-                    for path, member in changes.follow(tar)
-                    if member.isreg() or member.islnk()
-                    if _is_below(path, absolute(prefix))
-                }
-            files = {path: content for path, content in files.items() if not changes.hide(path)} | added
-        return files
+        return files_of(self.layers, absolute(prefix))
+
+    def read_files(self, prefix: str) -> dict[str, bytes]:
+        """The same files with their contents: for a few small ones.
+
+        Raises:
+            VerificationFailed: as :meth:`files`, and for a file of more than MAX_FILE bytes.
+        """
+        return {file.path: file.read() for file in self.files(prefix)}
 
 
 def sha256(content: bytes) -> str:
@@ -137,51 +136,60 @@ def read_image_archive(path: Path, directory: Path) -> ImageArchive:
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        with tarfile.open(path) as tar:
-            config_name, layer_names = _contents(tar)
-            config = _clean_config(json.loads(_member(tar, config_name)))
+        with path.open("rb") as file:
+            parts = SavedTar(file)
+            config_name, layer_names = _contents(parts)
+            config = _clean_config(json.loads(parts.read(config_name)))
+            room = _Room(MAX_IMAGE)
             layers = tuple(
-                store_layer(_chunks(tar, name), directory / f"layer-{number}.tar.gz")
+                store_layer(room.taken_by(_chunks(parts, name)), directory / f"layer-{number}.tar.gz")
                 for number, name in enumerate(layer_names)
             )
+    except TarTooLarge as error:
+        raise invalid_image(f"{path.name}: {error}") from error
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise _invalid(f"{path.name} cannot be read: {error}") from error
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise _invalid(f"{path.name} is no image as docker save writes it: {error!r}") from error
+        raise invalid_image(f"{path.name} cannot be read: {error}") from error
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise invalid_image(f"{path.name} is no image as docker save writes it: {error!r}") from error
     expected = config["rootfs"]["diff_ids"]
     if [layer.diff_id for layer in layers] != expected:
-        raise _invalid(f"the layers in {path.name} are not those its config names: expected {', '.join(expected)}")
+        raise invalid_image(f"the layers in {path.name} are not those its config names: expected {', '.join(expected)}")
     return ImageArchive(config=config, layers=layers)
 
 
-def _invalid(message: str) -> VerificationFailed:
-    return VerificationFailed(VerificationFailure.IMAGE_INVALID, message)
+class _Room:
+    """What all layers together may have, unpacked."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def taken_by(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Pass on the chunks of a layer.
+
+        Raises:
+            VerificationFailed: IMAGE_INVALID, when there is no room left.
+        """
+        for chunk in chunks:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise invalid_image(
+                    f"the layers of the image have more than {MAX_IMAGE} bytes; keep in it what nodes need"
+                )
+            yield chunk
 
 
-def _contents(tar: tarfile.TarFile) -> tuple[str, list[str]]:
+def _contents(tar: SavedTar) -> tuple[str, list[str]]:
     """The names of config and layers: from ``manifest.json``, or from the OCI index where there is none."""
-    if "manifest.json" in tar.getnames():
-        (image,) = json.loads(_member(tar, "manifest.json"))
+    if "manifest.json" in tar:
+        (image,) = json.loads(tar.read("manifest.json"))
         return image["Config"], image["Layers"]
-    (entry,) = json.loads(_member(tar, "index.json"))["manifests"]
-    manifest = json.loads(_member(tar, _blob(entry)))
+    (entry,) = json.loads(tar.read("index.json"))["manifests"]
+    manifest = json.loads(tar.read(_blob(entry)))
     return _blob(manifest["config"]), [_blob(layer) for layer in manifest["layers"]]
 
 
 def _blob(descriptor: Mapping[str, str]) -> str:
     return "blobs/" + descriptor["digest"].replace(":", "/")
-
-
-def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    member = tar.extractfile(name)
-    if member is None:
-        raise _invalid(f"{name} in the image archive is no file")
-    return member
-
-
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    with _open_member(tar, name) as member:
-        return member.read()
 
 
 def _clean_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,59 +202,13 @@ def _clean_config(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _chunks(tar: tarfile.TarFile, name: str) -> Iterator[bytes]:
+def _chunks(tar: SavedTar, name: str) -> Iterator[bytes]:
     """The layer's plain tar: engines that keep images as a registry does save their layers compressed."""
-    with _open_member(tar, name) as member:
-        magic = member.read(len(_ZSTD_MAGIC))
-        member.seek(0)
-        if magic == _ZSTD_MAGIC:
-            raise _invalid(f"layer {name} is compressed with zstd; let the engine save it as plain tar or gzip")
-        plain = cast(IO[bytes], gzip.GzipFile(fileobj=member)) if magic.startswith(_GZIP_MAGIC) else member
-        while chunk := plain.read(_CHUNK):
-            yield chunk
-
-
-class _Changes:
-    """What one layer hides of the layers below it.
-
-    A whiteout ``.wh.NAME`` hides NAME and all below it, ``.wh..wh..opq`` all below its directory; a file hides what was
-    at its path, also a directory; a directory hides a file, never what lies in a directory of its name.
-    """
-
-    def __init__(self) -> None:
-        self.whole: set[str] = set()
-        self.contents: set[str] = set()
-        self.only: set[str] = set()
-
-    def follow(self, tar: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
-        """Yield the members that are no whiteouts, with their absolute paths, and remember what each one hides."""
-        for member in tar:
-            path = absolute(member.name)
-            folder, name = posixpath.split(path)
-            if name == _OPAQUE:
-                self.contents.add(folder)
-            elif name.startswith(_WHITEOUT):
-                self.whole.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
-            else:
-                (self.only if member.isdir() else self.whole).add(path)
-                yield path, member
-
-    def hide(self, path: str) -> bool:
-        """Whether the file at ``path`` of a lower layer is gone."""
-        above = set(_folders(path))
-        return path in self.whole | self.only or not above.isdisjoint(self.whole | self.contents)
-
-
-def _folders(path: str) -> Iterator[str]:
-    while path != "/":
-        path = posixpath.dirname(path)
-        yield path
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(member)
-    return file.read() if file else b""
+    member = tar.open(name)
+    magic = member.read(len(_ZSTD_MAGIC))
+    member.seek(0)
+    if magic == _ZSTD_MAGIC:
+        raise invalid_image(f"layer {name} is compressed with zstd; let the engine save it as plain tar or gzip")
+    plain = cast(IO[bytes], gzip.GzipFile(fileobj=member)) if magic.startswith(_GZIP_MAGIC) else member
+    while chunk := plain.read(_CHUNK):
+        yield chunk

@@ -13,6 +13,7 @@ from typing import Any
 
 from driver_builder.errors import RegistryRefused
 from driver_builder.oci.image_archive import ImageArchive, sha256
+from driver_builder.oci.image_files import MAX_IMAGE
 from driver_builder.oci.image_layers import Layer
 from driver_builder.oci.registry import RegistryClient
 
@@ -38,19 +39,27 @@ def download(registry: RegistryClient, repository: str, digest: str, directory: 
 
 def _image(registry: RegistryClient, repository: str, manifest: dict[str, Any], directory: Path) -> ImageArchive:
     config = json.loads(registry.fetch_blob(repository, manifest["config"]["digest"]))
-    layers = [
-        _layer(registry.fetch_blob(repository, described["digest"]), directory / f"fetched-{number}.tar.gz")
-        for number, described in enumerate(manifest["layers"])
-    ]
+    layers = []
+    left = MAX_IMAGE
+    for number, described in enumerate(manifest["layers"]):
+        content = registry.fetch_blob(repository, described["digest"])
+        layer, size = _layer(content, directory / f"fetched-{number}.tar.gz", left)
+        layers.append(layer)
+        left -= size
     if [layer.diff_id for layer in layers] != config["rootfs"]["diff_ids"]:
         raise ValueError("its layers are not those that its config names")
     return ImageArchive(config=config, layers=tuple(layers))
 
 
-def _layer(content: bytes, path: Path) -> Layer:
+def _layer(content: bytes, path: Path, limit: int) -> tuple[Layer, int]:
+    """A layer, and how many bytes it has unpacked, which are ``limit`` at most."""
     path.write_bytes(content)
-    diff_id = hashlib.sha256()
+    diff_id, size = hashlib.sha256(), 0
     with gzip.open(path) as plain:
         while chunk := plain.read(_CHUNK):
             diff_id.update(chunk)
-    return Layer(path=path, diff_id=f"sha256:{diff_id.hexdigest()}", digest=sha256(content), size=len(content))
+            size += len(chunk)
+            if size > limit:
+                raise ValueError(f"its layers have more than {MAX_IMAGE} bytes")
+    layer = Layer(path=path, diff_id=f"sha256:{diff_id.hexdigest()}", digest=sha256(content), size=len(content))
+    return layer, size

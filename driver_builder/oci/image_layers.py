@@ -12,11 +12,21 @@ import hashlib
 import io
 import posixpath
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
+
+from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.oci.bounded_tar import BoundedTar, TarTooLarge, bounded_tar, read_whole
+
+MAX_FILE = 192 << 20
+"""Bytes of a file that is read into memory, such as a module. The largest known one is ``nvidia.ko`` 535 with its debug
+data, 185 MB (11 MB without); it has to fit into the controller's 512 MiB."""
+MAX_CHANGED = 96 << 20
+"""Bytes of a file that is changed: it is in memory three times."""
 
 _COMPRESSION = 6
 
@@ -48,14 +58,15 @@ def changed_layer(layer: Layer, path: Path, *, chosen: Callable[[str], bool], ch
 
     Both are given a regular file's absolute path.
     """
-    with tarfile.open(layer.path, "r:gz") as tar:
+    with opened_layer(layer) as tar:
         if not any(member.isreg() and chosen(absolute(member.name)) for member in tar):
             return layer
-    with tarfile.open(layer.path, "r:gz") as source, _tar_file(path) as plain, _tar_stream(plain) as target:
+    with opened_layer(layer) as source, _tar_file(path) as plain, _tar_stream(plain) as target:
         for member in source:
-            file = source.extractfile(member) if member.isreg() else None
+            file = source.open(member) if member.isreg() else None
             if file is not None and chosen(absolute(member.name)):
-                _add(target, member, change(absolute(member.name), file.read()))
+                content = whole_file(absolute(member.name), member.size, file, MAX_CHANGED)
+                _add(target, member, change(absolute(member.name), content))
             else:
                 target.addfile(member, file)
     return plain.layer(path)
@@ -67,6 +78,39 @@ def small_layer(entries: Iterable[tuple[tarfile.TarInfo, bytes]], path: Path) ->
         for info, content in entries:
             _add(tar, info, content)
     return plain.layer(path)
+
+
+@contextmanager
+def opened_layer(layer: Layer) -> Iterator[BoundedTar]:
+    """The members of a layer.
+
+    Raises:
+        VerificationFailed: IMAGE_INVALID, when it is damaged, or has more members or larger ones than are read.
+    """
+    try:
+        with gzip.open(layer.path) as plain, bounded_tar(cast(IO[bytes], plain)) as tar:
+            yield tar
+    except TarTooLarge as error:
+        raise invalid_image(f"a layer of the image cannot be read: {error}") from error
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise invalid_image(f"a layer of the image is damaged: {error}") from error
+
+
+def whole_file(path: str, size: int, file: IO[bytes], limit: int) -> bytes:
+    """The content of a file in an image, which says that it has ``size`` bytes.
+
+    Raises:
+        VerificationFailed: IMAGE_INVALID, when it has more than ``limit`` bytes.
+    """
+    content = read_whole(file, limit)
+    if content is None:
+        raise invalid_image(f"{path} has {size} bytes, and at most {limit} of such a file are read")
+    return content
+
+
+def invalid_image(message: str) -> VerificationFailed:
+    """What to raise for an image that cannot be used."""
+    return VerificationFailed(VerificationFailure.IMAGE_INVALID, message)
 
 
 def absolute(path: str) -> str:

@@ -26,6 +26,9 @@ from driver_builder.oci.registry import RegistryClient
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
 KIND = "cosign container image signature"
+MAX_SIGNATURES = 32
+MAX_PAYLOAD = 64 << 10
+"""So many signatures of an image are looked at, each of at most so many bytes."""
 NO_TIME = "0001-01-01T00:00:00Z"
 _ECDSA = ec.ECDSA(hashes.SHA256())
 
@@ -172,8 +175,8 @@ def _signed_layers(
     registry: RegistryClient, image: ImageRef, layers: list[Json], key: ec.EllipticCurvePublicKey
 ) -> bool:
     return any(
-        is_signed(image, registry.fetch_blob(image.repository, layer["digest"]), signature, key)
-        for layer in layers
+        is_signed(image, registry.fetch_blob(image.repository, layer["digest"], limit=MAX_PAYLOAD), signature, key)
+        for layer in layers[:MAX_SIGNATURES]
         if (signature := _signature(layer))
     )
 

@@ -10,16 +10,26 @@ Source: the OCI distribution specification 1.1; the media types of Docker's own 
 import json
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from driver_builder.errors import RegistryRefused, RegistryUnauthorised, RegistryUnavailable
+from driver_builder.boundary import contained
+from driver_builder.errors import (
+    DriverBuilderError,
+    InternalError,
+    RegistryRefused,
+    RegistryUnauthorised,
+    RegistryUnavailable,
+)
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.images import ImageRef
+from driver_builder.model.registry_reach import Reach
 from driver_builder.oci.credentials import Credentials, registry_repository
 from driver_builder.oci.image_archive import MANIFEST_TYPE, ImageArchive, sha256
-from driver_builder.oci.registry_answers import Answer, RegistryBusy, refused
-from driver_builder.oci.registry_transport import RegistryTransport
+from driver_builder.oci.registry_answers import Answer, RegistryBusy, RegistrySilent, refused
+from driver_builder.oci.registry_transport import MAX_ANSWER, MAX_DOCUMENT, RegistryTransport
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 IMAGE_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v2+json")
@@ -28,12 +38,18 @@ INDEX_TYPES = (INDEX_TYPE, "application/vnd.docker.distribution.manifest.list.v2
 _ACCEPT = {"Accept": ", ".join((*IMAGE_TYPES, *INDEX_TYPES))}
 _UNKNOWN = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN"})
 
+MAX_LABELS = 256
+MAX_LABEL_NAME = 256
+MAX_LABEL = 32 << 10
+"""Characters. Ours are far shorter; what is longer is not read."""
+
 
 class RegistryClient:
     """One registry, named ``host`` or ``host:port``; ``docker.io`` is Docker Hub.
 
-    ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds. A registry that asks for a
-    pause is waited for with ``wait``, up to ``patience`` seconds in one request.
+    ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds, ``deadline`` for a whole
+    request. A registry that asks for a pause is waited for with ``wait``, up to ``patience`` seconds in one request.
+    ``reach`` says where it may send us.
     """
 
     def __init__(
@@ -44,8 +60,10 @@ class RegistryClient:
         plain_http: bool = False,
         ca_file: str | Path | None = None,
         timeout: float = 30,
+        deadline: float | None = None,
         patience: float = 0,
         wait: Callable[[float], object] = time.sleep,
+        reach: Reach | None = None,
     ) -> None:
         self._host = host
         self._transport = RegistryTransport(
@@ -54,8 +72,10 @@ class RegistryClient:
             plain_http=plain_http,
             ca_file=ca_file,
             timeout=timeout,
+            deadline=deadline,
             patience=patience,
             wait=wait,
+            reach=reach,
         )
 
     def inspect(self, repository: str, reference: str, *, architecture: str = "") -> ImageState:
@@ -64,16 +84,8 @@ class RegistryClient:
         Where it names an index of several platforms, ``architecture`` (Kubernetes' word, such as ``arm64``) says whose
         labels are wanted; the digest is the index's own, which is what nodes pull.
         """
-        try:
-            return self._inspect(repository, reference, architecture)
-        except RegistryUnauthorised as error:
-            return Unauthorised(message=str(error))
-        except RegistryBusy as error:
-            return Unreachable(message=str(error), retry_after=error.retry_after)
-        except RegistryUnavailable as error:
-            return Unreachable(message=str(error))
-        except RegistryRefused as error:
-            return Invalid(message=str(error))
+        image = ImageRef(self._host, repository, reference)
+        return as_state(image, lambda: self._inspect(repository, reference, architecture))
 
     def push(self, repository: str, image: ImageArchive) -> str:
         """Upload what the registry lacks of an image and give its digest; no tag names it yet.
@@ -109,13 +121,13 @@ class RegistryClient:
         answer = self._get(repository, "manifests", reference)
         return self._manifest(answer, repository, reference)
 
-    def fetch_blob(self, repository: str, digest: str) -> bytes:
-        """The content of that digest, proven to be it.
+    def fetch_blob(self, repository: str, digest: str, *, limit: int = MAX_ANSWER) -> bytes:
+        """The content of that digest, proven to be it, at most ``limit`` bytes.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``; refused also when there is no such content.
         """
-        answer = self._get(repository, "blobs", digest)
+        answer = self._request("GET", repository, "blobs", digest, limit=limit)
         if answer.status != 200 or sha256(answer.body) != digest:
             raise self._refused(f"gave no content {digest!r} of {repository}", answer)
         return answer.body
@@ -133,7 +145,7 @@ class RegistryClient:
             raise self._refused(f"does not let us upload to {repository}", begun)
         done = self._transport.request(
             "PUT",
-            _with_digest(urljoin(begun.url, begun.headers["Location"]), digest),
+            _with_digest(self._transport.joined(begun.url, begun.headers["Location"]), digest),
             repository=self._name(repository),
             headers={"Content-Type": "application/octet-stream"},
             body=body,
@@ -214,9 +226,10 @@ class RegistryClient:
             return {}
         described = manifest.get("config")
         digest = described.get("digest") if isinstance(described, dict) else None
-        config = _json_object(self.fetch_blob(repository, digest if isinstance(digest, str) else ""))
+        digest = digest if isinstance(digest, str) else ""
+        config = _json_object(self.fetch_blob(repository, digest, limit=MAX_DOCUMENT))
         labels = _json_object(config.get("config")).get("Labels")
-        return {str(name): str(value) for name, value in _json_object(labels).items()}
+        return clean_labels(_json_object(labels))
 
     def _put_manifest(self, repository: str, reference: str, content: bytes, media_type: str) -> Answer:
         headers = {"Content-Type": media_type}
@@ -244,10 +257,11 @@ class RegistryClient:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        limit: int = MAX_DOCUMENT,
     ) -> Answer:
         full_name = self._name(repository)
         path = f"/v2/{quote(full_name)}/{kind}/{quote(name, safe=':/')}"
-        return self._transport.request(method, path, repository=full_name, headers=headers, body=body)
+        return self._transport.request(method, path, repository=full_name, headers=headers, body=body, limit=limit)
 
     def _name(self, repository: str) -> str:
         return registry_repository(self._host, repository)
@@ -256,15 +270,50 @@ class RegistryClient:
         return refused(self._host, what, answer)
 
 
+def as_state(image: ImageRef, ask: Callable[[], ImageState]) -> ImageState:
+    """What ``ask`` says of an image; of what it raises, what that means."""
+    try:
+        return contained(
+            "image", str(image), ask, lambda error: Invalid(message=str(error)), passing=(DriverBuilderError,)
+        )
+    except RegistryUnauthorised as error:
+        return Unauthorised(message=str(error))
+    except RegistryBusy as error:
+        return Unreachable(message=str(error), retry_after=error.retry_after)
+    except RegistryUnavailable as error:
+        return Unreachable(message=str(error), is_silent=isinstance(error, RegistrySilent))
+    except RegistryRefused as error:
+        return Invalid(message=str(error))
+
+
+def _invalid(error: InternalError) -> ImageState:
+    return Invalid(message=str(error))
+
+
 def index_digests(index: Mapping[str, Any]) -> dict[str, str]:
     """The digest of each architecture's Linux image in an index; of several variants the first."""
     digests: dict[str, str] = {}
-    for entry in index.get("manifests") or ():
+    entries = index.get("manifests")
+    for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(platform := entry.get("platform"), dict):
             architecture, digest = platform.get("architecture"), entry.get("digest")
             if platform.get("os") == "linux" and isinstance(architecture, str) and isinstance(digest, str):
                 digests.setdefault(architecture, digest)
     return digests
+
+
+def clean_labels(labels: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that are text of a sensible length, without letters that no output can hold."""
+    texts = {
+        _encodable(name): _encodable(value)
+        for name, value in labels.items()
+        if isinstance(value, str) and len(name) <= MAX_LABEL_NAME and len(value) <= MAX_LABEL
+    }
+    return dict(islice(texts.items(), MAX_LABELS))
+
+
+def _encodable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def _json_object(content: Any) -> dict[str, Any]:

@@ -13,18 +13,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any
 
 import requests
 import urllib3
 
 from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected, RegistryUnavailable
+from kube_api.text import printable
 
 DEFAULT_PAUSE = 60.0
 MIN_PAUSE = 1.0
 MAX_PAUSE = 3600.0
 """Seconds: what a rate limit is given when it names no pause, and the least and most that one is believed."""
 _SHOWN = 200
+_ERRORS_SHOWN = 3
+_SEARCHED = 64 << 10
+"""Bytes of an answer that are searched for words."""
 _NO_ROOM = re.compile(
     r"no space left on device|disk quota exceeded|insufficient storage|\bquota\b|exceed the configured upper limit"
     r"|\"Err\": ?(?:28|122)\b",
@@ -35,12 +40,16 @@ _NO_ROOM = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A registry's whole answer; ``headers`` are found whatever their case, ``url`` is where it came from."""
+    """A registry's whole answer; ``headers`` are found whatever their case, ``url`` is where it came from.
+
+    ``is_own`` is false for the answer of another host that the registry sent us to: it is never quoted.
+    """
 
     status: int
     url: str
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+    is_own: bool = True
 
     def json(self) -> Any:
         """The body as JSON, None when it is none."""
@@ -57,16 +66,20 @@ class Answer:
     @property
     def reason(self) -> str:
         """What the answer says, for a message: the registry's own words, or the beginning of any other text."""
-        said = "; ".join(f"{code}: {message}" for code, message in self._errors())
-        text = " ".join(self.body[:_SHOWN].decode(errors="replace").split())
-        return f"{self.status} {said or text}".strip()
+        if not self.is_own:
+            return f"{self.status} (from another host)"
+        errors = islice(self._errors(), _ERRORS_SHOWN)
+        said = "; ".join(f"{shown(code)}: {shown(message)}" for code, message in errors)
+        return f"{self.status} {said or shown(self.body[:_SHOWN].decode(errors='replace'))}".strip()
 
     @property
     def says_full(self) -> bool:
         """Whether it says that the registry has no room left, or not for this project."""
         if self.status == 507:
             return True
-        return self.status in (403, 412, 500, 503) and bool(_NO_ROOM.search(self.body.decode(errors="replace")))
+        return self.status in (403, 412, 500, 503) and bool(
+            _NO_ROOM.search(self.body[:_SEARCHED].decode(errors="replace"))
+        )
 
     def _errors(self) -> Iterator[tuple[str, str]]:
         content = self.json()
@@ -74,6 +87,11 @@ class Answer:
         for error in errors if isinstance(errors, list) else ():
             if isinstance(error, dict) and isinstance(error.get("code"), str):
                 yield error["code"], str(error.get("message", ""))
+
+
+def shown(text: str) -> str:
+    """The beginning of somebody else's text, printable, in one line."""
+    return " ".join(printable(text, _SHOWN).split())
 
 
 class RegistryBusy(RegistryUnavailable):
@@ -91,11 +109,11 @@ def parse_retry_after(value: str, *, now: float) -> float | None:
         return min(float(text[:12]), MAX_PAUSE)
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+        # A date without a zone is in UTC, as HTTP writes all dates.
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, OverflowError, TypeError, IndexError):
         return None
-    # A date without a zone is in UTC, as HTTP writes all dates.
-    aware = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return min(max(aware.timestamp() - now, 0.0), MAX_PAUSE)
+    return min(max(seconds, 0.0), MAX_PAUSE)
 
 
 def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable:
@@ -128,9 +146,18 @@ def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
     return RegistryRejected(message) if answer.error_codes else RegistryRefused(message)
 
 
-def no_answer(host: str, error: Exception, *, timeout: float) -> RegistryUnavailable:
+class RegistrySilent(RegistryUnavailable):
+    """There was no answer at all: no other image of the registry need be asked for at once."""
+
+
+def no_answer(host: str, error: Exception, *, timeout: float) -> RegistrySilent:
     """The error for a connection that failed: what went wrong, in words that tell an admin where to look."""
-    return RegistryUnavailable(f"registry {host}: {_describe(error, timeout)}")
+    return RegistrySilent(f"registry {host}: {_describe(error, timeout)}")
+
+
+def too_slow(host: str, seconds: float) -> RegistrySilent:
+    """The error for an answer that was not whole when its time was over."""
+    return RegistrySilent(f"registry {host}: no answer within {seconds:g} s")
 
 
 def unreadable(host: str, error: Exception) -> RegistryRefused:
@@ -140,10 +167,10 @@ def unreadable(host: str, error: Exception) -> RegistryRefused:
         return RegistryRefused(
             f"registry {host} cannot be asked: its address, or that of a proxy (HTTPS_PROXY, HTTP_PROXY), is no URL"
         )
-    if not isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
         # A file of ours: requests looks for REQUESTS_CA_BUNDLE as late as this.
         return RegistryRefused(f"registry {host} cannot be asked: {error}")
-    return RegistryRefused(f"registry {host} gave an answer that cannot be read: {error}")
+    return RegistryRefused(f"registry {host} gave an answer that cannot be read: {shown(str(error))}")
 
 
 def _describe(error: Exception, timeout: float) -> str:
@@ -155,7 +182,7 @@ def _describe(error: Exception, timeout: float) -> str:
         )
     if isinstance(error, requests.exceptions.ProxyError):
         return f"the proxy failed: {causes[-1]}; see HTTPS_PROXY and NO_PROXY"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
         return f"no answer within {timeout:g} s"
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return f"its name cannot be resolved: {causes[-1]}"

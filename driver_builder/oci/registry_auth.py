@@ -10,9 +10,14 @@ Sources: RFC 9110 section 11.6.1 (``WWW-Authenticate``), and the token authentic
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 from urllib.request import parse_http_list
 
 TOKEN_SECONDS = 60.0
+MAX_TOKEN_SECONDS = 86400.0
+MAX_TOKEN_LENGTH = 16 << 10
+_MAX_CHALLENGES = 8 << 10
+"""Characters of a ``WWW-Authenticate`` that are read."""
 _MARGIN_SECONDS = 15.0
 READING = frozenset({"GET", "HEAD"})
 
@@ -63,7 +68,7 @@ def parse_challenges(text: str) -> tuple[Challenge, ...]:
     A comma inside quotes is part of the value; an item that begins with a word and a blank begins a new challenge.
     """
     challenges: list[tuple[str, dict[str, str]]] = []
-    for item in parse_http_list(text):
+    for item in parse_http_list(text[:_MAX_CHALLENGES]):
         name, equals, value = item.partition("=")
         scheme, _, parameter = name.strip().rpartition(" ") if equals else (name, "", "")
         if scheme:
@@ -74,7 +79,13 @@ def parse_challenges(text: str) -> tuple[Challenge, ...]:
 
 
 def token_seconds(content: Mapping[str, object]) -> float:
-    """How long a token service says that its token is good for."""
+    """How long a token service says that its token is good for, at most a day."""
     seconds = content.get("expires_in")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
-    return float(seconds) if is_number and seconds else TOKEN_SECONDS  # type: ignore[arg-type]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        return TOKEN_SECONDS
+    return float(seconds) if seconds < MAX_TOKEN_SECONDS else MAX_TOKEN_SECONDS
+
+
+def is_token(token: object) -> TypeGuard[str]:
+    """Whether a value can stand in an Authorization header."""
+    return isinstance(token, str) and len(token) <= MAX_TOKEN_LENGTH and token.isascii() and token.isprintable()

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import ssl
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from driver_builder.spec.driver_spec import ConfigMapKey
 from kube_api.client import Client
 
 FIELD = "spec.registry.caConfigMap"
+MAX_FILES = 200
 
 
 def read_ca(client: Client, namespace: str, wanted: ConfigMapKey) -> str:
@@ -42,20 +44,34 @@ def _why_unusable(pem: str) -> str | None:
 
 
 class CaFiles:
-    """A file for each set of certificates that was asked for, in a folder that goes with this object."""
+    """A file for each set of certificates that was asked for, in a folder that goes with this object.
+
+    Certificates are replaced now and then: beyond ``MAX_FILES`` the one that was not asked for the longest goes.
+    """
 
     def __init__(self) -> None:
         self._folder: Path | None = None
+        self._used: dict[Path, None] = {}
+        """The file that was asked for last is last."""
+        self._lock = threading.Lock()
 
     def file(self, pem: str) -> Path:
         """Give the file with these certificates, which stays as it is while others are asked for."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="driver-builder-ca-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="driver-builder-ca-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / f"{hashlib.sha256(pem.encode()).hexdigest()}.pem"
         if not path.exists():
             # Whole or not there: another thread may be about to read it.
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._folder, delete=False) as file:
                 file.write(pem)
             Path(file.name).rename(path)
+        with self._lock:
+            self._used.pop(path, None)
+            self._used[path] = None
+            unused = list(self._used)[:-MAX_FILES]
+            for old in unused:
+                del self._used[old]
+                old.unlink(missing_ok=True)
         return path

@@ -1,5 +1,6 @@
 """The verbs of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +28,8 @@ class ReuseCandidate:
 class StartBuild:
     """Build, verify and push one image, or make it of one in ``reuse``; ``waiting`` is how many nodes wait for it.
 
-    Who builds (None: the controller's default), with which Secrets and resources, says how and not what: none of it is
-    in the build key.
+    Who builds (None: the controller's default), with which Secrets, resources and tolerations, says how and not what:
+    none of it is in the build key. ``owner`` is the uid of the DriverContainer.
     """
 
     namespace: str
@@ -40,6 +41,8 @@ class StartBuild:
     reuse: tuple[ReuseCandidate, ...] = ()
     build_secrets: tuple[str, ...] = ()
     resources: Json = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+    owner: str = ""
 
     def __str__(self) -> str:
         nodes = "node waits" if self.waiting == 1 else "nodes wait"
@@ -88,6 +91,19 @@ class ApplyDaemonSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WidenDaemonSet:
+    """Take the version of the operating system out of a DaemonSet's selector, and leave everything else in it."""
+
+    namespace: str
+    name: str
+    uid: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"let DaemonSet {self.namespace}/{self.name} keep nodes whose operating system is updated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDaemonSet:
     """Remove the DaemonSet of a target that is to have no driver any more."""
 
@@ -101,7 +117,70 @@ class DeleteDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePod:
-    """Delete a pod that runs an older image; its DaemonSet makes the new one."""
+    """Delete a pod; its DaemonSet makes a new one, which loads anew."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    why: str = "its node is to get something else"
+
+    def __str__(self) -> str:
+        return f"replace pod {self.namespace}/{self.name} on {self.node}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNode:
+    """Set a label of ours on a node, for ``driver``, or take it away (``version`` None).
+
+    ``annotations`` are written by the same patch; None takes one away.
+    """
+
+    node: str
+    driver: str
+    label: str
+    version: str | None
+    why: str
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.version is None:
+            return f"unlabel node {self.node}: {self.label} ({self.why})"
+        return f"label node {self.node}: {self.label}={self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberLoaded:
+    """Write down on a Node what is loaded there of a driver, or forget it (``value`` None)."""
+
+    node: str
+    driver: str
+    annotation: str
+    value: str | None
+    why: str
+
+    def __str__(self) -> str:
+        verb = "forget" if self.value is None else "remember"
+        return f"{verb} what {self.driver} has loaded on node {self.node} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUnload:
+    """Make the pod that unloads a driver from a node."""
+
+    namespace: str
+    name: str
+    driver: str
+    node: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"unload {self.driver} from node {self.node} (pod {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteUnloadPod:
+    """Delete an unload pod that has done its work, or is tried again."""
 
     namespace: str
     name: str
@@ -109,23 +188,7 @@ class ReplacePod:
     node: str
 
     def __str__(self) -> str:
-        return f"replace pod {self.namespace}/{self.name} on {self.node}: its image is not the wanted one"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelNode:
-    """Set a label of ours on a node, for ``driver``, or take it away (``version`` None)."""
-
-    node: str
-    driver: str
-    label: str
-    version: str | None
-    why: str
-
-    def __str__(self) -> str:
-        if self.version is None:
-            return f"unlabel node {self.node}: {self.label} ({self.why})"
-        return f"label node {self.node}: {self.label}={self.version}"
+        return f"delete unload pod {self.namespace}/{self.name} of node {self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,5 +204,16 @@ class SetFinalizer:
 
 
 Action = (
-    StartBuild | CancelBuild | LookUpKernels | ApplyDaemonSet | DeleteDaemonSet | ReplacePod | LabelNode | SetFinalizer
+    StartBuild
+    | CancelBuild
+    | LookUpKernels
+    | ApplyDaemonSet
+    | WidenDaemonSet
+    | DeleteDaemonSet
+    | ReplacePod
+    | LabelNode
+    | RememberLoaded
+    | StartUnload
+    | DeleteUnloadPod
+    | SetFinalizer
 )

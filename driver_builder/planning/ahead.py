@@ -8,7 +8,9 @@ only that no node waits for it. What nodes are told of it: ``ahead_labels``.
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from driver_builder.boundary import contained
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import LookUp, Repository
@@ -49,20 +51,23 @@ def next_target(knowledge: Knowledge, pool: Pool) -> KernelTarget | None:
 def images_ahead(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
     """Name the images that drivers want of kernels that their nodes can move to: the registries are asked for them."""
     for driver in snapshot.drivers:
-        if (spec := follows(driver)) is None:
-            continue
-        for pool in pools_of(snapshot, spec):
-            target = next_target(known_of(snapshot, driver, pool), pool)
-            item = wanted_for(snapshot, driver, spec, target, recipes) if target is not None else None
-            if isinstance(item, Wanted):
-                yield driver, item
+        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
+        yield from ((driver, item) for item in found)
+
+
+def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: Recipes) -> tuple[Wanted, ...]:
+    if (spec := follows(driver)) is None:
+        return ()
+    targets = [next_target(known_of(snapshot, driver, pool), pool) for pool in pools_of(snapshot, driver, spec)]
+    items = [wanted_for(snapshot, driver, spec, target, recipes) for target in targets if target is not None]
+    return tuple(item for item in items if isinstance(item, Wanted))
 
 
 def plan_ahead(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetPart]) -> AheadPart:
     """Decide for every pool of a driver; ``current`` are the parts of the targets that nodes run, by target id."""
     if follows(view.driver) is None:
         return AheadPart()
-    parts = [_plan_pool(view, spec, pool, current) for pool in pools_of(view.snapshot, spec)]
+    parts = [_plan_pool(view, spec, pool, current) for pool in pools_of(view.snapshot, view.driver, spec)]
     times = [part.requeue_at for part in parts if part.requeue_at is not None]
     # Pools that share a repository ask it once.
     actions = {str(action): action for part in parts for action in part.actions}
@@ -79,16 +84,18 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     target = next_target(knowledge, pool)
     part = _part(view, spec, target, current) if target is not None else None
     status = part.status if part is not None else _nothing_to_build(view, knowledge, pool)
-    due_at = _due_at(knowledge.look_up, pool.repository)
+    due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
     is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups
     look_up = LookUpKernels(
         repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.builder
     )
     times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]
+    nodes = len(pool.behind(knowledge.newest)) if knowledge.newest is not None else 0
     entry = AheadStatus(
         stream=pool.stream,
         base_image=pool.repository.base_image,
-        target=replace(status, nodes=len(pool.behind(knowledge.newest)) if knowledge.newest is not None else 0),
+        # By the operating system an entry is known to be of this pool.
+        target=replace(status, nodes=nodes, os=pool.example.os),
         looked_up=knowledge.look_up.at,
         error=knowledge.look_up.error,
         error_at=knowledge.look_up.error_at,
@@ -101,21 +108,22 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     )
 
 
-def _due_at(look_up: LookUp, repository: Repository) -> float:
+def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
     """Say when a repository is to be asked again: once a day, spread so that not all are asked in one moment."""
     if look_up.error_at is not None:
-        return look_up.error_at + RETRY_SECONDS
+        return min(look_up.error_at, now) + RETRY_SECONDS
     if look_up.at is None:
         return 0.0
     spread = int(hashlib.sha256(str(repository).encode()).hexdigest()[:4], 16) / 0xFFFF
-    return look_up.at + DAY_SECONDS + RETRY_SECONDS * spread
+    return min(look_up.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
 
 
 def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Mapping[str, TargetPart]) -> TargetPart:
     """Plan the image of a target, as for any other."""
-    if (known := current.get(target.id)) is not None:
-        return _of_running_target(known)
     item = wanted_for(view.snapshot, view.driver, spec, target, view.settings.recipes)
+    # Where nodes run the kernel already its recorded version counts, which need not be that of this pool.
+    if item is not None and (known := current.get(item.target.id)) is not None:
+        return _of_running_target(known)
     if item is None:
         item = Unwanted(
             target=target, nodes=(), state=TargetState.SKIPPED, reason=Reason.NO_NODES,
@@ -126,10 +134,10 @@ def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Map
     part = plan_target(
         replace(view, before={**view.before, **ahead}), spec, replace(item, nodes=()), present=_built_ahead
     )
-    seen = view.snapshot
-    probe_is_due = seen.probe_at is not None and seen.now >= seen.probe_at
+    suspension = view.suspension
+    is_held_back = suspension is not None and view.snapshot.now < suspension.probe_at
     # Nobody waits for it: while builds fail alike it is tried only where it can tell whether they still do.
-    return replace(part, actions=()) if seen.builds_suspended and not probe_is_due else part
+    return replace(part, actions=()) if is_held_back else part
 
 
 def _built_ahead(_view: DriverView, _spec: DriverSpec, item: Wanted, state: Present, part: TargetPart) -> TargetPart:
@@ -147,7 +155,7 @@ def _built_ahead(_view: DriverView, _spec: DriverSpec, item: Wanted, state: Pres
 def _of_running_target(known: TargetPart) -> TargetPart:
     """Some node runs the kernel already, and the target's own plan does what there is to do."""
     status = replace(known.status, ready_nodes=0)
-    if status.digest:
+    if status.digest and status.state in (TargetState.READY, TargetState.ROLLING_OUT):
         words = "built and verified" if status.key else "prebuilt"
         status = replace(status, state=TargetState.READY, reason=Reason.BUILT_AHEAD, message=words)
     return replace(known, status=status, actions=(), requeue_at=None)

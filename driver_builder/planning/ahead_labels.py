@@ -8,7 +8,9 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from driver_builder.boundary import contained
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.ahead_status import previous_ahead
 from driver_builder.planning.desired import Recipes, Wanted
@@ -49,12 +51,17 @@ def images_of_moves(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[Driv
     for move in _moves(snapshot):
         moved = with_kernel(snapshot, move.nodes[0], move.kernel)
         for driver in moved.drivers:
-            if not isinstance(driver.spec, DriverSpec) or driver.deleting:
-                continue
-            items, _, _ = desired_targets(moved, driver, driver.spec, recipes)
-            for item in items:
-                if isinstance(item, Wanted) and move.nodes[0] in item.nodes:
-                    yield driver, item
+            found = contained(
+                "driver", driver.key, partial(_images_of_move, moved, driver, move, recipes), lambda _error: ()
+            )
+            yield from ((driver, item) for item in found)
+
+
+def _images_of_move(moved: Snapshot, driver: DriverContainer, move: _Move, recipes: Recipes) -> tuple[Wanted, ...]:
+    if not isinstance(driver.spec, DriverSpec) or driver.deleting:
+        return ()
+    items, _, _ = desired_targets(moved, driver, driver.spec, recipes)
+    return tuple(item for item in items if isinstance(item, Wanted) and move.nodes[0] in item.nodes)
 
 
 def label_moves(snapshot: Snapshot, recipes: Recipes) -> dict[str, tuple[LabelNode, ...]]:
@@ -64,7 +71,8 @@ def label_moves(snapshot: Snapshot, recipes: Recipes) -> dict[str, tuple[LabelNo
     now, labels are not ours: another controller may act for drivers in other namespaces.
     """
     owner = _owner(snapshot)
-    if owner is None:
+    # Drivers that could not be read may be against a move: what the labels say of them stays.
+    if owner is None or snapshot.forbidden:
         return {}
     answers: dict[str, list[tuple[_Move, Gate]]] = {}
     for move in _moves(snapshot):
@@ -96,16 +104,29 @@ def _owner(snapshot: Snapshot) -> DriverContainer | None:
     return drivers[0] if drivers else None
 
 
+def _moves_of(snapshot: Snapshot, driver: DriverContainer) -> tuple[tuple[str, str, str], ...]:
+    """Give the nodes of a driver that can move to a newer kernel, that kernel, and the pool that they are in."""
+    spec = follows(driver)
+    known = (
+        [(pool, known_of(snapshot, driver, pool).newest) for pool in pools_of(snapshot, driver, spec)] if spec else []
+    )
+    return tuple(
+        (name, str(newest), "/".join(pool.key))
+        for pool, newest in known
+        if newest is not None
+        for name in pool.behind(newest)
+    )
+
+
 def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
     """Say which nodes can move to which newest kernel."""
     found: dict[tuple[str, str], tuple[str, bool]] = {}
     for driver in snapshot.drivers:
-        spec = follows(driver)
-        for pool in pools_of(snapshot, spec) if spec is not None else ():
-            newest = known_of(snapshot, driver, pool).newest
-            for name in pool.behind(newest) if newest is not None else ():
-                _, settable = found.get((name, str(newest)), ("", False))
-                found[name, str(newest)] = ("/".join(pool.key), settable or not driver.paused)
+        for name, newest, pool in contained(
+            "driver", driver.key, partial(_moves_of, snapshot, driver), lambda _error: ()
+        ):
+            _, settable = found.get((name, newest), ("", False))
+            found[name, newest] = (pool, settable or not driver.paused)
     nodes = {node.name: node for node in snapshot.nodes}
     keys = {key for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)
             for key in driver.spec.node_selector}  # fmt: skip

@@ -3,9 +3,9 @@
 Pure, and shared by ``observe`` (which asks the registries for exactly these images) and ``plan``.
 """
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from driver_builder.model import images
@@ -26,12 +26,20 @@ OWN_TEMPLATE = "own"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A target and the image its nodes should run; ``request`` builds it, None for a prebuilt image of a mapping."""
+    """A target and the image its nodes should run; ``request`` builds it, None for a prebuilt image of a mapping.
+
+    ``rebuild`` is the token of a rebuild that was asked for on the DriverContainer, and so for all its nodes.
+    ``basis`` is the build key without the rebuilds that single nodes asked for, empty for a prebuilt image.
+    ``selects_os_version`` says that its nodes are told from others of their kernel by their version.
+    """
 
     target: KernelTarget
     nodes: tuple[str, ...]
     image: ImageRef
     request: BuildRequest | None
+    rebuild: str = ""
+    basis: str = ""
+    selects_os_version: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +55,15 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipes:
-    """``digests`` of every known template together with the loader, and of the ``loader`` for templates of others.
+    """``versions`` of the recipe of every known template, by name.
 
-    ``deadline_seconds`` is a build's deadline, for specs that have none.
+    ``deadline_seconds`` is a build's deadline, for specs that have none; ``max_deadline_seconds`` is the longest that a
+    spec may ask for.
     """
 
-    digests: Mapping[str, str]
-    loader: str = ""
+    versions: Mapping[str, str]
     deadline_seconds: float = 1800.0
+    max_deadline_seconds: float = 14400.0
 
 
 def desired(
@@ -72,9 +81,13 @@ def desired(
 
     ``template`` is the admin's own, None where the spec names none; ``certificates`` are by their Secrets' places.
     """
+    context = _Context(driver, spec, source, template, rebuilds, recipes, certificates)
+    items = (_for_target(context, target, nodes) for target, nodes in inventory.targets.items())
     return tuple(
-        _for_target(_Context(driver, spec, source, template, rebuilds, recipes, certificates), target, nodes)
-        for target, nodes in inventory.targets.items()
+        replace(item, selects_os_version=True)
+        if isinstance(item, Wanted) and item.target in inventory.divided
+        else item
+        for item in items
     )
 
 
@@ -107,14 +120,15 @@ def _for_target(context: _Context, target: KernelTarget, nodes: tuple[str, ...])
     if rule.skip:
         return refuse(TargetState.SKIPPED, Reason.SKIPPED_BY_MAPPING, f"skipped by mapping {rule.pattern.pattern!r}")
     if rule.image is not None:
-        return Wanted(target=target, nodes=nodes, image=images.parse_reference(rule.image), request=None)
+        image = images.parse_reference(rule.image)
+        return Wanted(target=target, nodes=nodes, image=image, request=None, rebuild=context.rebuilds.of_driver)
     if (missing := _missing(context, rule)) is not None:
         return refuse(TargetState.PENDING, *missing)
     return _to_build(context, rule, target, nodes) or refuse(
         TargetState.FAILED,
         Reason.UNSUPPORTED_OS,
         f"no template or base image is known for {target.os}: set spec.build.template and spec.build.baseImage "
-        f"(templates: {', '.join(sorted(context.recipes.digests))})",
+        f"(templates: {', '.join(sorted(context.recipes.versions))})",
     )
 
 
@@ -133,20 +147,19 @@ def _missing(context: _Context, rule: KernelMapping) -> tuple[Reason, str] | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recipe:
-    """What makes the Dockerfile: a template of ours by its name, or the admin's."""
+    """What makes the Dockerfile: a template of ours by its name, or the admin's. ``version`` is in the build key."""
 
     name: str
-    digest: str
+    version: str
     own: OwnTemplate | None = None
 
 
 def _recipe(context: _Context, rule: KernelMapping, target: KernelTarget) -> _Recipe | None:
     own, recipes = context.template, context.recipes
     if isinstance(own, OwnTemplate) and rule.template is None:
-        digest = hashlib.sha256(f"{own.digest}:{recipes.loader}".encode()).hexdigest()
-        return _Recipe(name=OWN_TEMPLATE, digest=digest, own=own)
+        return _Recipe(name=OWN_TEMPLATE, version=f"{OWN_TEMPLATE}:{own.digest}", own=own)
     name = mapping.template_for(context.spec, rule, target)
-    return _Recipe(name=name, digest=recipes.digests[name]) if name and name in recipes.digests else None
+    return _Recipe(name=name, version=recipes.versions[name]) if name and name in recipes.versions else None
 
 
 def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, nodes: tuple[str, ...]) -> Wanted | None:
@@ -158,19 +171,20 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
     args = {**spec.args, **rule.args}
     certificate = context.certificate(rule)
     der = certificate.der if isinstance(certificate, SigningCertificate) else None
-    key = images.build_key(
+    key_with = partial(
+        images.build_key,
         driver=context.driver.key,
         version=spec.version,
         target=target,
         source=source,
-        recipe=recipe.digest,
+        recipe=recipe.version,
         base_image=base_image,
         args=args,
         modules=spec.modules,
-        rebuild=context.rebuilds.token(target),
         firmware_path=spec.firmware_path or "",
         certificate=der or b"",
     )
+    key = key_with(rebuild=context.rebuilds.token(target))
     request = BuildRequest(
         key=key,
         driver=context.driver.key,
@@ -182,11 +196,20 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
         modules=spec.modules,
         args=args,
         rebuild=context.rebuilds.token(target),
-        deadline_seconds=spec.deadline_seconds or context.recipes.deadline_seconds,
+        deadline_seconds=min(
+            spec.deadline_seconds or context.recipes.deadline_seconds, context.recipes.max_deadline_seconds
+        ),
         signing_certificate=der,
         signing=rule.signing or spec.signing,
         own_template=recipe.own,
         firmware_path=spec.firmware_path or "",
     )
     tag = images.image_tag(version=spec.version, target=target, key=key)
-    return Wanted(target=target, nodes=nodes, image=spec.image.tagged(tag), request=request)
+    return Wanted(
+        target=target,
+        nodes=nodes,
+        image=spec.image.tagged(tag),
+        request=request,
+        rebuild=context.rebuilds.of_driver,
+        basis=key_with(rebuild=context.rebuilds.token()),
+    )

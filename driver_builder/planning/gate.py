@@ -7,9 +7,11 @@ cluster as it would be: the node on its new kernel, and the images it would then
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from driver_builder.boundary import contained
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
-from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.kernels import is_kernel_version
+from driver_builder.planning import image_trust
 from driver_builder.planning.ahead_status import previous_ahead
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Node
@@ -65,7 +67,7 @@ def with_kernel(snapshot: Snapshot, node: str, kernel: str) -> Snapshot:
     Raises:
         ConfigurationError: when ``kernel`` is no kernel release.
     """
-    if not KERNEL_VERSION.fullmatch(kernel):
+    if not is_kernel_version(kernel):
         raise ConfigurationError(f"KERNEL: {kernel!r} is no kernel release: write what uname -r will print there")
     nodes = tuple(_moved(item, kernel) if item.name == node else item for item in snapshot.nodes)
     return replace(snapshot, nodes=nodes)
@@ -80,8 +82,22 @@ def gate(snapshot: Snapshot, node: str, kernel: str, recipes: Recipes) -> Gate:
     """Judge a move; ``snapshot`` holds the states of the images that :func:`with_kernel` makes the node want."""
     moved = with_kernel(snapshot, node, kernel)
     drivers = sorted(moved.drivers, key=lambda driver: driver.key)
-    findings = [_find(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
+    findings = [_find_alone(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
+    findings += [
+        Finding(driver=f"{namespace}/*", is_open=False, sentence=f"nobody can say what it wants: {words}")
+        for namespace, words in sorted(moved.forbidden.items())
+    ]
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
+
+
+def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
+    """Judge one driver, whose trouble is its own: what cannot be told is a no."""
+    return contained(
+        "driver",
+        driver.key,
+        lambda: _find(moved, node, driver, recipes),
+        lambda error: Finding(driver=driver.key, is_open=False, sentence=str(error)),
+    )
 
 
 def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
@@ -94,7 +110,7 @@ def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes)
     item = next((item for item in wanted if node in item.nodes), None)
     if item is None:
         return None
-    is_open, sentence = _unwanted(item) if isinstance(item, Unwanted) else _by_image(moved, driver, item)
+    is_open, sentence = _unwanted(item) if isinstance(item, Unwanted) else _by_image(moved, driver, driver.spec, item)
     return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
 
 
@@ -105,20 +121,31 @@ def _unwanted(item: Unwanted) -> tuple[bool, str]:
     return False, f"{item.reason}: {item.message}"
 
 
-def _by_image(moved: Snapshot, driver: DriverContainer, item: Wanted) -> tuple[bool, str]:
-    missing = Unreachable(message="the registry has not been asked")
-    match moved.images.get(item.image, missing):
-        case Present(digest=digest):
-            how = "prebuilt" if item.request is None else "built and verified"
-            return True, f"{how}: {item.image.at(digest)}"
+def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted) -> tuple[bool, str]:
+    match moved.image(driver.key, item.image):
+        case Present() as state:
+            return _present(moved, driver, spec, item, state)
         case Absent():
             return False, _absent(driver, item)
         case Unauthorised(message=message):
             return False, f"{Reason.REGISTRY_UNAUTHORIZED}: {message}"
+        case NotAsked():
+            return False, f"{Reason.REGISTRY_NOT_ASKED}: the registry {item.image.host} has not been asked"
         case Unreachable(message=message):
             return False, f"{Reason.REGISTRY_UNREACHABLE}: {message}"
         case Invalid(message=message):
             return False, f"{Reason.REGISTRY_INVALID}: {message}"
+
+
+def _present(
+    moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted, state: Present
+) -> tuple[bool, str]:
+    before = previous_targets(driver.status).get(item.target.id)
+    refusal = image_trust.refusal(moved, driver, spec, item, state, before=before)
+    if refusal is not None:
+        return False, f"{refusal.reason}: {refusal.message}"
+    how = "prebuilt" if item.request is None else "built and verified"
+    return True, f"{how}: {item.image.at(state.digest)}"
 
 
 def _absent(driver: DriverContainer, item: Wanted) -> str:

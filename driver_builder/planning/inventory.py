@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from kube_api import names
 
 
@@ -20,7 +20,8 @@ class Node:
         """All of ``uname -r``: the annotation where it agrees with the label, which cannot hold every character."""
         label = self.labels.get(names.KERNEL_VERSION_LABEL, "")
         release = self.annotations.get(names.KERNEL_VERSION_ANNOTATION, "")
-        return release if names.label_value(release) == label else label
+        is_same = len(release) <= MAX_LENGTH and names.label_value(release) == label
+        return release if is_same else label
 
     @property
     def boot_id(self) -> str | None:
@@ -35,14 +36,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """``targets`` in order, each with its sorted node names; ``unknown`` says why a node has no target."""
+    """``targets`` in order, each with its sorted node names; ``unknown`` says why a node has no target.
+
+    ``divided`` are targets that differ in nothing but the version of the operating system, see
+    :mod:`driver_builder.planning.targets`.
+    """
 
     targets: Mapping[KernelTarget, tuple[str, ...]]
     unknown: Mapping[str, str]
+    divided: frozenset[KernelTarget] = frozenset()
 
 
 def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
-    """Group the nodes that ``selector`` picks (equality on every label; empty picks all)."""
+    """Group the nodes that ``selector`` picks (equality on every label; empty picks all) by what their labels say."""
     groups: dict[KernelTarget, list[str]] = {}
     unknown: dict[str, str] = {}
     for node in sorted(nodes, key=lambda node: node.name):
@@ -57,7 +63,7 @@ def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
 
 
 def target_of(node: Node) -> KernelTarget | str:
-    """Read a node's target from its labels, or say which label is missing or wrong."""
+    """Read the target that a node's own labels name, or say which label is missing or wrong."""
     wanted = (names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.ARCHITECTURE_LABEL)
     missing = [label for label in wanted if not node.labels.get(label)]
     if missing:

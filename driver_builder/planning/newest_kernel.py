@@ -9,7 +9,7 @@ series to series, as that repository does.
 import re
 from collections.abc import Iterable, Mapping
 
-from driver_builder.model.kernels import KERNEL_VERSION, KernelTarget, KernelVersion
+from driver_builder.model.kernels import KernelTarget, KernelVersion, is_kernel_version
 from driver_builder.planning import mapping
 
 _RPM = r"\.(?P<arch>[a-z0-9_]+?)(?P<flavour>\+[a-z0-9-]+)?"
@@ -17,7 +17,7 @@ _RPM = r"\.(?P<arch>[a-z0-9_]+?)(?P<flavour>\+[a-z0-9-]+)?"
 STREAMS: Mapping[str, re.Pattern[str]] = {
     "debian": re.compile(
         r"(?P<order>(?:[0-9]+\.[0-9]+\.[0-9]+(?P<moving>\+bpo)|(?P<series>[0-9]+\.[0-9]+)\.[0-9]+(?P<release>\+[a-z]+[0-9]+)?)"
-        r"(?:[-+.][0-9][0-9a-z.]*)*)-(?P<flavour>[a-z][a-z0-9-]*)"
+        r"(?:[-+.][0-9](?:[0-9a-z.]|[-+][0-9])*)?)-(?P<flavour>[a-z][a-z0-9-]*)"
     ),
     "ubuntu": re.compile(r"(?P<order>(?P<series>[0-9]+\.[0-9]+\.[0-9]+)-[0-9]+)-(?P<flavour>[a-z][a-z0-9-]*)"),
     "rhel": re.compile(
@@ -30,7 +30,11 @@ STREAMS: Mapping[str, re.Pattern[str]] = {
         r"(?P<order>[0-9]+\.[0-9]+\.[0-9]+-(?:(?P<release>[0-9]{6})\.)?[0-9.]*[0-9])-(?P<flavour>[a-z0-9_]*[a-z][a-z0-9_]*)"
     ),
 }
-"""By template: the group ``order`` of a kernel release orders it among its stream, all other groups are the stream."""
+"""By template: the group ``order`` of a kernel release orders it among its stream, all other groups are the stream.
+
+A node's own kubelet may set the label that is matched. So no repetition holds another one that matches the same text: a
+text that does not match is given up on in one go, not tried in all ways of splitting it.
+"""
 
 
 def family_of(os_id: str) -> str | None:
@@ -63,7 +67,7 @@ def is_newer(target: KernelTarget, release: str) -> bool:
 
 def _match(os_id: str, release: str) -> re.Match[str] | None:
     pattern = STREAMS.get(family_of(os_id) or "")
-    return pattern.fullmatch(release) if pattern is not None and KERNEL_VERSION.fullmatch(release) else None
+    return pattern.fullmatch(release) if pattern is not None and is_kernel_version(release) else None
 
 
 def _order(os_id: str, release: str) -> tuple[tuple[int, ...], str]:

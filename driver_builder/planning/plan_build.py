@@ -12,8 +12,11 @@ from driver_builder.planning.wanted import start_build
 from driver_builder.spec.driver_spec import DriverSpec
 
 
-def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) -> TargetPart:
-    """The registry proved that the image does not exist: build it, wait for it, or wait for the next try."""
+def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *, may_start: bool = True) -> TargetPart:
+    """The registry proved that the image does not exist: build it, wait for it, or wait for the next try.
+
+    ``may_start`` is false where that proof is old: the registry is being asked, and its answer wakes the next pass.
+    """
     if item.request is None:
         status = replace(
             part.status,
@@ -23,11 +26,8 @@ def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) ->
         )
         return replace(part, status=status)
     key, seen = item.request.key, view.snapshot
-    if (refusal := _not_applicable(view, key, part.status.target)) is not None:
-        status = replace(
-            part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=refusal
-        )
-        return replace(part, status=status)
+    if (verdict := _not_applicable(view, key, part)) is not None:
+        return verdict
     status, retry_at = _with_failures(view, key, part.status)
     is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
@@ -36,17 +36,45 @@ def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) ->
         build = start_build(
             view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=candidates(view, spec, item)
         )
-        part = replace(part, actions=(build,))
-    if seen.builds_suspended and (is_queued or not is_known):
-        part = replace(part, status=status).blocked(Reason.BUILDS_SUSPENDED, seen.builds_suspended)
+        part = replace(part, actions=(build,) if may_start else ())
+        if may_start and item.target.short_hash in view.daemon_sets:
+            # The registry proved that it lost what was rolled out: what is built now is the next pin.
+            status = replace(status, digest="")
+    if (suspension := view.suspension) is not None and (is_queued or not is_known):
+        part = replace(part, status=status).blocked(Reason.BUILDS_SUSPENDED, suspension.why)
         # A probe that is due is started by this very pass, or the one before it still runs and tells when it ends.
-        return replace(part, requeue_at=seen.probe_at if seen.probe_at and seen.probe_at > seen.now else None)
+        return replace(part, requeue_at=suspension.probe_at if suspension.probe_at > seen.now else None)
     message = _building_words(view, item, status)
     status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
     return replace(part, status=status)
 
 
-def _not_applicable(view: DriverView, key: str, target: str) -> str | None:
+def blocked(view: DriverView, item: Wanted, part: TargetPart, reason: Reason, message: str) -> TargetPart:
+    """Say why the registry does not tell whether the image exists, and keep what is known of its builds.
+
+    A verdict that the driver is not for the kernel stands, and a build that failed just now is said first.
+    """
+    key = item.request.key if item.request else ""
+    if not key:
+        return part.blocked(reason, message)
+    if (verdict := _not_applicable(view, key, part)) is not None:
+        return verdict
+    status, _ = _with_failures(view, key, part.status)
+    known = replace(part, status=status)
+    return known if key in view.snapshot.failed_builds else known.blocked(reason, message)
+
+
+def _not_applicable(view: DriverView, key: str, part: TargetPart) -> TargetPart | None:
+    words = _refusal_of_driver(view, key, part.status.target)
+    if words is None:
+        return None
+    status = replace(
+        part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=words
+    )
+    return replace(part, status=status)
+
+
+def _refusal_of_driver(view: DriverView, key: str, target: str) -> str | None:
     """Give the driver's own word, from a build of this very key, that it is not for the kernel; it is not asked again.
 
     Another key may be another version, so that is built.
@@ -67,7 +95,7 @@ def _building_words(view: DriverView, item: Wanted, status: TargetStatus) -> str
     if before is not None and before.state is TargetState.BUILDING and before.failures == status.failures:
         # The same try, said before: quoting it would grow the message with every pass.
         return before.message
-    if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
+    if before is not None and before.state is TargetState.BLOCKED:
         return f"{words} (try {status.failures + 1})"
     return f"{words} (try {status.failures + 1}; before: {status.message})"
 
@@ -78,9 +106,16 @@ def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[Ta
     known = before if before is not None and before.key == key else None
     failures = known.failures if known else 0
     last = known.last_failure if known else None
+    # A moment that is yet to come was read from a wrong clock.
+    is_wrong = last is not None and last > view.snapshot.now
+    if is_wrong:
+        last = float(int(view.snapshot.now))
     reason, message = (known.reason, known.message) if known else ("", "")
+    if known is not None and known.state is TargetState.BLOCKED and known.reason != Reason.BUILDS_SUSPENDED:
+        # What stood in the way of asking is not why the build failed.
+        reason, message = BuildFailure.UNKNOWN, f"{failures} builds failed; why is in the log of the last one"
     fresh: FailedBuild | None = view.snapshot.failed_builds.get(key)
-    if fresh is not None and (last is None or int(fresh.at) > last):
+    if fresh is not None and (last is None or is_wrong or int(fresh.at) > last):
         failures, last, reason, message = failures + 1, float(int(fresh.at)), fresh.reason, fresh.message
     if not failures or last is None:
         return replace(status, key=key), None

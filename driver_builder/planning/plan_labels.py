@@ -1,60 +1,71 @@
-"""The ready labels of a driver's nodes: what its pods prove, and nothing else. Pure."""
+"""The ready labels of a driver's nodes: what is known of them, and nothing else. Pure."""
 
 from collections.abc import Iterable, Mapping
 
-from driver_builder.planning import proof
-from driver_builder.planning.actions import Action, LabelNode
+from driver_builder.planning import evidence
+from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.desired import Unwanted, Wanted
+from driver_builder.planning.evidence import NodeEvidence
 from driver_builder.planning.inventory import Node
-from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.snapshot import DriverPod
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.planning.status import TargetState
 
 
-def ready_nodes(view: DriverView, item: Wanted | Unwanted) -> tuple[dict[str, str], dict[str, str]]:
-    """Sort a target's nodes into proven (with the version that is) and doubtful (with what is missing)."""
-    nodes = frozenset(item.nodes)
-    ready: dict[str, str] = {}
-    doubts: dict[str, str] = {}
-    for pod in view.pods.get(item.target.short_hash, ()):
-        if pod.node not in nodes or pod.deleting:
-            continue
-        why = _doubt(view.nodes[pod.node], pod)
-        if why is None:
-            ready[pod.node] = pod.version
-        else:
-            doubts[pod.node] = pod.message or why if pod.proof is None else why
-    return ready, doubts
+def evidence_of(view: DriverView, item: Wanted | Unwanted) -> dict[str, NodeEvidence]:
+    """Say what is known of each node of a target."""
+    if isinstance(item, Unwanted) and item.state is TargetState.SKIPPED:
+        return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
+    return {name: of_node(view, view.nodes[name]) for name in item.nodes if name in view.nodes}
 
 
-def _doubt(node: Node, pod: DriverPod) -> str | None:
-    """Say why a pod does not prove that its driver works on its node; None when it does."""
-    why = proof.doubt(pod.proof, kernel=node.kernel_version, boot_id=node.boot_id, expected=pod.expected)
-    if why is None and not pod.ready:
-        return pod.message or "its readiness probe does not pass"
-    return why
+def of_node(view: DriverView, node: Node) -> NodeEvidence:
+    """Say what is known of a node by all pods of the driver there."""
+    return evidence.of_node(node, view.pods_on(node.name), label=view.driver.ready_label, daemon_sets=view.daemon_sets)
 
 
-def unlabel(view: DriverView) -> list[Action]:
-    """Take away the ready labels that no pod proves any more, whatever its target: a fact needs no good spec."""
+def unlabel(view: DriverView) -> list[LabelNode]:
+    """Take away the ready labels that are not true any more, whatever their target: a fact needs no good spec."""
     label = view.driver.ready_label
-    pods = [pod for of_target in view.pods.values() for pod in of_target if pod.node in view.nodes and not pod.deleting]
-    proven = {(pod.node, pod.version) for pod in pods if _doubt(view.nodes[pod.node], pod) is None}
-    why = "no driver pod is proven there"
-    return [
-        LabelNode(node=node.name, driver=view.driver.key, label=label, version=None, why=why)
-        for node in view.snapshot.nodes
-        if label in node.labels and (node.name, node.labels[label]) not in proven
-    ]
-
-
-def relabel(view: DriverView, ready: Mapping[str, str], parts: Iterable[TargetPart]) -> list[Action]:
-    """Make every node's ready label tell the truth."""
-    label = view.driver.ready_label
-    doubts = {node: why for part in parts for node, why in part.doubts.items()}
-    actions: list[Action] = []
+    actions: list[LabelNode] = []
     for node in view.snapshot.nodes:
-        version = ready.get(node.name)
-        if node.labels.get(label) != version:
-            why = doubts.get(node.name, "no driver pod is proven there")
-            actions.append(LabelNode(node=node.name, driver=view.driver.key, label=label, version=version, why=why))
+        if label not in node.labels:
+            continue
+        found = of_node(view, node)
+        versions = evidence.versions_of(node, view.pods_on(node.name), label=label, daemon_sets=view.daemon_sets)
+        if found.version is None or (found.works and node.labels[label] not in versions):
+            actions.append(
+                _label(view, node, NodeEvidence(version=None, why=found.why or "no driver pod is proven there"))
+            )
     return actions
+
+
+def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[LabelNode]:
+    """Make every node's ready label tell the truth.
+
+    ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that say what
+    they run: that is no evidence against their driver.
+    """
+    label = view.driver.ready_label
+    nameless = frozenset(unknown)
+    actions: list[LabelNode] = []
+    for node in view.snapshot.nodes:
+        found = known.get(node.name)
+        if found is None and node.name in nameless and label in node.labels:
+            found = of_node(view, node)
+        if found is None:
+            found = NodeEvidence(version=None, why="no driver pod is proven there")
+        is_same_boot = found.version is None or node.annotations.get(label) == found.proven_on
+        if node.labels.get(label) != found.version or not is_same_boot:
+            actions.append(_label(view, node, found))
+    return actions
+
+
+def _label(view: DriverView, node: Node, found: NodeEvidence) -> LabelNode:
+    return LabelNode(
+        node=node.name,
+        driver=view.driver.key,
+        label=view.driver.ready_label,
+        version=found.version,
+        why=found.why,
+        annotations={view.driver.ready_label: found.proven_on if found.version is not None else None},
+    )

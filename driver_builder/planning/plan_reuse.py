@@ -42,7 +42,7 @@ def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
 def _unlikeliness(view: DriverView, item: Wanted, other: Wanted) -> tuple[bool, bool, tuple[int, ...], str]:
     """Images that are there come first, then kernels of the same flavour, then the newest."""
     mine, theirs = item.target.kernel_version, other.target.kernel_version
-    is_there = isinstance(view.snapshot.images.get(other.image), Present)
+    is_there = isinstance(view.snapshot.image(view.driver.key, other.image), Present)
     return not is_there, _flavour(mine) != _flavour(theirs), tuple(-number for number in _numbers(theirs)), theirs
 
 

@@ -1,8 +1,10 @@
 """An image that exists: give it to exactly the nodes of its target, and count where it is proven. Pure."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
@@ -10,23 +12,39 @@ from driver_builder.model.reused import Reused
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
 from driver_builder.planning.desired import Wanted
+from driver_builder.planning.evidence import Finding, NodeEvidence, judge
+from driver_builder.planning.fingerprint import fingerprint, is_of_this_form
+from driver_builder.planning.plan_rebuild import is_due, served
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.snapshot import DriverPod
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.planning.replacement import is_current
+from driver_builder.planning.snapshot import DaemonSet, DriverPod
+from driver_builder.planning.status import Reason, TargetState, timestamp
+from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
+
+Json = dict[str, Any]
+
+MAX_MODULES = 256
+_WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+"""Names of modules, srcversions and build ids."""
 
 
 def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, part: TargetPart) -> TargetPart:
     """The image exists: give it to exactly the target's nodes and count where it is proven."""
-    manifest = manifests.daemon_set(
-        view.driver, spec, target=item.target, image=item.image.at(state.digest), identities=identities(state.labels)
-    )
-    fingerprint = manifest["metadata"]["annotations"][manifests.FINGERPRINT_ANNOTATION]
-    actions: list[Action] = []
     existing = view.daemon_sets.get(item.target.short_hash)
-    is_current = existing is not None and existing.fingerprint == fingerprint
-    # Fingerprint and image can differ: somebody may have set another image by hand.
-    if existing is None or not is_current or existing.image != str(item.image.at(state.digest)):
+    manifest = manifest_of(
+        view.driver,
+        spec,
+        item,
+        state,
+        existing=existing,
+        loader_image=view.settings.loader_image,
+        node_rebuilds=view.rebuilds.of_nodes(item.nodes),
+    )
+    written = as_written(manifest, existing)
+    actions: list[Action] = []
+    # Annotations and image can differ: somebody may have set another image by hand.
+    if existing is None or existing.template != written.template or existing.image != written.image:
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,
@@ -38,49 +56,137 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
         )
     nodes = frozenset(item.nodes)
     pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes]
-    if is_current:
-        actions += _replacements(pods, fingerprint, ready=set(part.ready), nodes=item.nodes)
-    current = {pod.node for pod in pods if pod.fingerprint == fingerprint and not pod.deleting}
-    done = all(node in part.ready and node in current for node in item.nodes)
+    outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
+    if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
+        actions += _replacements(view, pods, outdated, item.nodes)
+    current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
+    done = all(part.evidence[node].version is not None and node in current for node in item.nodes)
     status = replace(
         part.status,
         digest=state.digest,
         key=item.request.key if item.request else "",
         state=TargetState.READY if done else TargetState.ROLLING_OUT,
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
-        message=_progress_words(item, part, current) + _reused_words(state.labels),
+        message=_progress_words(view, item, part, current) + _reused_words(state.labels),
     )
-    return replace(part, status=status, actions=tuple(actions))
+    return replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
 
 
-def _progress_words(item: Wanted, part: TargetPart, current: set[str]) -> str:
-    words = f"{len(part.ready)} of {len(item.nodes)} nodes ready"
+def _is_outdated(view: DriverView, pod: DriverPod, written: DaemonSet) -> bool:
+    return not is_current(pod, written) or is_due(pod, view.rebuilds, written.image)
+
+
+def manifest_of(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    item: Wanted,
+    state: Present,
+    *,
+    existing: DaemonSet | None,
+    loader_image: str,
+    node_rebuilds: Mapping[str, str],
+) -> Json:
+    """Make the DaemonSet that gives an image to a target's nodes, with what is to be kept of the existing one."""
+    known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
+    on_node = fingerprint(spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild)
+    # What the fingerprint would rest on without the rebuilds that single nodes asked for.
+    basis = fingerprint(spec, identities={}, image_digest=item.basis, rebuild=item.rebuild) if item.basis else ""
+    return manifests.daemon_set(
+        driver,
+        spec,
+        target=item.target,
+        image=item.image.at(state.digest),
+        identities=known,
+        firmware=firmware,
+        rebuild=item.rebuild,
+        loader_image=loader_image,
+        node_rebuilds=node_rebuilds,
+        folders=existing.folders if existing is not None else (),
+        selects_os_version=item.selects_os_version,
+        adopted=_adopted(existing, on_node),
+        basis=basis,
+        kept=_kept(existing, on_node, basis),
+    )
+
+
+def as_written(manifest: Json, existing: DaemonSet | None) -> DaemonSet:
+    """Give the DaemonSet as it is after the manifest is applied."""
+    metadata, template = manifest["metadata"], manifest["spec"]["template"]
+    basis, kept = manifests.parse_kept(metadata["annotations"])
+    return DaemonSet(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=existing.uid if existing is not None else "",
+        driver=f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}",
+        target=metadata["labels"][manifests.TARGET_LABEL],
+        image=template["spec"]["containers"][0]["image"],
+        fingerprint=metadata["annotations"][manifests.FINGERPRINT_ANNOTATION],
+        template=metadata["annotations"][manifests.TEMPLATE_ANNOTATION],
+        kernel=metadata["annotations"][manifests.KERNEL_ANNOTATION],
+        os_version=metadata["annotations"][manifests.OS_VERSION_ANNOTATION],
+        adopted=metadata["annotations"].get(manifests.ADOPTED_ANNOTATION, ""),
+        basis=basis,
+        kept=kept,
+        folders=manifests.folders_of(template["spec"]),
+        version=template["metadata"]["annotations"][manifests.VERSION_ANNOTATION],
+        expected=json.loads(template["metadata"]["annotations"][manifests.MODULES_ANNOTATION]),
+    )
+
+
+def _kept(existing: DaemonSet | None, on_node: str, basis: str) -> tuple[str, ...]:
+    """Name the fingerprints that stay: where only some nodes asked for a rebuild the others keep what they have."""
+    if existing is None or not basis or existing.basis != basis:
+        return ()
+    return tuple(sorted((existing.kept | {existing.fingerprint}) - {on_node, ""}))[-manifests.MAX_KEPT :]
+
+
+def _adopted(existing: DaemonSet | None, on_node: str) -> str:
+    """Give the fingerprint that stands for all of an older form: the one that is wanted when they are first seen."""
+    if existing is None:
+        return ""
+    is_older = bool(existing.fingerprint) and not is_of_this_form(existing.fingerprint)
+    return existing.adopted or (on_node if is_older else "")
+
+
+def _progress_words(view: DriverView, item: Wanted, part: TargetPart, current: set[str]) -> str:
+    ready = sum(found.version is not None for found in part.evidence.values())
+    words = f"{ready} of {len(item.nodes)} nodes ready"
     for node in item.nodes:
-        if node not in part.ready:
-            return f"{words}; {node}: {part.doubts.get(node, 'no driver pod yet')}"
+        found = part.evidence[node]
+        if found.version is None:
+            return f"{words}; {node}: {found.why}"
+        if not found.works:
+            return f"{words}; {node}: {_silent_words(view, node, found)}"
         if node not in current:
             return f"{words}; {node}: runs the image before"
     return words
+
+
+def _silent_words(view: DriverView, node: str, found: NodeEvidence) -> str:
+    note = view.notes.get(node)
+    since = found.silent_since or (note.silent_since if note is not None else None) or view.snapshot.now
+    return f"not heard of since {timestamp(min(since, view.snapshot.now))}: {found.why}"
 
 
 def _reused_words(labels: Mapping[str, str]) -> str:
     """Say whose modules are in the image, where they are another kernel's."""
     try:
         return f"; {Reused(**json.loads(labels[images.REUSED_LABEL]))}"
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return ""
 
 
 def _replacements(
-    pods: Iterable[DriverPod], fingerprint: str, *, ready: set[str], nodes: tuple[str, ...]
+    view: DriverView, pods: Iterable[DriverPod], outdated: Iterable[DriverPod], nodes: tuple[str, ...]
 ) -> list[Action]:
-    """Replace pods of an older template: broken ones at once, working ones one at a time."""
-    pods = sorted(pods, key=lambda pod: pod.node)
-    outdated = [pod for pod in pods if pod.fingerprint != fingerprint and not pod.deleting]
-    unsettled = any(pod.deleting or (pod.fingerprint == fingerprint and pod.node not in ready) for pod in pods)
+    """Replace outdated pods: those that do not have a driver at work at once, the others one at a time."""
+    finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
+    outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, pod.node))
+    waiting = {pod.uid for pod in outdated}
+    unsettled = any(pod.deleting or (pod.uid not in waiting and finding[pod.uid] is not Finding.WORKS) for pod in pods)
     # A pod that is gone and not yet made anew is away as well.
     unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
-    chosen = [pod for pod in outdated if pod.node not in ready]
+    chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
     if not chosen and not unsettled:
         chosen = outdated[:1]
     return [ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node) for pod in chosen]
@@ -90,6 +196,11 @@ def identities(labels: Mapping[str, str]) -> dict[str, str]:
     """Read module identities from an image's labels; empty for a prebuilt image that carries none."""
     try:
         modules = json.loads(labels.get(images.MODULES_LABEL, "[]"))
-        return {module["name"]: module["identity"] for module in modules}
-    except (ValueError, KeyError, TypeError):
+        found = {module["name"]: module["identity"] for module in modules}
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
+    return found if len(found) <= MAX_MODULES and all(map(_is_word, found.keys() | found.values())) else {}
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None

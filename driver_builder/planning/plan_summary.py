@@ -8,17 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from driver_builder.planning import inventory
+from driver_builder.planning import targets as targets_module
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
     CancelBuild,
     DeleteDaemonSet,
+    DeleteUnloadPod,
     LabelNode,
     LookUpKernels,
+    RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    StartUnload,
+    WidenDaemonSet,
 )
 from driver_builder.planning.plan import Plan
 from driver_builder.planning.plan_view import DriverPlan
@@ -28,7 +32,7 @@ from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
 NOTHING, WAIT = "nothing", "wait"
-VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "keep tidy")
+VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
 """What an action does, in the order of the words of a plan."""
 
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
@@ -47,7 +51,7 @@ class TargetSummary:
 class DriverSummary:
     """One driver; ``others`` are the actions that belong to no target of today.
 
-    ``ahead`` are the newest kernels that some of its nodes do not run yet.
+    ``ahead`` are the newest kernels that some of its nodes do not run yet; ``trouble`` says why nothing was decided.
     """
 
     driver: DriverContainer
@@ -56,6 +60,7 @@ class DriverSummary:
     others: tuple[Action, ...]
     unknown: Mapping[str, str]
     ahead: tuple[TargetSummary, ...] = ()
+    trouble: str = ""
 
 
 def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
@@ -80,7 +85,9 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "unlabel" if version is None else "label"
         case DeleteDaemonSet():
             return "remove"
-        case SetFinalizer():
+        case StartUnload():
+            return "unload"
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -105,6 +112,7 @@ def as_document(summary: DriverSummary) -> dict[str, Any]:
             {"action": type(action).__name__, "verb": verb(action), "what": str(action)} for action in summary.actions
         ],
         "nodesWithoutTarget": dict(summary.unknown),
+        **({"trouble": summary.trouble} if summary.trouble else {}),
     }
 
 
@@ -120,8 +128,11 @@ def _as_document(item: TargetSummary) -> dict[str, Any]:
 
 
 def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
+    if part.trouble is not None:
+        words = f"{part.trouble.reason}: {part.trouble.message}"
+        return DriverSummary(driver=part.driver, targets=(), actions=(), others=(), unknown={}, trouble=words)
     spec = part.driver.spec
-    stock = inventory.take(snapshot.nodes, spec.node_selector).targets if isinstance(spec, DriverSpec) else {}
+    stock = targets_module.stock_of(snapshot, part.driver, spec).targets if isinstance(spec, DriverSpec) else {}
     places = {target.id: names for target, names in stock.items()}
     homes = {name: target for target, names in places.items() for name in names}
     coming = [entry.target for entry in part.ahead or () if entry.target.nodes]
@@ -159,9 +170,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
     match action:
         case StartBuild():
             return action.request.target.id
-        case ApplyDaemonSet():
+        case ApplyDaemonSet() | WidenDaemonSet():
             return action.target
-        case ReplacePod() | LabelNode():
+        case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
         case CancelBuild() | LookUpKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.planning import image_trust
+from driver_builder.planning.actions import ApplyDaemonSet, WidenDaemonSet
 from driver_builder.planning.desired import Unwanted, Wanted
-from driver_builder.planning.plan_build import build
-from driver_builder.planning.plan_labels import ready_nodes
+from driver_builder.planning.evidence import NodeEvidence
+from driver_builder.planning.plan_build import blocked, build
+from driver_builder.planning.plan_labels import evidence_of
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.status import Reason, TargetState, TargetStatus
@@ -17,39 +20,88 @@ from driver_builder.spec.driver_spec import DriverSpec
 WithPresent = Callable[[DriverView, DriverSpec, Wanted, Present, TargetPart], TargetPart]
 """Decides what comes of an image that exists."""
 
-_NoImage = Absent | Unauthorised | Unreachable | Invalid
+_NoImage = Absent | NotAsked | Unauthorised | Unreachable | Invalid
 
 
 def plan_target(
     view: DriverView, spec: DriverSpec, item: Wanted | Unwanted, *, present: WithPresent = roll_out
 ) -> TargetPart:
     """Decide on one target; what its pods prove is counted whatever its image is."""
-    ready, doubts = ready_nodes(view, item)
-    part = TargetPart(status=_base_status(item, ready), ready=ready, doubts=doubts)
+    return _since(view, _widened(view, item, _decided(view, spec, item, present)))
+
+
+def _decided(view: DriverView, spec: DriverSpec, item: Wanted | Unwanted, present: WithPresent) -> TargetPart:
+    known = evidence_of(view, item)
+    before = view.before.get(item.target.id)
+    part = TargetPart(status=_base_status(item, known, before), evidence=known)
     if isinstance(item, Unwanted):
         status = replace(part.status, state=item.state, reason=item.reason, message=item.message)
-        return _since(view, replace(part, status=status))
-    state = view.snapshot.images.get(item.image, Unreachable(message="the registry has not been asked yet"))
+        return replace(part, status=status)
+    state = view.snapshot.image(view.driver.key, item.image)
+    conflict = next((found for found in view.conflicts if not set(item.nodes).isdisjoint(found.nodes)), None)
+    if isinstance(state, Present) and conflict is not None:
+        return part.blocked(Reason.MODULE_CONFLICT, f"{conflict}; that driver keeps it there")
     if isinstance(state, Present):
-        return _since(view, present(view, spec, item, state, part))
-    return _since(view, _without_image(view, spec, item, state, part))
+        refusal = image_trust.refusal(view.snapshot, view.driver, spec, item, state, before=before)
+        if refusal is not None:
+            return part.blocked(refusal.reason, refusal.message)
+        return present(view, spec, item, state, part)
+    return _without_image(view, spec, item, state, part)
+
+
+def _widened(view: DriverView, item: Wanted | Unwanted, part: TargetPart) -> TargetPart:
+    """Let a DaemonSet that stays as it is keep its nodes when their operating system is updated under their kernel."""
+    existing = view.daemon_sets.get(item.target.short_hash)
+    if (
+        existing is None
+        or not existing.selects_os_version
+        or not item.nodes
+        or part.status.state is TargetState.SKIPPED
+    ):
+        return part
+    others = (found for found in view.daemon_sets.values() if found is not existing)
+    is_divided = (
+        item.selects_os_version if isinstance(item, Wanted) else any(it.kernel == existing.kernel for it in others)
+    )
+    if is_divided or any(isinstance(action, ApplyDaemonSet) for action in part.actions):
+        return part
+    widen = WidenDaemonSet(namespace=existing.namespace, name=existing.name, uid=existing.uid, target=item.target.id)
+    return replace(part, actions=(*part.actions, widen))
 
 
 def _without_image(view: DriverView, spec: DriverSpec, item: Wanted, state: _NoImage, part: TargetPart) -> TargetPart:
     match state:
-        case Absent():
-            return build(view, spec, item, part)
+        case Absent(is_fresh=is_fresh):
+            return build(view, spec, item, part, may_start=is_fresh)
+        case NotAsked():
+            return _not_asked(view, spec, item, part)
         case Unauthorised(message=message):
-            return part.blocked(Reason.REGISTRY_UNAUTHORIZED, message)
+            return blocked(view, item, part, Reason.REGISTRY_UNAUTHORIZED, message)
         case Unreachable(message=message):
-            return part.blocked(Reason.REGISTRY_UNREACHABLE, message)
+            return blocked(view, item, part, Reason.REGISTRY_UNREACHABLE, message)
         case Invalid(message=message):
-            return part.blocked(Reason.REGISTRY_INVALID, message)
+            return blocked(view, item, part, Reason.REGISTRY_INVALID, message)
         case _ as never:
             assert_never(never)
 
 
-def _base_status(item: Wanted | Unwanted, ready: Mapping[str, str]) -> TargetStatus:
+def _not_asked(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) -> TargetPart:
+    """Keep what was said of the very image: its answer wakes the next pass, and news in between would be none."""
+    key = item.request.key if item.request else ""
+    if key in view.snapshot.running_builds or key in view.snapshot.failed_builds:
+        return build(view, spec, item, part, may_start=False)
+    before = view.before.get(part.status.target)
+    if before is None or before.image != part.status.image:
+        words = f"the registry {item.image.host} has not answered yet"
+        return replace(part, status=replace(part.status, reason=Reason.REGISTRY_NOT_ASKED, message=words))
+    status = replace(before, nodes=part.status.nodes, ready_nodes=part.status.ready_nodes)
+    return replace(part, status=status)
+
+
+def _base_status(
+    item: Wanted | Unwanted, known: Mapping[str, NodeEvidence], before: TargetStatus | None
+) -> TargetStatus:
+    """What is so whatever becomes of the target; the digest of its image is kept for as long as it wants the image."""
     target: KernelTarget = item.target
     return TargetStatus(
         target=target.id,
@@ -57,11 +109,12 @@ def _base_status(item: Wanted | Unwanted, ready: Mapping[str, str]) -> TargetSta
         os=target.os,
         architecture=target.architecture,
         nodes=len(item.nodes),
-        ready_nodes=len(ready),
+        ready_nodes=sum(found.version is not None for found in known.values()),
         state=TargetState.PENDING,
         reason="",
         message="",
         image=str(item.image) if isinstance(item, Wanted) else "",
+        digest=image_trust.pin(before, item.image) if isinstance(item, Wanted) else "",
     )
 
 

@@ -3,24 +3,40 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from driver_builder.model.build import ModuleSpec
 from driver_builder.planning import rebuild
 from driver_builder.planning.actions import Action
 from driver_builder.planning.ahead_status import AheadStatus, previous_ahead
+from driver_builder.planning.conflicts import Conflict
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted
+from driver_builder.planning.evidence import NodeEvidence
 from driver_builder.planning.inventory import Node
+from driver_builder.planning.node_notes import NodeNote, previous_notes
 from driver_builder.planning.rebuild import Rebuilds
-from driver_builder.planning.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot
-from driver_builder.planning.status import Reason, TargetState, TargetStatus, previous_targets
+from driver_builder.planning.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
+from driver_builder.planning.status import Reason, TargetState, TargetStatus, Trouble, previous_targets
+from driver_builder.planning.unload_pod import UnloadPod
+from driver_builder.planning.unloading import Unloading
 from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
+
+DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
+"""What the manifests in ``deploy/`` name; the controller is always told its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSettings:
-    """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max."""
+    """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max.
+
+    ``loader_image`` is what driver pods get their loader from. Unloading a driver from a node is tried for
+    ``unload_deadline_seconds``.
+    """
 
     recipes: Recipes
+    loader_image: str = DEFAULT_LOADER_IMAGE
     retry_min_seconds: float = 30.0
     retry_max_seconds: float = 3600.0
+    unload_deadline_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +45,9 @@ class DriverPlan:
 
     ``failures`` are the failed builds that ``targets`` and ``ahead`` tell of, by key; ``needed`` are the keys whose
     builds are to go on; ``requeue_at`` (seconds since the epoch) is when to look again though nothing changes.
-    ``ahead`` are the kernels that nodes can move to, None for a driver that is not asked to build ahead.
+    ``ahead`` are the kernels that nodes can move to, None for a driver that is not asked to build ahead. ``trouble``
+    says why nothing could be decided: ``targets`` are those of before, and not written. ``notes`` are what the
+    status keeps of single nodes.
     """
 
     driver: DriverContainer
@@ -41,6 +59,9 @@ class DriverPlan:
     needed: frozenset[str] = frozenset()
     requeue_at: float | None = None
     ahead: tuple[AheadStatus, ...] | None = None
+    trouble: Trouble | None = None
+    unloading: Unloading = field(default_factory=Unloading)
+    notes: tuple[NodeNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +75,32 @@ class DriverView:
     daemon_sets: Mapping[str, DaemonSet]
     pods: Mapping[str, list[DriverPod]]
     """By target."""
+    pods_by_node: Mapping[str, list[DriverPod]]
     before: Mapping[str, TargetStatus]
+    notes: Mapping[str, NodeNote]
+    orphans: frozenset[str] = frozenset()
+    """Nodes with pods whose DaemonSet is gone."""
+    unload_pods: Mapping[str, list[UnloadPod]] = field(default_factory=dict)
+    """By node."""
+    conflicts: tuple[Conflict, ...] = ()
+    """What the driver leaves to others."""
     wanted: tuple[Wanted | Unwanted, ...] = ()
     """What all targets of the driver should run, once that is known."""
+    rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Pick out of a snapshot what concerns one driver."""
         pods: dict[str, list[DriverPod]] = {}
+        by_node: dict[str, list[DriverPod]] = {}
         for pod in sorted(snapshot.pods, key=lambda pod: (pod.node, pod.deleting, pod.name)):
             if pod.driver == driver.key:
                 pods.setdefault(pod.target, []).append(pod)
+                by_node.setdefault(pod.node, []).append(pod)
+        unload_pods: dict[str, list[UnloadPod]] = {}
+        for unload_pod in sorted(snapshot.unload_pods, key=lambda item: item.name):
+            if unload_pod.driver == driver.key:
+                unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
         return cls(
             snapshot=snapshot,
             settings=settings,
@@ -72,8 +108,26 @@ class DriverView:
             nodes={node.name: node for node in snapshot.nodes},
             daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
             pods=pods,
+            pods_by_node=by_node,
             before=previous_targets(driver.status),
+            orphans=frozenset(pod.node for pod in snapshot.orphaned_pods if pod.driver == driver.key),
+            unload_pods=unload_pods,
+            notes=previous_notes(driver.status),
         )
+
+    def pods_on(self, node: str) -> list[DriverPod]:
+        """Give the driver's pods on a node, those that stay first."""
+        return self.pods_by_node.get(node, [])
+
+    @property
+    def suspension(self) -> Suspension | None:
+        """Say why builds of this driver are suspended, None while they are not."""
+        return self.snapshot.suspended.get("") or self.snapshot.suspended.get(self.driver.key)
+
+    @property
+    def modules(self) -> tuple[ModuleSpec, ...]:
+        """The spec's modules in load order; none where it cannot be acted on."""
+        return self.driver.spec.modules if isinstance(self.driver.spec, DriverSpec) else ()
 
     @property
     def nothing_new(self) -> DriverPlan:
@@ -86,17 +140,21 @@ class DriverView:
             needed=frozenset(target.key for target in (*self.before.values(), *(entry.target for entry in ahead))),
             rebuilds=rebuild.from_status(self.driver.status.get("rebuild")),
             unknown={},
+            notes=tuple(self.notes.values()),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPart:
-    """What one target adds to the plan. ``ready`` maps node to proven version, ``doubts`` node to what is missing."""
+    """What one target adds to the plan.
+
+    ``evidence`` is what is known of each of its nodes; those in ``served`` have the rebuild that they asked for.
+    """
 
     status: TargetStatus
     actions: tuple[Action, ...] = ()
-    ready: Mapping[str, str]
-    doubts: Mapping[str, str]
+    evidence: Mapping[str, NodeEvidence]
+    served: frozenset[str] = frozenset()
     requeue_at: float | None = None
 
     def blocked(self, reason: Reason, message: str) -> "TargetPart":

@@ -9,8 +9,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kube_api.text import printable
+
+_LONGEST = 16384
+"""Characters of a termination message: the kubelet keeps 4 KiB of one."""
+_LONGEST_WORD = 128
+
 LOADED = "Loaded"
 WRONG_KERNEL = "WrongKernel"
+CONTRARY = frozenset({"NotLive", "OtherBuild", "NoDevice"})
+"""Results that ``hold`` ends with when a module is not what it was: gone, another build, or without its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +32,11 @@ class LiveModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """One loader verdict: ``result`` is Loaded, WrongKernel, LoadFailed or NoDevice."""
+    """One loader verdict.
+
+    ``result`` of ``load`` is Loaded, WrongKernel, LoadFailed, NoDevice or ParametersDiffer: live, in use, and with
+    other parameters than wanted. That of ``hold`` is NotLive, OtherBuild or NoDevice: evidence that it has gone.
+    """
 
     result: str
     kernel: str
@@ -36,23 +48,27 @@ class Proof:
 def parse(text: str) -> Proof | None:
     """Read a termination message; None for anything that is no verdict."""
     try:
-        verdict = json.loads(text)
+        verdict = json.loads(text[:_LONGEST])
         return Proof(
-            result=str(verdict["result"]),
-            kernel=str(verdict.get("kernel", "")),
-            boot_id=str(verdict.get("bootID", "")),
+            result=_word(verdict["result"]),
+            kernel=_word(verdict.get("kernel", "")),
+            boot_id=_word(verdict.get("bootID", "")),
             modules=tuple(
                 LiveModule(
-                    name=str(module["name"]),
-                    identity=str(module.get("srcversion") or module.get("buildID") or ""),
-                    devices=tuple(str(device) for device in module.get("devices") or ()),
+                    name=_word(module["name"]),
+                    identity=_word(module.get("srcversion") or module.get("buildID") or ""),
+                    devices=tuple(_word(device) for device in module.get("devices") or ()),
                 )
                 for module in verdict.get("modules") or ()
             ),
-            message=str(verdict.get("message", "")),
+            message=printable(str(verdict.get("message", ""))),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _word(value: object) -> str:
+    return printable(str(value), _LONGEST_WORD)
 
 
 def doubt(proof: Proof | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:

@@ -14,7 +14,8 @@ from driver_builder.errors import ConfigurationError
 from driver_builder.model import images
 from driver_builder.model.build import SourceFiles
 from driver_builder.model.image_state import ImageState, Present
-from driver_builder.planning import ahead_labels
+from driver_builder.model.images import ImageRef
+from driver_builder.planning import ahead_labels, loaded
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import OwnTemplate, Snapshot, Source, SourceMissing
@@ -27,8 +28,10 @@ KIND = "Snapshot"
 
 _LABELS = frozenset({names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL})
 _ANNOTATIONS = frozenset({names.BOOT_ID_ANNOTATION, names.KERNEL_VERSION_ANNOTATION, names.REBUILD_ANNOTATION})
-_IMAGE_LABELS = frozenset({images.MODULES_LABEL, images.REUSED_LABEL})
-_STATUS = frozenset({"conditions", "targets", "ahead", "rebuild"})
+_IMAGE_LABELS = frozenset(
+    {images.KEY_LABEL, images.FIRMWARE_LABEL, images.MODULES_LABEL, images.REUSED_LABEL, *images.TARGET_LABELS}
+)
+_STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild"})
 
 
 def to_document(snapshot: Snapshot, settings: PlanSettings) -> dict[str, Any]:
@@ -62,23 +65,26 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
 
 def reduced(snapshot: Snapshot) -> Snapshot:
     """Give the snapshot without what no plan needs."""
-    keys = {*_LABELS, names.SECURE_BOOT_LABEL}
+    keys, annotations = {*_LABELS, names.SECURE_BOOT_LABEL}, set(_ANNOTATIONS)
     for driver in snapshot.drivers:
         keys.add(driver.ready_label)
+        annotations.add(driver.ready_label)
         keys.update(driver.spec.node_selector if isinstance(driver.spec, DriverSpec) else ())
     return replace(
         snapshot,
-        nodes=tuple(_node(node, keys) for node in snapshot.nodes),
+        nodes=tuple(_node(node, keys, annotations) for node in snapshot.nodes),
         drivers=tuple(_driver(driver) for driver in snapshot.drivers),
         sources={key: _source(source) for key, source in snapshot.sources.items()},
         templates={key: _template(template) for key, template in snapshot.templates.items()},
-        images={image: _image(state) for image, state in snapshot.images.items()},
+        images=_images(snapshot.images),
+        images_of={driver: _images(states) for driver, states in snapshot.images_of.items()},
     )
 
 
-def _node(node: Node, labels: set[str]) -> Node:
+def _node(node: Node, labels: set[str], annotations: set[str]) -> Node:
     labels = labels.union(key for key in node.labels if key.startswith(ahead_labels.PREFIX))
-    return replace(node, labels=_only(node.labels, labels), annotations=_only(node.annotations, _ANNOTATIONS))
+    annotations = annotations.union(key for key in node.annotations if key.startswith(loaded.PREFIX))
+    return replace(node, labels=_only(node.labels, labels), annotations=_only(node.annotations, annotations))
 
 
 def _driver(driver: DriverContainer) -> DriverContainer:
@@ -93,6 +99,10 @@ def _source(source: Source) -> Source:
 
 def _template(template: OwnTemplate) -> OwnTemplate:
     return template if isinstance(template, SourceMissing) else replace(template, text="", known_digest=template.digest)
+
+
+def _images(states: Mapping[ImageRef, ImageState]) -> dict[ImageRef, ImageState]:
+    return {image: _image(state) for image, state in states.items()}
 
 
 def _image(state: ImageState) -> ImageState:

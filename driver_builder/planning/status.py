@@ -14,6 +14,7 @@ from driver_builder.errors import InvalidDriver
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
+from kube_api.text import printable
 
 Json = dict[str, Any]
 
@@ -43,6 +44,7 @@ class Reason(StrEnum):
 
     ALL_NODES_READY = "AllNodesReady"
     KERNEL_MISMATCH = "KernelMismatch"
+    TARGET_NAME_TAKEN = "TargetNameTaken"
     WAITING_FOR_NODES = "WaitingForNodes"
     NO_KERNEL_MAPPING = "NoKernelMapping"
     SKIPPED_BY_MAPPING = "SkippedByMapping"
@@ -59,6 +61,11 @@ class Reason(StrEnum):
     REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
     REGISTRY_UNREACHABLE = "RegistryUnreachable"
     REGISTRY_INVALID = "RegistryInvalid"
+    REGISTRY_NOT_ASKED = "RegistryNotAsked"
+    TAG_MOVED = "TagMoved"
+    WRONG_BUILD_KEY = "WrongBuildKey"
+    IMAGE_NOT_SIGNED = "ImageNotSigned"
+    NO_IDENTITY = "NoIdentity"
     REGISTRY_FULL = "RegistryFull"
     REGISTRY_REJECTED = "RegistryRejected"
     INVALID_CONFIGURATION = "InvalidConfiguration"
@@ -72,6 +79,20 @@ class Reason(StrEnum):
     LOOK_UP_FAILED = "LookUpFailed"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
     BUILT_AHEAD = "BuiltAhead"
+    UNLOADING = "Unloading"
+    IN_USE = "InUse"
+    STAYS_LOADED = "StaysLoaded"
+    MODULE_CONFLICT = "ModuleConflict"
+    INTERNAL_ERROR = "InternalError"
+    NAMESPACE_FORBIDDEN = "NamespaceForbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why nothing could be decided for a driver: what it has stays as it is, and its status keeps what it said."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,24 +172,33 @@ def render(
     now: float,
     refusal: str = "",
     ahead: Sequence[Json] = (),
+    nodes: Sequence[Json] = (),
     more_conditions: Iterable[Json] = (),
 ) -> Json:
     """Write the object's whole ``status``.
 
     ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
-    ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.planning.ahead_status`.
+    ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.planning.ahead_status`, ``nodes`` those of
+    :mod:`driver_builder.planning.node_notes`.
     """
     targets = tuple(targets)
-    wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
+    # What is kept of a target without nodes is no one's state.
+    occupied = tuple(target for target in targets if target.nodes)
+    wanted = [target for target in occupied if target.state not in WITHOUT_DRIVER]
     ready = [target for target in wanted if target.state is TargetState.READY]
     unused = driver.spec.unused if isinstance(driver.spec, DriverSpec) else ()
-    conditions = [_ready(driver, targets), _progressing(driver, targets), _degraded(driver, targets, unknown, refusal)]
+    conditions = [
+        _ready(driver, occupied),
+        _progressing(driver, occupied),
+        _degraded(driver, occupied, unknown, refusal),
+    ]
     conditions += more_conditions
     return {
         "observedGeneration": driver.generation,
         "conditions": [_with_transition(condition, driver, now) for condition in conditions],
         "targets": [render_target(target) for target in targets],
         **({"ahead": list(ahead)} if ahead else {}),
+        **({"nodes": list(nodes)} if nodes else {}),
         "readyNodes": sum(target.ready_nodes for target in targets),
         "desiredNodes": sum(target.nodes for target in wanted),
         "readyTargets": f"{len(ready)}/{len(wanted)}",
@@ -187,7 +217,7 @@ def render_target(target: TargetStatus) -> Json:
         "readyNodes": target.ready_nodes,
         "state": target.state.value,
         "reason": target.reason,
-        "message": target.message,
+        "message": printable(target.message),
         "lastTransitionTime": timestamp(target.since),
     }
     optional = {"image": target.image, "imageDigest": target.digest, "buildKey": target.key}
@@ -197,8 +227,15 @@ def render_target(target: TargetStatus) -> Json:
     return entry
 
 
+def render_trouble(driver: DriverContainer, trouble: Trouble, *, now: float) -> Json:
+    """Write the ``status`` of a driver for which nothing could be decided: only one condition changes."""
+    degraded = _with_transition(_condition("Degraded", True, trouble.reason, trouble.message), driver, now)
+    known = [condition for condition in driver.status.get("conditions") or () if condition.get("type") != "Degraded"]
+    return {**driver.status, "conditions": [*known, degraded]}
+
+
 def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
-    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": message}
+    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": printable(message)}
 
 
 def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
@@ -305,11 +342,22 @@ def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) ->
 
 
 def condition_events(before: Json, after: Json) -> tuple[Event, ...]:
-    """Tell what is new about the driver as a whole: a wrong spec, a refused action, each time in other words."""
+    """Say what is new about the driver as a whole, such as a wrong spec or a refused action."""
     news: list[Event] = []
-    for kind, reason in (("Ready", Reason.INVALID_SPEC), ("Degraded", Reason.ACTION_REFUSED)):
+    for kind, reason in _CONDITION_NEWS:
         old, new = _condition_of(before, kind), _condition_of(after, kind)
-        same = (old.get("reason"), old.get("message")) == (new["reason"], new["message"])
-        if new["reason"] == reason and not same:
+        same = (old.get("reason"), old.get("message")) == (new.get("reason"), new.get("message"))
+        if new.get("reason") == reason and not same:
             news.append(Event(kind="Warning", reason=reason, message=new["message"]))
     return tuple(news)
+
+
+_CONDITION_NEWS = (
+    ("Ready", Reason.INVALID_SPEC),
+    ("Degraded", Reason.ACTION_REFUSED),
+    ("Degraded", Reason.INTERNAL_ERROR),
+    ("Degraded", Reason.NAMESPACE_FORBIDDEN),
+    ("Unloading", Reason.IN_USE),
+    ("Unloading", Reason.STAYS_LOADED),
+)
+"""What is said nowhere else: targets speak for themselves."""

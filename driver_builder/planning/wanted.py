@@ -4,17 +4,21 @@ Place in the flow: ``observe`` asks the registries for these images, ``plan`` br
 and ``ahead`` ask the same of kernels that no node runs yet, so that all of them mean the very same image.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+from driver_builder.boundary import contained
 from driver_builder.model.build import BuildRequest, OwnTemplate
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import desired as desired_module
-from driver_builder.planning import inventory, rebuild
+from driver_builder.planning import rebuild, targets
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Inventory, Node
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import Snapshot, SourceMissing
+from driver_builder.planning.status import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
@@ -24,11 +28,51 @@ def desired_targets(
     snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, recipes: Recipes
 ) -> tuple[tuple[Wanted | Unwanted, ...], Inventory, Rebuilds]:
     """Say what each target of a driver should run, which nodes have which target, and which rebuilds are known."""
-    stock = inventory.take(snapshot.nodes, spec.node_selector)
+    stock = targets.stock_of(snapshot, driver, spec)
     known = rebuild.from_status(driver.status.get("rebuild"))
-    rebuilds = rebuild.acknowledge(known, driver=driver.rebuild, targets=stock.targets, nodes=snapshot.nodes)
+    rebuilds = rebuild.acknowledge(
+        known,
+        driver=driver.rebuild,
+        targets=stock.targets,
+        nodes=snapshot.nodes,
+        pods={pod.node: pod.uid for pod in snapshot.pods if pod.driver == driver.key and not pod.deleting},
+        now=snapshot.now,
+    )
+    wanted = _desired(snapshot, driver, spec, recipes, stock=stock, rebuilds=rebuilds)
+    return _without_namesakes(wanted, snapshot, driver), stock, rebuilds
+
+
+def images_of_nodes(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
+    """Name the images that drivers want, and those of which one that exists would be wanted instead."""
+    for driver in snapshot.drivers:
+        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
+        yield from ((driver, item) for item in found)
+
+
+def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: Recipes) -> tuple[Wanted, ...]:
+    spec = driver.spec
+    if not isinstance(spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
+        return ()
+    wanted, _, rebuilds = desired_targets(snapshot, driver, spec, recipes)
+    others = (
+        item
+        for stock in targets.unrecorded(snapshot, driver, spec)
+        for item in _desired(snapshot, driver, spec, recipes, stock=stock, rebuilds=rebuilds)
+    )
+    return tuple({item.image: item for item in (*wanted, *others) if isinstance(item, Wanted)}.values())
+
+
+def _desired(
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    spec: DriverSpec,
+    recipes: Recipes,
+    *,
+    stock: Inventory,
+    rebuilds: Rebuilds,
+) -> tuple[Wanted | Unwanted, ...]:
     source = snapshot.sources.get(driver.key, SourceMissing(message="the source has not been read yet"))
-    wanted = desired_module.desired(
+    return desired_module.desired(
         driver,
         spec,
         inventory=stock,
@@ -38,7 +82,39 @@ def desired_targets(
         template=_own_template(snapshot, driver, spec),
         certificates=snapshot.certificates,
     )
-    return wanted, stock, rebuilds
+
+
+def _without_namesakes(
+    items: tuple[Wanted | Unwanted, ...], snapshot: Snapshot, driver: DriverContainer
+) -> tuple[Wanted | Unwanted, ...]:
+    """Refuse targets whose digits are those of another one: they would take each other's DaemonSet.
+
+    The target that the DaemonSet was made for keeps it, otherwise the first in order.
+    """
+    made_for = {item.target: item.kernel for item in snapshot.daemon_sets if item.driver == driver.key}
+    owners: dict[str, KernelTarget] = {}
+    for target in (item.target for item in items):
+        known = owners.setdefault(target.short_hash, target)
+        if made_for.get(target.short_hash) == target.kernel_version != known.kernel_version:
+            owners[target.short_hash] = target
+    return tuple(
+        item if owners[item.target.short_hash] == item.target else _refused(item, owners[item.target.short_hash])
+        for item in items
+    )
+
+
+def _refused(item: Wanted | Unwanted, owner: KernelTarget) -> Unwanted:
+    message = (
+        f"the names of its objects end in {item.target.short_hash}, as those of {owner.id} do: nothing is rolled out "
+        "to its nodes; check that their kernel labels are true, or skip the kernel in spec.kernelMappings"
+    )
+    return Unwanted(
+        target=item.target,
+        nodes=item.nodes,
+        state=TargetState.BLOCKED,
+        reason=Reason.TARGET_NAME_TAKEN,
+        message=message,
+    )
 
 
 def _own_template(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> OwnTemplate | str | None:
@@ -88,4 +164,6 @@ def start_build(
         builder=spec.builder,
         build_secrets=spec.build_secrets,
         resources=spec.build_resources,
+        tolerations=spec.tolerations,
+        owner=driver.uid,
     )

@@ -90,8 +90,8 @@ class KernelMapping:
 class DriverSpec:
     """``spec`` of a DriverContainer, checked.
 
-    ``reuse`` allows modules of one kernel on another one that takes them. ``unused`` names the fields that were set and
-    that this version does not act on.
+    ``reuse`` allows modules of one kernel on another one that takes them. ``trust_image`` lets an image run that does
+    not say which modules it has. ``unused`` names the fields that were set and that this version does not act on.
     """
 
     version: str
@@ -113,6 +113,7 @@ class DriverSpec:
     in_tree_modules_to_remove: tuple[str, ...]
     blacklist: tuple[str, ...]
     firmware_path: str | None
+    trust_image: bool
     signing: Signing | None
     follow_repository: bool
     tolerations: tuple[Json, ...]

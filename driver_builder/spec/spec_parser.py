@@ -13,6 +13,7 @@ import re2
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.build import ModuleSpec
+from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.images import ImageRepository
 from driver_builder.spec.driver_spec import (
     BuilderKind,
@@ -62,6 +63,9 @@ RESERVED: Mapping[str, tuple[object, ...]] = {
 }
 """Fields that are checked but not acted on yet, each with the values that ask for nothing. Status and lint say so."""
 
+MAX_REGEXPS = 16384
+"""Characters of all expressions of a spec together: classes of Unicode take a second for each few thousand."""
+
 DEFAULT_CA_KEY = "ca.crt"
 MAX_TOLD = 5
 """As many problems are told in one message."""
@@ -110,18 +114,19 @@ def _spec(spec: Reader) -> DriverSpec:
         source=read_source(spec.object("source")) or ConfigMapSource(name=""),
         template=build.text("template", TEMPLATE),
         own_template=_own_template(build),
-        base_image=build.text("baseImage", BASE_IMAGE),
+        base_image=_base_image(build),
         args=build.pairs("args", ARG, ARG_VALUE),
         reuse=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
         build_secrets=_build_secrets(build),
         build_resources=_resources(build.object("resources")),
         deadline_seconds=_duration(build, "deadline"),
         builder=_builder(build),
-        mappings=tuple(_mapping(item) for item in spec.objects("kernelMappings")),
+        mappings=_mappings(spec),
         modules=_modules(module),
         in_tree_modules_to_remove=module.words("inTreeModulesToRemove", MODULE),
         blacklist=module.words("blacklist", MODULE),
         firmware_path=_firmware_path(module),
+        trust_image=module.flag("trustImage"),
         signing=read_signing(spec),
         follow_repository=spec.object("preflight").flag("followRepository"),
         tolerations=_tolerations(spec),
@@ -162,6 +167,17 @@ def _registry(registry: Reader) -> RegistrySettings:
     if ca and plain_http:
         registry.wrong("plainHttp and caConfigMap exclude each other, for without TLS nothing is signed: remove one")
     return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca=ca)
+
+
+def _base_image(build: Reader) -> str | None:
+    text = build.text("baseImage", BASE_IMAGE)
+    if text is not None and is_reserved(text):
+        build.wrong(
+            f"{shown(text)} is a name that the builder keeps images of its own under: name an image of a registry",
+            "baseImage",
+        )
+        return None
+    return text
 
 
 def _own_template(build: Reader) -> ConfigMapKey | None:
@@ -219,6 +235,17 @@ def _builder(build: Reader) -> BuilderKind | None:
         build.wrong(f"{shown(value)} is no builder: use one of {', '.join(BuilderKind)}", "builder")
         return None
     return BuilderKind(value)
+
+
+def _mappings(spec: Reader) -> tuple[KernelMapping, ...]:
+    items = list(spec.objects("kernelMappings"))
+    texts = [item.given.get("regexp") for item in items]
+    length = sum(len(text) for text in texts if isinstance(text, str) and len(text) <= REGEXP.max_length)
+    if length > MAX_REGEXPS:
+        words = f"their expressions have {length} characters together: write at most {MAX_REGEXPS}"
+        spec.wrong(words, "kernelMappings")
+        return ()
+    return tuple(_mapping(item) for item in items)
 
 
 def _mapping(item: Reader) -> KernelMapping:

@@ -25,7 +25,7 @@ def load_rules(text: str, file: str, dialect: Dialect = "rule") -> LoadedRules:
 
     ``dialect`` is ``rule`` for documents that are NodeFeatureRule objects, lists of them or bare lists of rules, and
     ``custom`` for one bare list in the older form, with conditions such as ``vendor: "10de"`` or ``[X, "Y=m"]``.
-    A text of more than 1 MiB, 100 levels or 100,000 nodes (aliases followed) is one problem.
+    A text of more than 1 MiB, 100 levels or 50,000 nodes (aliases followed) is one problem.
     """
     composed = compose(text)
     reader = RuleReader(file, dialect=dialect)

@@ -42,6 +42,8 @@ class FeatureMatcher(NamedTuple):
 class Rule(NamedTuple):
     """One rule. ``origin``: where it comes from, for messages: ``rule <object or file>/<name>``.
 
+    ``file``: the file that has it, where it can go bad on its own, such as ``custom.d/a.yaml``; empty for any other.
+
     ``labels_template``, ``vars_template``: parsed templates (:mod:`nfd_worker.rules.template`), None when not given.
     ``match_any``: alternatives, each a list of matchers; None when not given.
     """
@@ -57,6 +59,7 @@ class Rule(NamedTuple):
     extended_resources: Mapping[str, str] = _NONE
     match_features: tuple[FeatureMatcher, ...] | None = None
     match_any: tuple[tuple[FeatureMatcher, ...], ...] | None = None
+    file: str = ""
 
 
 class RuleProblem(NamedTuple):
@@ -84,7 +87,10 @@ class LoadedRules(NamedTuple):
 
 
 class RuleOutput(NamedTuple):
-    """What one matching rule wants: keys and values as written, neither prefixed nor checked."""
+    """What one matching rule wants: keys and values as written, neither prefixed nor checked.
+
+    ``origin``, ``file``: as of its :class:`Rule`.
+    """
 
     rule: str
     origin: str
@@ -93,6 +99,7 @@ class RuleOutput(NamedTuple):
     annotations: Mapping[str, str] = _NONE
     extended_resources: Mapping[str, str] = _NONE
     taints: tuple[Taint, ...] = ()
+    file: str = ""
 
 
 class RuleOutputs(NamedTuple):

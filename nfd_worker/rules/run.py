@@ -55,6 +55,7 @@ def run_rule(rule: Rule, features: Features) -> RuleOutput | None:
         annotations=rule.annotations,
         extended_resources=rule.extended_resources,
         taints=rule.taints,
+        file=rule.file,
     )
 
 

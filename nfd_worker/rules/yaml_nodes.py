@@ -13,7 +13,9 @@ from nfd_worker.rules.model import RuleProblem
 
 MAX_CHARACTERS = 1 << 20
 MAX_DEPTH = 100
-MAX_NODES = 100_000
+MAX_NODES = 50_000
+"""Each costs PyYAML 1.2 kB while it reads."""
+
 MAX_PROBLEMS = 200
 _SHOWN = 60
 
@@ -35,12 +37,16 @@ class Composed(NamedTuple):
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Composes as SafeLoader does, and stops at the nesting that would exhaust Python's stack."""
+    """Composes as SafeLoader does, and stops at what would exhaust Python's stack or the container's memory."""
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         self.depth += 1
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_NODES} entries", problem_mark=self.get_mark())
         if self.depth > MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=self.get_mark())
         node: yaml.Node | None = super().compose_node(parent, index)

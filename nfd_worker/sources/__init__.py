@@ -22,6 +22,7 @@ class Source(NamedTuple):
     ``prefixes``: how the keys of its labels begin; none where they may have any name.
     ``priority``: labels of a higher one overwrite those of a lower one.
     ``is_default``: whether it runs when nothing else is said.
+    ``labels_need_features``: False where the settings alone make the labels, whether features are read or not.
     """
 
     discover: Callable[[Host, SourceSettings], Features]
@@ -29,6 +30,7 @@ class Source(NamedTuple):
     prefixes: tuple[str, ...] = ()
     priority: int = 0
     is_default: bool = True
+    labels_need_features: bool = True
 
 
 def _prefix(source: str) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ _NVIDIA_LABELS = ("cuda.", "gpu.", "mig-", "mig.", "vgpu.")
 
 SOURCES: Mapping[str, Source] = {
     "cpu": Source(cpu.discover, cpu.labels, _prefix("cpu")),
-    "fake": Source(fake.discover, fake.labels, _prefix("fake"), is_default=False),
+    "fake": Source(fake.discover, fake.labels, _prefix("fake"), is_default=False, labels_need_features=False),
     "gpu": Source(gpu.discover, gpu.labels, tuple(f"nvidia.com/{part}" for part in _NVIDIA_LABELS)),
     "kernel": Source(kernel.discover, kernel.labels, _prefix("kernel")),
     "memory": Source(memory.discover, memory.labels, _prefix("memory")),

@@ -5,6 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 
+from kube_api.names import label_value
 from nfd_worker.errors import HostReadError
 from nfd_worker.features import Attributes, Features, Flags
 from nfd_worker.host import OS_RELEASE, Host
@@ -58,10 +59,11 @@ def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
 def parse_version(osrelease: str) -> dict[str, str]:
     """Split a kernel version into full, major, minor and revision.
 
-    ``full`` is ``uname -r`` as a label value. A part that the version does not have is the empty string; a version that
+    ``full`` is ``uname -r`` as a label value: of a release of 64 characters, the longest there is,
+    the first 63. A part that the version does not have is the empty string; a version that
     does not start with numbers has only ``full``.
     """
-    full = re.sub(r"[^-A-Za-z0-9_.]", "_", osrelease.strip()).strip("-_.")
+    full = label_value(osrelease.strip())
     match = _VERSION.fullmatch(full)
     if match is None:
         return {"full": full}

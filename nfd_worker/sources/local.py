@@ -11,12 +11,14 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from nfd_worker.features import Features
+from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 
 FEATURE_FILES = "etc/kubernetes/node-feature-discovery/features.d"
 
-MAX_FILE_BYTES = 65536
+ORIGIN = "features.d/"
+"""What a file's name begins with in the record of what made what (:mod:`nfd_worker.origins`)."""
 
 _DIRECTIVE = "# +"
 
@@ -34,25 +36,28 @@ class ParsedFile(NamedTuple):
 def discover(host: Host, settings: SourceSettings) -> Features:
     """Read all feature files in the order of their names; a later one overwrites what an earlier one says.
 
-    A node without the directory has no local features. What is wrong is told once in a warning.
+    A node without the directory has no local features. What is wrong is told once in a warning. A file that cannot be
+    read just now counts with what it said before.
 
     Raises:
-        HostReadError: when a file cannot be read for a reason that can pass.
+        HostReadError: when the directory cannot be listed.
     """
     features: dict[str, str] = {}
     labels: dict[str, str] = {}
+    files: dict[str, frozenset[str] | None] = {}
     now = settings.local.clock()
-    for name in host.entries(FEATURE_FILES):
-        if name.startswith("."):
+    for name, content in host.find_files(FEATURE_FILES, MAX_FEATURE_FILE).items():
+        if content is None:
+            files[ORIGIN + name] = None
             continue
-        content = host.find_regular(f"{FEATURE_FILES}/{name}", MAX_FILE_BYTES)
-        if content is not None:
-            parsed = parse_feature_file(content.decode(errors="replace"), name, now)
-            features |= parsed.features
-            labels |= parsed.labels
-            for problem in parsed.problems:
-                host.warn_once(f"local: {problem}")
-    return Features(attributes={"local.feature": features, "local.label": labels})
+        parsed = parse_feature_file(content.decode(errors="replace"), name, now)
+        features |= parsed.features
+        labels |= parsed.labels
+        if parsed.features or parsed.labels:
+            files[ORIGIN + name] = frozenset(parsed.labels)
+        for problem in parsed.problems:
+            host.warn_once(f"local: {problem}")
+    return Features(attributes={"local.feature": features, "local.label": labels}, files=files)
 
 
 def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:

@@ -18,9 +18,12 @@ from driver_builder.oci.registry import RegistryClient
 from kube_api.resources import DRIVER_CONTAINERS, PODS
 from tests.proving_ground.guest.guest import Guest
 from tests.story.cluster import NAMESPACE, Json
-from tests.story.story import DRIVER, READY_LABEL, REPOSITORY, Story
+from tests.story.story import DRIVER, REPOSITORY, Story
 
 SETTLE_SECONDS = 180.0
+SHELL = ("/driverwright/busybox", "sh")
+LOADER = (*SHELL, "/driverwright/loader.sh")
+"""What a driver pod has of the loader's image; driver images have data only."""
 
 _BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
 
@@ -79,19 +82,13 @@ def wait_for_reason(story: Story, kernel: str, reason: str) -> Json:
     )
 
 
-def wait_for_label_gone(story: Story, guest: Guest) -> None:
-    """Wait until a guest is no longer ready."""
-    story.cluster.wait(
-        f"{guest.name} has lost its ready label",
-        lambda: READY_LABEL not in story.cluster.labels(guest.name) or None,
-        timeout=SETTLE_SECONDS,
-        seen=lambda: story.cluster.describe_targets(DRIVER),
-    )
+def wait_for_events(story: Story, *reasons: str) -> None:
+    """Wait until the driver has Events with these reasons: they come after the status that they are about."""
 
+    def check() -> bool | None:
+        return {event["reason"] for event in story.cluster.events(DRIVER)}.issuperset(reasons) or None
 
-def event_reasons(story: Story) -> set[str]:
-    """The reasons of all Events on the driver."""
-    return {event["reason"] for event in story.cluster.events(DRIVER)}
+    story.cluster.wait(f"Events say {', '.join(reasons)}", check, timeout=SETTLE_SECONDS)
 
 
 def delete_driver(story: Story) -> None:
@@ -147,7 +144,8 @@ def controller_log(story: Story) -> str:
 
 
 def run_pod(story: Story, name: str, guest: Guest, image: str, command: list[str]) -> Json:
-    """Run a privileged pod on one guest, past the scheduler; gives its container's terminated state."""
+    """Run a privileged pod on one guest, past the scheduler, with the loader in it; gives its terminated state."""
+    loader = {"name": "driverwright", "mountPath": "/driverwright"}
     pod: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -158,6 +156,16 @@ def run_pod(story: Story, name: str, guest: Guest, image: str, command: list[str
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
+            "volumes": [{"name": "driverwright", "emptyDir": {}}],
+            "initContainers": [
+                {
+                    "name": "loader",
+                    "image": story.images["loader"],
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/busybox", "cp", "/busybox", "/loader.sh", "/driverwright/"],
+                    "volumeMounts": [loader],
+                }
+            ],
             "containers": [
                 {
                     "name": "main",
@@ -165,6 +173,7 @@ def run_pod(story: Story, name: str, guest: Guest, image: str, command: list[str
                     "command": command,
                     "securityContext": {"privileged": True},
                     "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": [loader],
                 }
             ],
         },
@@ -205,3 +214,14 @@ def image_size(story: Story, kernel: str) -> int:
     api.pull(image)
     size: int = api.inspect_image(image)["Size"]
     return size
+
+
+def unloading(story: Story) -> Json:
+    """Give the driver's condition ``Unloading``, empty where there is none."""
+    conditions = story.cluster.driver(DRIVER).get("status", {}).get("conditions", ())
+    return next((item for item in conditions if item["type"] == "Unloading"), {})
+
+
+def wait_until(story: Story, what: str, is_so: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    story.cluster.wait(what, lambda: is_so() or None, timeout=SETTLE_SECONDS)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.e2e import order
 from tests.proving_ground import PlainLines, ProvingGround
 from tests.story.story import Story
 
@@ -17,3 +18,11 @@ def story(ground: ProvingGround, request: pytest.FixtureRequest) -> Story:
         told.deploy_programs()
         told.wait_for_labels()
     return told
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster_in_order(request: pytest.FixtureRequest) -> None:
+    """Give each file that uses the story a cluster in order, whatever the file before it left."""
+    of_this_file = [item for item in request.session.items if item.path == request.path]
+    if any("story" in getattr(item, "fixturenames", ()) for item in of_this_file):
+        order.restore(request.getfixturevalue("story"))

@@ -1,5 +1,6 @@
-"""What a driver's pod does to its node besides loading: by a real kubelet on a real node, and undone when it goes."""
+"""What a driver's pods do to their node, by a real kubelet: load, notice, leave, and take away when asked to."""
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.integration.test_loader_on_real_kernels import edu_request
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest.guest import Guest
 from tests.proving_ground.kernels import KernelPackage
+from tests.story import product_images
 from tests.story.cluster import Cluster
 from tests.unit.driver_builder.factories import driver, spec_of
 
@@ -55,12 +57,29 @@ def build(ground: ProvingGround, kernel: KernelPackage, folder: Path) -> tuple[I
     return ImageRef(ground.registry.host, "drivers/edu-pod", digest), str(module.srcversion)
 
 
-def daemon_set(image: ImageRef, identity: str, kernel: KernelPackage) -> dict[str, Any]:
+def loader_image(ground: ProvingGround) -> str:
+    """Build and push the loader's image as `make images` does; gives its reference."""
+    client = ground.engine.client()
+    try:
+        images = product_images.build_all(
+            client, ground.registry.host, base_image=ground.base_image, say=lambda _: None, names=("loader",)
+        )
+    finally:
+        client.close()
+    return images["loader"]
+
+
+def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackage) -> dict[str, Any]:
     """Make the DaemonSet of a driver that asks for everything, on the node of this test."""
     container = driver(spec_changes={"nodeSelector": {"kubernetes.io/hostname": NODE}, "module": MODULE})
     target = edu_request(kernel).target
     made = manifests.daemon_set(
-        container, spec_of(container), target=target, image=image, identities={"edudrv": identity}
+        container,
+        spec_of(container),
+        target=target,
+        image=image,
+        identities={"edudrv": identity},
+        loader_image=loader,
     )
     # Its owner is not there: the garbage collector would take it.
     del made["metadata"]["ownerReferences"]
@@ -83,8 +102,62 @@ def loaded(guest: Guest, name: str) -> bool:
     return any(line.split()[0] == name for line in guest.check("cat /proc/modules").splitlines())
 
 
-def test_a_pod_prepares_its_node_and_leaves_it_as_it_was(ground: ProvingGround, tmp_path: Path) -> None:
-    """Firmware, a module that makes room, a blacklist: there while the pod is, and gone with it."""
+def unload_pod(loader: str, owner: str, identity: str, boot_id: str) -> dict[str, Any]:
+    """Make the pod that takes the driver from its node: the loader's image alone, and the folders of the node."""
+    folders = {"firmware": "/lib/firmware", "modprobe": "/etc/modprobe.d"}
+    environment = {"DRIVER": owner, "BOOT_ID": boot_id, "UNLOAD": f"edudrv:{identity}"}
+    container = {
+        "name": "unload",
+        "image": loader,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/busybox", "sh", "/loader.sh", "unload"],
+        "securityContext": {"privileged": True},
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "volumeMounts": [{"name": name, "mountPath": f"/host{path}"} for name, path in folders.items()],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "unload", "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": NODE,
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+            "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()],
+        },
+    }
+
+
+def terminated(status: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Give the verdicts that a container of a pod has ended with."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    states = [
+        item[field].get("terminated") for item in containers if item["name"] == name for field in ("state", "lastState")
+    ]
+    return [json.loads(state["message"]) for state in states if state and state.get("message")]
+
+
+def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dict[str, Any]:
+    """Run a pod; gives the verdict that it ended with."""
+    name = pod["metadata"]["name"]
+    path = PODS.path(namespace=NAMESPACE, name=name)
+    client.create(PODS.path(namespace=NAMESPACE), pod)
+    try:
+        verdicts: list[dict[str, Any]] = cluster.wait(
+            f"pod {name} has ended",
+            lambda: terminated(client.get(path).get("status") or {}, name) or None,
+            timeout=SECONDS,
+        )
+    finally:
+        client.delete(path)
+    return verdicts[0]
+
+
+def test_pods_prepare_their_node_and_take_everything_away_when_asked(ground: ProvingGround, tmp_path: Path) -> None:
+    """Firmware, a module that makes room, a blacklist; a module that goes is noticed; a pod that ends leaves it all."""
     kernel = ground.kernels(2)[0]
     image, identity = build(ground, kernel, tmp_path)
     guest = ground.add_guest(NODE, kernel)
@@ -97,7 +170,8 @@ def test_a_pod_prepares_its_node_and_leaves_it_as_it_was(ground: ProvingGround, 
     guest.check(f"{MODPROBE} {IN_TREE}")
     files = f"/lib/firmware/updates/{kernel.release}"
 
-    made = daemon_set(image, identity, kernel)
+    loader = loader_image(ground)
+    made = daemon_set(image, loader, identity, kernel)
     path = DAEMON_SETS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
     client.apply(path, made, field_manager="test")
 
@@ -117,8 +191,27 @@ def test_a_pod_prepares_its_node_and_leaves_it_as_it_was(ground: ProvingGround, 
     owner = f"driverwright-{NAMESPACE}.edu-{edu_request(kernel).target.short_hash}.conf"
     assert owner in guest.check("ls /etc/modprobe.d").split()
 
+    guest.check("rmmod edudrv")
+
+    def evidence() -> bool | None:
+        verdicts = [verdict for status in statuses() for verdict in terminated(status, manifests.HOLD_CONTAINER)]
+        return any((verdict["result"], verdict["module"]) == ("NotLive", "edudrv") for verdict in verdicts) or None
+
+    cluster.wait("hold has ended with a verdict", evidence, timeout=SECONDS, seen=lambda: str(statuses())[-1500:])
+    (pod,) = client.list(PODS.path(namespace=NAMESPACE), label_selector=f"{manifests.DRIVER_LABEL}=edu").items
+    client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+    cluster.wait("the next pod has loaded it again", lambda: loaded(guest, "edudrv") or None, timeout=SECONDS)
+
     client.delete(path)
     cluster.wait("the driver pod is gone", lambda: not statuses() or None, timeout=SECONDS)
+    assert loaded(guest, "edudrv")
+    assert "edudrv.c" in guest.check(f"ls {files}")
+    assert owner in guest.check("ls /etc/modprobe.d").split()
+
+    name = owner.removeprefix("driverwright-").removesuffix(".conf")
+    boot_id = guest.check("cat /proc/sys/kernel/random/boot_id").strip()
+    verdict = run_to_its_end(client, cluster, unload_pod(loader, name, identity, boot_id))
+    assert verdict["result"] == "Unloaded"
     assert not loaded(guest, "edudrv")
     assert not loaded(guest, IN_TREE)
     assert guest.run(f"ls {files}")[0] != 0

@@ -35,7 +35,7 @@ def module_for(story: Story, kernel: str) -> bytes:
     api = story.ground.engine.client()
     image = acts.image_of(story, kernel)
     api.pull(image)
-    container = api.create_container(image)["Id"]
+    container = api.create_container(image, ["none"])["Id"]
     try:
         stream, _ = api.get_archive(container, f"/lib/modules/{kernel}/updates/edudrv.ko")
         with tarfile.open(fileobj=acts.spooled(stream)) as tar:
@@ -50,7 +50,7 @@ def test_the_loader_refuses_before_insmod(story: Story) -> None:
     """The image for another kernel says so, loads nothing and does not fail: labels will move it away."""
     wrong, _ = kernels(story)
     guest = story.guests["guest-b"]
-    state = acts.run_pod(story, "wrong-loader", guest, acts.image_of(story, wrong), ["/driver/loader", "load"])
+    state = acts.run_pod(story, "wrong-loader", guest, acts.image_of(story, wrong), [*acts.LOADER, "load"])
     assert state["exitCode"] == 0
     verdict = acts.verdict(state)
     assert verdict["result"] == "WrongKernel"
@@ -63,8 +63,7 @@ def test_the_kernel_itself_refuses(story: Story) -> None:
     guest = story.guests["guest-b"]
     path = f"/lib/modules/{wrong}/updates/edudrv.ko"
     command = [
-        "/bin/busybox",
-        "sh",
+        *acts.SHELL,
         "-c",
         f"insmod {path} && exit 0; dmesg | grep edudrv | tail -2; exit 9",
     ]
@@ -93,7 +92,7 @@ def test_verification_refuses_before_the_push(story: Story) -> None:
     assert "edudrv" in target["message"]
     assert wrong in target["message"]
     assert isinstance(acts.inspect(story, target["image"].rpartition(":")[2]), Absent)
-    assert "WrongVermagic" in acts.event_reasons(story)
+    acts.wait_for_events(story, "WrongVermagic")
     # The nodes keep what works meanwhile, and the driver recovers with its source.
     story.cluster.client.patch(driver, {"spec": {"source": {"configMap": {"name": SOURCE}}}})
     story.wait_for_ready()

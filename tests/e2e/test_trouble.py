@@ -42,7 +42,7 @@ def test_a_registry_that_is_off(story: Story) -> None:
         story.ground.registry.start()
     story.wait_for_builds()
     story.wait_for_ready()
-    assert {"RegistryUnreachable", "TargetReady"} <= acts.event_reasons(story)
+    acts.wait_for_events(story, "RegistryUnreachable", "TargetReady")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_wrong_registry_password(story: Story) -> None:
     target = acts.wait_for_reason(story, kernel, "RegistryUnauthorized")
     assert "the wrong one" not in target["message"]
     assert acts.started_builds(story, repository) == []
-    assert "RegistryUnauthorized" in acts.event_reasons(story)
+    acts.wait_for_events(story, "RegistryUnauthorized")
     write_secret(story, PASSWORD)
     story.wait_for_builds()
     story.wait_for_ready()
@@ -104,7 +104,7 @@ def test_headers_that_do_not_exist(story: Story) -> None:
         assert f"linux-headers-{gone}" in target["message"]
         assert target["state"] == "Failed"
         assert isinstance(acts.inspect(story, target["image"].rpartition(":")[2], "drivers/edu-headers"), Absent)
-        assert "HeadersMissing" in acts.event_reasons(story)
+        acts.wait_for_events(story, "HeadersMissing")
         for guest in story.guests.values():
             story.wait_for_image(guest.kernel.release, acts.SILENT)
             story.wait_for_ready_label(guest, acts.SILENT)
@@ -130,7 +130,7 @@ def test_a_driver_that_does_not_compile(story: Story) -> None:
     assert f"edudrv.c:{len(code.splitlines()) + 2}" in target["message"]
     assert "no_such_thing" in target["message"]
     assert isinstance(acts.inspect(story, target["image"].rpartition(":")[2], "drivers/edu-broken"), Absent)
-    assert "CompileError" in acts.event_reasons(story)
+    acts.wait_for_events(story, "CompileError")
     assert "edudrv" in story.guests["guest-b"].run("cat /proc/modules")[1]
     story.apply_source()
     story.wait_for_ready()

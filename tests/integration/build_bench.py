@@ -43,7 +43,7 @@ class BuildBench:
         self._repository = repository
         self._secret: str | None = None
         self._client = MemoryClient()
-        self._registries = Registries(self._client)
+        self._registries = Registries(self._client, plain_http_passwords=True)
         self._ended = threading.Event()
         self._queue = BuildQueue(self._work, wake=self._ended.set)
 

@@ -13,6 +13,7 @@ from kube_api.errors import Conflict
 from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
 from tests.proving_ground.ground import ProvingGround
 from tests.story.deploy import ensure
+from tests.story.patient import PatientClient
 
 Json = dict[str, Any]
 
@@ -34,7 +35,7 @@ def path_of(obj: Json) -> str:
 
 def admin(ground: ProvingGround, *, timeout_seconds: float = 30.0) -> Client:
     """Connect as the administrator, as a user would with a kubeconfig."""
-    return Client.from_environment(str(ground.kubeconfig), timeout_seconds=timeout_seconds)
+    return PatientClient.from_environment(str(ground.kubeconfig), timeout_seconds=timeout_seconds)
 
 
 def install(client: Client) -> None:
@@ -63,7 +64,7 @@ def as_service_account(ground: ProvingGround, namespace: str, name: str) -> Clie
     token_file = ground.ca_file.with_name(f"token-{namespace}-{name}")
     token_file.write_text(admin(ground).create(path, request)["status"]["token"])
     account = ServiceAccount(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file))
-    return Client(account.pooled())
+    return PatientClient(account.pooled())
 
 
 def create_quietly(client: Client, path: str, body: Json) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driver_builder.planning import manifests
+from driver_builder.planning import manifests, unloading
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
@@ -38,10 +38,11 @@ BUILD = """\
 mkdir -p /facts /out/driver "/out/lib/modules/$1/updates"
 base64 -d /src/module >"/out/lib/modules/$1/updates/dw_helper.ko"
 echo updates/dw_helper.ko: >"/out/lib/modules/$1/modules.dep"
-echo loader >/out/driver/loader
+echo {life} >/out/driver/loader
 cp /src/Module.symvers /facts/
 echo gcc >/facts/compiler
 """
+"""Of each life's own: lives share an engine, and one that is done with an image removes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,10 @@ class Life:
         text = kubeconfig_text(f"http://{self._api.host}", parts.cluster.ca_file.read_bytes(), token)
         self._kubeconfig = write_kubeconfig(self._folder / "kubeconfig", text)
 
+    @property
+    def _build_script(self) -> str:
+        return BUILD.format(life=self.name)
+
     # ------------------------------------------------------------ the controller
 
     def _saw(self, name: str) -> bool:
@@ -115,7 +120,7 @@ class Life:
                 sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
                 "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", "0",
-                "--no-feature-rules", "--resync-seconds", "5", "--retry-min-seconds", "1",
+                "--loader-image", "r.io/l:1", "--no-feature-rules", "--resync-seconds", "5", "--retry-min-seconds", "1",
             ]  # fmt: skip
             with (self._folder / "controller.log").open("ab") as log:
                 self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
@@ -146,7 +151,7 @@ class Life:
         """Make the namespace, the source and two nodes."""
         make_namespace(self._root, self.name)
         module = (MODULES / "dw_helper.ko").read_bytes()
-        files = {"build.sh": BUILD, "Module.symvers": (MODULES / f"{KERNEL}.symvers").read_text()}
+        files = {"build.sh": self._build_script, "Module.symvers": (MODULES / f"{KERNEL}.symvers").read_text()}
         source = {"metadata": {"name": "source"}, "data": {**files, "module": _base64(module)}}
         self._root.create(CONFIG_MAPS.path(namespace=self.name), source)
         for letter in "ab":
@@ -181,7 +186,8 @@ class Life:
             "image": f"{self._registry.host}/{self.name}/edu",
             "registry": {"plainHttp": True},
             "source": {"configMap": {"name": "source"}},
-            "module": {"names": ["dw_helper"]},
+            # What is on the node changes with the version: else no pod would be replaced.
+            "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={version[0]}"]}},
             "build": {"template": "quick", "baseImage": "debian:bookworm-slim"},
             "kernelMappings": [{"literal": KERNEL}],
         }
@@ -193,7 +199,7 @@ class Life:
     def change_source(self) -> None:
         """Let somebody edit the source."""
         path = CONFIG_MAPS.path(namespace=self.name, name="source")
-        self._root.patch(path, {"data": {"build.sh": f"{BUILD}echo edited\n"}})
+        self._root.patch(path, {"data": {"build.sh": f"{self._build_script}echo edited\n"}})
 
     def wait_for_version(self, version: str) -> None:
         """Wait until both nodes are proven to run a version, and the status says so."""
@@ -205,12 +211,18 @@ class Life:
         conditions = (self._driver().get("status") or {}).get("conditions") or ()
         return next(((item["status"], item["reason"]) for item in conditions if item["type"] == "Ready"), ("", ""))
 
+    def _is_unloaded(self) -> bool:
+        conditions = (self._driver().get("status") or {}).get("conditions") or ()
+        return all(item["type"] != unloading.CONDITION or item["status"] == "False" for item in conditions)
+
     def move_nodes(self) -> None:
         """Boot both nodes into a kernel for which no mapping wants a driver."""
         for letter in "ab":
             self.nodes.reboot(f"{self.name}-{letter}", SKIPPED_KERNEL)
         self.until("no DaemonSet is left", lambda: self._daemon_sets() == [] and self.nodes.pods() == [])
         self.until("the status says so", lambda: self._ready() == ("False", "NoMatchingNodes"))
+        # An unload pod may come after the DaemonSet has gone.
+        self.until("nothing is left to unload", lambda: self._is_unloaded() and self.nodes.pods() == [])
 
     def delete(self) -> None:
         """Delete the driver and wait until it is gone."""

@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
-from driver_builder.planning import manifests
+from driver_builder.planning import manifests, unload_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -92,6 +92,9 @@ class PlayedNodes(threading.Thread):
                 self._force_delete(pod)
             elif not pod["spec"].get("nodeName"):
                 self._bind(pod)
+            elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
+                if "startTime" not in pod["status"]:
+                    self._client.patch(f"{path}/status", {"status": _unloaded(now)})
             elif not pod["status"].get("initContainerStatuses"):
                 self._client.patch(f"{path}/status", {"status": self._report(pod)})
 
@@ -121,3 +124,17 @@ class PlayedNodes(threading.Thread):
     def _force_delete(self, pod: Json) -> None:
         path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
         self._ground.api.request(path, method="DELETE", body={"gracePeriodSeconds": 0})
+
+
+def _unloaded(now: str) -> Json:
+    """Make the status of an unload pod that has taken everything."""
+    ended = {"exitCode": 0, "message": json.dumps({"result": "Unloaded"}), "startedAt": now, "finishedAt": now}
+    container = {
+        "name": unload_pod.CONTAINER,
+        "state": {"terminated": ended},
+        "image": "i",
+        "imageID": "i",
+        "ready": False,
+        "restartCount": 0,
+    }
+    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [container]}

@@ -48,7 +48,7 @@ QUICK_KERNEL = "6.1.0-55-cloud-amd64"
 QUICK_TEMPLATE = """\
 FROM {{ base_image }} AS build
 RUN mkdir -p /out/driver /facts
-COPY loader.sh modules /out/driver/
+COPY modules /out/driver/
 {% if source_image %}
 COPY --from={{ source_image }} {{ source_path }} /src
 {% else %}

@@ -27,7 +27,12 @@ def test_an_api_server_takes_a_daemon_set_as_it_is(control_plane_ground: Proving
                  field_manager="test")  # fmt: skip
     image = ImageRef("r.io", "edu", DIGEST)
     written = manifests.daemon_set(
-        container, spec_of(container), target=target(), image=image, identities={"edudrv": IDENTITY}
+        container,
+        spec_of(container),
+        target=target(),
+        image=image,
+        identities={"edudrv": IDENTITY},
+        loader_image="r.io/l:1",
     )
     # Its owner is not there: the garbage collector would take it.
     del written["metadata"]["ownerReferences"]

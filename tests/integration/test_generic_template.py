@@ -24,7 +24,7 @@ from driver_builder.kernel_modules.verify import VerifiedModule, verify
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceArchive
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
-from tests.integration.test_loader_on_real_kernels import SOURCE, image_entries
+from tests.integration.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
 from tests.integration.web_server import served
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest import emulation
@@ -153,8 +153,8 @@ def test_a_configuration_that_cannot_be_kept_is_refused(
 def test_the_kernel_takes_it(kernel: KernelPackage, made: Made, tmp_path: Path) -> None:
     """Loaded, proven and computing, as from headers."""
     sections = {
-        "load": "/driver/loader load",
-        "probe": "/driver/loader probe",
+        "load": LOAD,
+        "probe": PROBE,
         "factorial": "exec 3<>/dev/edu0; echo 10 >&3; cat <&3",
     }
     entries = image_entries([layer.path for layer in made.image.layers])

@@ -56,7 +56,7 @@ QUICK_TEMPLATE = """\
 FROM {{ base_image }} AS build
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 RUN mkdir -p /out/driver /facts; echo 0x1 >/facts/Module.symvers; echo gcc 12 >/facts/compiler
-COPY source/ loader.sh modules /out/driver/
+COPY source/ modules /out/driver/
 RUN bash /out/driver/build.sh
 FROM scratch
 COPY --from=build /out/ /

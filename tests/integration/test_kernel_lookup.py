@@ -21,7 +21,7 @@ from driver_builder.building.docker_engine import docker_engine
 from driver_builder.building.kernel_lookup import DockerKernelLookup
 from driver_builder.building.look_up_queue import LookUpQueue
 from driver_builder.building.pipeline import build_and_push
-from driver_builder.building.templates import recipe_digests, templates_directory
+from driver_builder.building.templates import recipe_versions, templates_directory
 from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
@@ -141,7 +141,7 @@ class Lab:
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._engine = engine
         self._registries = Registries(self._client)
-        self._settings = PlanSettings(recipes=Recipes(digests=recipe_digests(templates)))
+        self._settings = PlanSettings(recipes=Recipes(versions=recipe_versions(templates)))
         self._templates = templates
         self._names: list[str] = []
         self.restart()

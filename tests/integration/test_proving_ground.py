@@ -1,4 +1,7 @@
-"""The proving ground itself: its parts are real, can be told apart, and leave nothing behind."""
+"""The testbed itself: its parts are real, can be told apart, and leave nothing behind (``make test-long``).
+
+What the other tests need of it, they show each time that they run.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ import requests
 
 from tests.proving_ground import Guest, PlainLines, ProvingGround, ProvingGroundError
 from tests.proving_ground.api import Api, ApiError
-from tests.proving_ground.fixtures import control_plane_ground, engine_ground, ground  # noqa: F401
 from tests.proving_ground.packages import why_unsupported
+
+pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -38,7 +42,7 @@ def pod(name: str, node: str, image: str, *command: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def knock(ground: ProvingGround) -> str:  # noqa: F811
+def knock(ground: ProvingGround) -> str:
     """Return a shell command that says "reached" when 127.0.0.1 leads to the API server, which wants TLS."""
     request = r"printf 'GET / HTTP/1.0\r\n\r\n'"
     return f"{request} | nc 127.0.0.1 {ground.api_port} | grep -q 'HTTPS server' && echo reached"
@@ -60,7 +64,7 @@ def running_pod(api: Api, body: dict[str, Any], timeout: float = 120) -> Iterato
 
 
 @pytest.mark.integration
-def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_ground: ProvingGround) -> None:  # noqa: F811
+def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_ground: ProvingGround) -> None:
     """Both mends of the old server hold: it survives a custom resource, and an empty string is not null."""
     api = control_plane_ground.api
     schema = {
@@ -86,7 +90,7 @@ def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_grou
 
 
 @pytest.mark.integration
-def test_strangers_are_refused(control_plane_ground: ProvingGround) -> None:  # noqa: F811
+def test_strangers_are_refused(control_plane_ground: ProvingGround) -> None:
     """Another token is no administrator."""
     stranger = Api(control_plane_ground.api_server, "guessed", control_plane_ground.ca_file)
     with pytest.raises(ApiError, match="401"):
@@ -94,7 +98,7 @@ def test_strangers_are_refused(control_plane_ground: ProvingGround) -> None:  # 
 
 
 @pytest.mark.integration
-def test_control_plane_comes_back_after_a_crash(control_plane_ground: ProvingGround) -> None:  # noqa: F811
+def test_control_plane_comes_back_after_a_crash(control_plane_ground: ProvingGround) -> None:
     """A killed API server refuses connections; started again it still knows everything."""
     plane, api = control_plane_ground.control_plane, control_plane_ground.api
     api.apply(
@@ -107,24 +111,24 @@ def test_control_plane_comes_back_after_a_crash(control_plane_ground: ProvingGro
 
 
 @pytest.mark.integration
-def test_a_part_that_was_not_started_says_so(control_plane_ground: ProvingGround) -> None:  # noqa: F811
-    """A ground without engine does not pretend."""
-    with pytest.raises(ProvingGroundError, match="without its container engine"):
-        _ = control_plane_ground.engine
+def test_a_part_that_was_not_started_says_so(control_plane_ground: ProvingGround) -> None:
+    """A ground without nodes does not pretend."""
+    with pytest.raises(ProvingGroundError, match="without its host node"):
+        _ = control_plane_ground.host_node
 
 
 # ------------------------------------------------------------------ engine and registry
 
 
 @pytest.fixture
-def small_image_url(engine_ground: ProvingGround) -> str:  # noqa: F811
+def small_image_url(engine_ground: ProvingGround) -> str:
     """The address of the small image's manifest."""
     path = engine_ground.small_image.removeprefix(f"{engine_ground.registry.host}/").replace(":", "/manifests/")
     return f"{engine_ground.registry.url}/v2/{path}"
 
 
 @pytest.mark.integration
-def test_images_built_on_the_base_image_can_be_pushed_and_pulled(engine_ground: ProvingGround) -> None:  # noqa: F811
+def test_images_built_on_the_base_image_can_be_pushed_and_pulled(engine_ground: ProvingGround) -> None:
     """What a recipe makes of Debian goes to the registry and comes back."""
     reference = f"{engine_ground.registry.host}/test/built"
     client = engine_ground.engine.client()
@@ -158,7 +162,7 @@ def _tar_of(files: dict[str, str]) -> Any:
 
 
 @pytest.mark.integration
-def test_registry_keeps_its_content_over_a_restart(engine_ground: ProvingGround, small_image_url: str) -> None:  # noqa: F811
+def test_registry_keeps_its_content_over_a_restart(engine_ground: ProvingGround, small_image_url: str) -> None:
     """Stopped it refuses connections; started again it is the same registry on the same port."""
     engine_ground.registry.stop()
     with pytest.raises(requests.ConnectionError):
@@ -168,7 +172,7 @@ def test_registry_keeps_its_content_over_a_restart(engine_ground: ProvingGround,
 
 
 @pytest.mark.integration
-def test_registry_can_ask_for_a_password(engine_ground: ProvingGround, small_image_url: str) -> None:  # noqa: F811
+def test_registry_can_ask_for_a_password(engine_ground: ProvingGround, small_image_url: str) -> None:
     """With a password set, the anonymous are refused; without it they are welcome again."""
     engine_ground.registry.set_auth("user", "secret")
     try:
@@ -180,7 +184,7 @@ def test_registry_can_ask_for_a_password(engine_ground: ProvingGround, small_ima
 
 
 @pytest.mark.integration
-def test_engine_keeps_its_images_over_a_crash(engine_ground: ProvingGround) -> None:  # noqa: F811
+def test_engine_keeps_its_images_over_a_crash(engine_ground: ProvingGround) -> None:
     """A killed engine comes back with what it had."""
     engine_ground.engine.kill()
     assert not engine_ground.engine.is_ready()
@@ -196,7 +200,7 @@ def test_engine_keeps_its_images_over_a_crash(engine_ground: ProvingGround) -> N
 
 
 @pytest.mark.e2e
-def test_pod_on_this_machine_reaches_the_api_server(ground: ProvingGround) -> None:  # noqa: F811
+def test_pod_on_this_machine_reaches_the_api_server(ground: ProvingGround) -> None:
     """A pod runs on the host node and has a token, the authority, and the API server on 127.0.0.1."""
     script = f"ls /var/run/secrets/kubernetes.io/*; {knock(ground)}; sleep 600"
     body = pod("on-host", ground.host_node_name, ground.small_image, "sh", "-c", script)
@@ -206,12 +210,13 @@ def test_pod_on_this_machine_reaches_the_api_server(ground: ProvingGround) -> No
 
 
 @pytest.fixture(scope="module")
-def guest(ground: ProvingGround) -> Guest:  # noqa: F811
+def guest(ground: ProvingGround) -> Iterator[Guest]:
     """A guest with the oldest of three kernels."""
     oldest = ground.kernels(3)[0]
-    guest = ground.add_guest("guest-a", oldest)
+    guest = ground.add_guest("guest-own", oldest)
     guest.wait_ready()
-    return guest
+    yield guest
+    ground.guests.remove(guest.name)
 
 
 @pytest.mark.e2e
@@ -231,7 +236,7 @@ def test_commands_in_a_guest_report_status_and_output(guest: Guest) -> None:
 
 
 @pytest.mark.e2e
-def test_pods_in_a_guest_can_be_logged_and_entered(ground: ProvingGround, guest: Guest) -> None:  # noqa: F811
+def test_pods_in_a_guest_can_be_logged_and_entered(ground: ProvingGround, guest: Guest) -> None:
     """The API server reaches the guest's kubelet: logs and exec work."""
     script = f"{knock(ground)}; sleep 600"
     with running_pod(ground.api, pod("in-guest", guest.name, ground.small_image, "sh", "-c", script)) as name:
@@ -242,7 +247,7 @@ def test_pods_in_a_guest_can_be_logged_and_entered(ground: ProvingGround, guest:
 
 
 @pytest.mark.e2e
-def test_privileged_pod_loads_a_module_and_sees_the_node(ground: ProvingGround, guest: Guest) -> None:  # noqa: F811
+def test_privileged_pod_loads_a_module_and_sees_the_node(ground: ProvingGround, guest: Guest) -> None:
     """What driver and worker pods need: the node's kernel takes a module, and its files can be mounted."""
     module = f"/lib/modules/{guest.kernel.release}/kernel/drivers/net/dummy.ko"
     body = pod("driver", guest.name, ground.small_image, "sh", "-c", f"insmod {module} && echo loaded; sleep 600")
@@ -272,7 +277,7 @@ def test_edu_device_can_be_unplugged_and_plugged(guest: Guest) -> None:
 
 
 @pytest.mark.e2e
-def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: ProvingGround, guest: Guest) -> None:  # noqa: F811
+def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: ProvingGround, guest: Guest) -> None:
     """The node keeps its name and its disk, and tells its new kernel."""
     newest = ground.kernels(3)[-1]
     guest.check("echo kept >/root/mark; sync")

@@ -21,7 +21,7 @@ import yaml
 from kube_api.client import JSON_PATCH, Client
 from kube_api.errors import Conflict, Forbidden, Invalid, NotFound
 from kube_api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, SERVICE_ACCOUNTS
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NodeContent, Taint, Unknown
 from nfd_worker.publish import ATTEMPTS, publish, unpublish
 from nfd_worker.publish_errors import explain
 from nfd_worker.publisher import start_child
@@ -110,11 +110,9 @@ def node_object(name: str) -> Json:
     }
 
 
-def request(
-    name: str, content: NodeContent = FULL, known: tuple[str, ...] | None = None, **others: Any
-) -> PublishRequest:
+def request(name: str, content: NodeContent = FULL, unknown: Unknown | None = None, **others: Any) -> PublishRequest:
     """Make a request."""
-    return PublishRequest(name, content, known, **others)
+    return PublishRequest(name, content, unknown, **others)
 
 
 def read(root: Client, name: str) -> Json:
@@ -216,11 +214,24 @@ def test_what_others_change_of_ours_is_set_again(root: Client, worker: Client, n
 def test_what_no_source_could_say_stays(root: Client, worker: Client, node: str) -> None:
     """Until all is known again."""
     publish(request(node), worker)
-    publish(request(node, NodeContent(), (f"{FEATURE}/slots",)), worker)
+    publish(request(node, NodeContent(), Unknown(known_prefixes=(f"{FEATURE}/slots",))), worker)
     kept = carried(root, node)
     assert (kept["labels"], kept["taints"]) == (PUBLISHED["labels"], PUBLISHED["taints"])
     assert kept["capacity"] == BARE["capacity"]
     publish(request(node, NodeContent()), worker)
+    assert carried(root, node) == BARE
+
+
+def test_a_bad_file_holds_what_the_record_says_and_nothing_else(root: Client, worker: Client, node: str) -> None:
+    """Across restarts: the record comes with the labels, and goes with the last of them."""
+    made = FULL._replace(labels={**FULL.labels, OLD: "1"})
+    publish(request(node, made, origins={"rules.d/a.yaml": (GPU, SLOTS), "features.d/f": (OLD,)}), worker)
+    for _ in range(2):
+        publish(request(node, NodeContent(), Unknown(origins=("rules.d/a.yaml", "custom.d/README"))), worker)
+        kept = carried(root, node)
+        assert (kept["labels"], kept["taints"]) == (PUBLISHED["labels"], PUBLISHED["taints"])
+        assert kept["capacity"] == PUBLISHED["capacity"]
+    publish(request(node, NodeContent(), Unknown(origins=("custom.d/README",))), worker)
     assert carried(root, node) == BARE
 
 
@@ -480,7 +491,7 @@ def test_without_taking_over_upstreams_things_stay(root: Client, worker: Client,
 def test_what_upstream_left_stays_while_nobody_knows_better(root: Client, worker: Client, node: str) -> None:
     """It becomes ours and goes when all is known."""
     make_upstream(root, node)
-    publish(request(node, known=(), take_over=True), worker)
+    publish(request(node, unknown=Unknown(), take_over=True), worker)
     kept = carried(root, node)
     assert (kept["labels"][OLD], kept["capacity"][CARDS]) == ("1", "1")
     publish(request(node, take_over=True), worker)

@@ -12,14 +12,19 @@ from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.lease import Lease
 from driver_builder.jobs.job_manifest import SERVICE_ACCOUNT, JobSettings, job
 from driver_builder.model.image_state import Absent
+from driver_builder.planning import unload_pod
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
+    DeleteUnloadPod,
     LabelNode,
+    RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    StartUnload,
 )
+from driver_builder.planning.loaded import Load
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import FailedBuild
 from driver_builder.spec.driver_container import FINALIZER
@@ -118,7 +123,7 @@ BUILDER_MUST_NOT: dict[str, Request] = {
         CONFIG_MAPS.path(namespace=ELSEWHERE), {"metadata": {"name": "new"}}
     ),
     "delete config maps elsewhere": lambda c: c.delete(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
-    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "create pods elsewhere": lambda c: c.create(PODS.path(namespace=ELSEWHERE), POD),
     "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
     "exec into pods": lambda c: c.create(
         PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
@@ -147,6 +152,8 @@ BUILDER_MUST_NOT: dict[str, Request] = {
         SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token"), {"spec": {}}
     ),
     "list namespaces": lambda c: c.list(NAMESPACES.path()),
+    "read other namespaces": lambda c: c.get(NAMESPACES.path(name=ELSEWHERE)),
+    "change its namespace": lambda c: c.patch(NAMESPACES.path(name=NAMESPACE), {"metadata": {"labels": {"x": "y"}}}),
     "take Leases elsewhere": lambda c: c.create(LEASES.path(namespace=ELSEWHERE), {"metadata": {"name": "l"}}),
     "write Events elsewhere": lambda c: c.create(EVENTS.path(namespace=ELSEWHERE), {"metadata": {"name": "e"}}),
 }
@@ -285,6 +292,20 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     clear = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version=None, why="")
     delete = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=daemon_set["metadata"]["uid"])
     replace = ReplacePod(namespace=NAMESPACE, name="victim", uid=victim, node="")
+    memory = "loaded.driverwright.io/driverwright.rbac"
+    remember = RememberLoaded(node="node-a", driver="driverwright/rbac", annotation=memory, value="{}", why="")
+    load = Load(target="aaaa1111", kernel=factories.KERNEL, boot_id="b", modules=(("edudrv", "1"),), blacklist=True)
+    owner = dataclasses.replace(factories.driver("rbac"), uid=uid)
+    pod = unload_pod.manifest("driverwright/rbac", load, node="node-a", boot_id="b", image="r/l:1", owner=owner)
+    name_of_pod = pod["metadata"]["name"]
+    unload = StartUnload(namespace=NAMESPACE, name=name_of_pod, driver="driverwright/rbac", node="node-a", manifest=pod)
+    assert executor.perform((remember, unload)) == ()
+    assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
+    made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
+    forget = dataclasses.replace(remember, value=None)
+    done = DeleteUnloadPod(namespace=NAMESPACE, name=name_of_pod, uid=made_pod["metadata"]["uid"], node="node-a")
+    assert executor.perform((forget, done)) == ()
+    assert builder.get(NAMESPACES.path(name=NAMESPACE))["metadata"]["name"] == NAMESPACE
     release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
     assert executor.perform((clear, delete, replace, release)) == ()
     assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})

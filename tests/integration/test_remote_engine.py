@@ -141,10 +141,11 @@ def ssh_engine(engine_ground: ProvingGround, ssh_home: Path) -> Iterator[str]:
         "SetEnv": f"DOCKER_HOST={engine_ground.engine.socket}",
     }
     (folder / "sshd.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    command = 'mkdir -p /run/sshd && exec "$@"'
-    engine_ground.processes.spawn(
-        "sshd", ["sh", "-c", command, "sh", "/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd.conf"]
-    )
+    # sshd refuses a user whose account is locked, as root's is on many machines: it is shown accounts of its own.
+    (folder / "shadow").write_text("root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n")
+    command = 'mkdir -p /run/sshd && mount --bind "$0" /etc/shadow && exec "$@"'
+    alone: list[str | Path] = ["unshare", "--mount", "sh", "-c", command, folder / "shadow"]
+    engine_ground.processes.spawn("sshd", [*alone, "/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd.conf"])
     engine_ground.processes.wait_ready("sshd", lambda: accepts_connections(port), TIMEOUT)
     yield f"ssh://root@127.0.0.1:{port}"
     engine_ground.processes.stop("sshd")

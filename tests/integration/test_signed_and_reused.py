@@ -41,7 +41,7 @@ from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
-from tests.integration.test_loader_on_real_kernels import image_entries
+from tests.integration.test_loader_on_real_kernels import LOAD, PROBE, image_entries
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest import cpio, emulation
 from tests.proving_ground.guest.script import Ran, run_script
@@ -275,8 +275,8 @@ def boot(kernel: str, entries: dict[str, cpio.Entry], folder: Path, sections: di
 def test_the_other_kernels_modules_work_on_the_twin(kernels: Kernels, reused: Made, tmp_path: Path) -> None:
     """The loader finds and loads them, proves it, and the device computes."""
     sections = {
-        "load": "/driver/loader load",
-        "probe": "/driver/loader probe",
+        "load": LOAD,
+        "probe": PROBE,
         "kernel": "cat /proc/sys/kernel/osrelease",
         "factorial": "exec 3<>/dev/edu0; echo 10 >&3; cat <&3",
         "magic": f"strings {MODULE} | grep vermagic",
@@ -301,8 +301,8 @@ def test_under_secure_boot_the_loader_loads_what_is_signed_by_a_known_key_alone(
     entries["known.ko"] = cpio.file("known.ko", signer.sign(module_of(reused.image)))
     sections = {
         "locked": "dmesg | grep 'Kernel is locked down'",
-        "unknown": "/driver/loader load; cat /dev/termination-log",
-        "known": f"cp /known.ko {MODULE}; /driver/loader load",
+        "unknown": f"{LOAD}; cat /dev/termination-log",
+        "known": f"cp /known.ko {MODULE}; {LOAD}",
         "factorial": "exec 3<>/dev/edu0; echo 10 >&3; cat <&3",
     }
     vmlinuz = secure_boot.sign_kernel(find_kernel(kernels.twin, PlainLines()).vmlinuz, tmp_path)

@@ -43,17 +43,18 @@ def base_image_ref() -> str:
     return f"debian:{release_codename()}-slim"
 
 
-def ensure_base_image(client: docker.APIClient, progress: Progress) -> str:
-    """Have the image in the engine; return its reference."""
-    reference = base_image_ref()
-    repository, tag = reference.split(":")
-    with progress.step(f"Provide the base image {reference}") as step:
-        archive = _cached_archive(step)
-        step.detail("importing")
-        answer = client.import_image(str(archive), repository=repository, tag=tag, changes=['CMD ["bash"]'])
-        if '"error' in str(answer):
-            raise ProvingGroundError(f"the engine refused {archive}: {answer}")
-    return reference
+def base_image_archive(progress: Progress) -> Path:
+    """Return the image's root file system as an archive; the name of its folder says what and how old it is."""
+    with progress.step(f"Provide the base image {base_image_ref()}") as step:
+        return _cached_archive(step)
+
+
+def import_base_image(client: docker.APIClient, archive: Path) -> None:
+    """Give the image to an engine."""
+    repository, tag = base_image_ref().split(":")
+    answer = client.import_image(str(archive), repository=repository, tag=tag, changes=['CMD ["bash"]'])
+    if '"error' in str(answer):
+        raise ProvingGroundError(f"the engine refused {archive}: {answer}")
 
 
 def ensure_image_with_components(client: docker.APIClient, components: Sequence[str], progress: Progress) -> str:

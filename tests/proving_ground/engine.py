@@ -35,6 +35,11 @@ class Engine:
         """The engine's socket."""
         return self._socket_path
 
+    @property
+    def data(self) -> Path:
+        """The folder of all its images and containers."""
+        return self._folder / "docker"
+
     def client(self, *, timeout: float = 300) -> docker.APIClient:
         """Return a new client; the caller closes it."""
         return docker.APIClient(base_url=self.socket, version="auto", timeout=int(timeout))
@@ -52,7 +57,7 @@ class Engine:
         folder = self._folder
         return [
             "dockerd",
-            f"--data-root={folder}/docker",
+            f"--data-root={self.data}",
             f"--exec-root={folder}/dockerx",
             f"--pidfile={folder}/docker.pid",
             f"--host={self.socket}",

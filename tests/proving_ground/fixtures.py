@@ -1,6 +1,6 @@
-"""pytest fixtures: proving grounds of the parts that a test needs, one of each kind per session.
+"""pytest fixtures: one cluster and one set of parts for a whole session, whatever its tests ask for.
 
-A test module uses them by importing the names, or a conftest by `from tests.proving_ground.fixtures import *`.
+`tests/conftest.py` makes them known to every test; a test asks for them by name and imports nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import warm_layers
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.packages import why_unsupported
 
-__all__ = ["control_plane_ground", "engine_ground", "ground"]
+__all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
+
+running: list[ProvingGround] = []
+"""The testbeds of this session that are up: what is looked at when a test fails."""
 
 
 def _ground(
@@ -24,10 +28,18 @@ def _ground(
     failed_before = request.session.testsfailed
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        ground = ProvingGround.start(control_plane=control_plane, nodes=nodes, engine=engine, host_node=nodes)
+        ground = ProvingGround.start(
+            control_plane=control_plane,
+            nodes=nodes,
+            engine=engine,
+            host_node=nodes,
+            preparation=warm_layers.preparation() if engine else None,
+        )
+    running.append(ground)
     try:
         yield ground
     finally:
+        running.remove(ground)
         keep_logs = request.session.testsfailed > failed_before
         ground.down(keep_logs=keep_logs)
         if keep_logs:
@@ -36,18 +48,27 @@ def _ground(
 
 
 @pytest.fixture(scope="session")
-def control_plane_ground(request: pytest.FixtureRequest) -> Iterator[ProvingGround]:
-    """An API server with etcd and the controller manager; no scheduler, no nodes, no engine."""
-    yield from _ground(request, control_plane=True, nodes=False, engine=False)
-
-
-@pytest.fixture(scope="session")
-def engine_ground(request: pytest.FixtureRequest) -> Iterator[ProvingGround]:
-    """A container engine with the Debian base image, and a registry; no Kubernetes."""
-    yield from _ground(request, control_plane=False, nodes=False, engine=True)
-
-
-@pytest.fixture(scope="session")
 def ground(request: pytest.FixtureRequest) -> Iterator[ProvingGround]:
-    """All of it, with this machine as a node; guests are added by the tests that need them."""
+    """The cluster: all of it, with this machine as a node; guests are added by the tests that need them."""
     yield from _ground(request, control_plane=True, nodes=True, engine=True)
+
+
+@pytest.fixture(scope="session")
+def parts_ground(request: pytest.FixtureRequest) -> Iterator[ProvingGround]:
+    """The parts that the session's tests need: a control plane without scheduler and nodes, an engine, a registry."""
+    needed = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    yield from _ground(
+        request, control_plane="control_plane_ground" in needed, nodes=False, engine="engine_ground" in needed
+    )
+
+
+@pytest.fixture(scope="session")
+def control_plane_ground(parts_ground: ProvingGround) -> ProvingGround:
+    """An API server with etcd and the controller manager; no scheduler, no nodes."""
+    return parts_ground
+
+
+@pytest.fixture(scope="session")
+def engine_ground(parts_ground: ProvingGround) -> ProvingGround:
+    """A container engine with the Debian base image, and a registry; no nodes."""
+    return parts_ground

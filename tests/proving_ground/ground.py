@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from tests.proving_ground import base_image, control_plane, engine, host_node, places, registry, small_image
+from tests.proving_ground import base_image, control_plane, engine, host_node, places, registry, small_image, warm_root
 from tests.proving_ground.api import Api
 from tests.proving_ground.control_plane import ControlPlane
 from tests.proving_ground.engine import Engine
@@ -18,12 +19,13 @@ from tests.proving_ground.guest.guests import Guests
 from tests.proving_ground.host_node import HostNode
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.kube_binaries import KubeBinaries, ensure_kube_binaries
-from tests.proving_ground.packages import ensure_packages, require_supported_machine
+from tests.proving_ground.packages import ensure_packages, installed_version, require_supported_machine
 from tests.proving_ground.ports import free_ports
 from tests.proving_ground.process import Processes
 from tests.proving_ground.progress import PlainLines, Progress
 from tests.proving_ground.registry import Registry
 from tests.proving_ground.state import GroundState
+from tests.proving_ground.warm_root import Preparation
 
 _PORTS = (*control_plane.PORTS, *host_node.PORTS, "registry")
 Part = TypeVar("Part")
@@ -59,6 +61,7 @@ class ProvingGround:
         engine: bool = True,
         host_node: bool = True,
         registry_auth: tuple[str, str] | None = None,
+        preparation: Preparation | None = None,
         outlive_harness: bool = False,
     ) -> ProvingGround:
         """Bring up a ground of the parts asked for.
@@ -67,6 +70,7 @@ class ProvingGround:
         nodes          the scheduler too, so that pods run (guests can be added)
         engine         container engine, registry and base image
         host_node      this machine as a node; needs all of the above
+        preparation    what the engine has done before; without one it has the base image alone
         """
         require_supported_machine()
         places.remove_remains()
@@ -90,7 +94,7 @@ class ProvingGround:
         ground = cls(Processes.start(folder, outlive_harness=outlive_harness), state, progress)
         try:
             state.save(folder)
-            ground._bring_up(binaries)
+            ground._bring_up(binaries, preparation or Preparation("", lambda _address, _step: None))
         except BaseException as error:
             ground.down(keep_logs=True)
             error.add_note(f"the logs of the proving ground are kept in {ground.logs}")
@@ -125,21 +129,35 @@ class ProvingGround:
         if error is not None:
             error.add_note(f"the logs of the proving ground are kept in {self.logs}")
 
-    def _bring_up(self, binaries: KubeBinaries | None) -> None:
+    def _bring_up(self, binaries: KubeBinaries | None, preparation: Preparation) -> None:
         self._assemble(binaries)
         if self._engine and self._registry:
-            self._engine.bring_up(self._progress)
+            self._bring_up_engine(self._engine, preparation)
             self._registry.bring_up(self._progress)
-            client = self._engine.client()
-            try:
-                base_image.ensure_base_image(client, self._progress)
+            with closing(self._engine.client()) as client:
                 small_image.ensure_small_image(client, self._registry, self._progress)
-            finally:
-                client.close()
         if self._control_plane:
             self._control_plane.bring_up(self._progress)
         if self._host_node:
             self._host_node.bring_up(self.small_image, self._progress)
+
+    def _bring_up_engine(self, part: Engine, preparation: Preparation) -> None:
+        archive = base_image.base_image_archive(self._progress)
+
+        def fill() -> None:
+            part.bring_up(self._progress)
+            with closing(part.client()) as client:
+                base_image.import_base_image(client, archive)
+            preparation.prepare(part.socket, step)
+            part.stop()
+
+        with self._progress.step("Provide the container engine's images and layers") as step:
+            key = f"{archive.parent.name} {installed_version(engine.PACKAGES[0])} {preparation.key}"
+            is_warm = warm_root.provide(part.data, key, fill, step)
+        if is_warm:
+            part.bring_up(self._progress)
+        else:
+            part.start()
 
     def _assemble(self, binaries: KubeBinaries | None) -> None:
         """Make the objects that speak for the parts; nothing is started by that."""
@@ -280,6 +298,11 @@ class ProvingGround:
     def has_engine(self) -> bool:
         """Tell whether the ground has a container engine and a registry."""
         return self._engine is not None
+
+    @property
+    def has_guests(self) -> bool:
+        """Tell whether the ground can have guests."""
+        return self._guests is not None
 
     @property
     def guests(self) -> Guests:

@@ -52,6 +52,11 @@ def missing_packages(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in installed]
 
 
+def installed_version(name: str) -> str:
+    """Return the version of a package that is installed."""
+    return run(["dpkg-query", "--show", "--showformat", "${Version}", name])
+
+
 def ensure_packages(names: Iterable[str], progress: Progress) -> None:
     """Install the packages that are missing; their services are not started."""
     missing = missing_packages(names)
@@ -101,7 +106,8 @@ def machine_archives() -> list[apt_sources.Archive]:
     """Return the Debian archives that this machine's own apt uses."""
     codename = release_codename()
     for attempt in ("as it is", "after an update"):
-        targets = apt_sources.parse_index_targets(run(["apt-get", "indextargets", "Created-By: Packages"]))
+        with locked("apt-install"):  # While the lists are updated there may be none.
+            targets = apt_sources.parse_index_targets(run(["apt-get", "indextargets", "Created-By: Packages"]))
         if archives := apt_sources.debian_archives(targets, codename):
             return archives
         # The lists that say whose archive it is are deleted in many container images.

@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from driver_builder.model.image_state import Absent, Present, Unauthorised
+from driver_builder.model.image_state import Invalid, Unauthorised, Unreachable
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning import proof
 from kube_api import names
-from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import DRIVER_CONTAINERS, EVENTS, NODES, SECRETS
 from kube_api.resources import of as resource_of
@@ -21,6 +20,7 @@ from tests.story import deploy, product_images, removal
 from tests.story.cluster import NAMESPACE, Cluster, Json, StoryError
 from tests.story.own_nodes import ARCHITECTURE, OwnNode, Surroundings
 from tests.story.own_settings import OwnSettings
+from tests.story.patient import PatientClient
 from tests.story.stage import (
     CONTROLLER,
     DRIVER,
@@ -47,7 +47,7 @@ class OwnClusterStory(Steps[OwnNode]):
     """Tells the story on a cluster of the user's, as far as its nodes allow."""
 
     def __init__(self, settings: OwnSettings, progress: Progress) -> None:
-        client = Client.from_environment(str(settings.kubeconfig))
+        client = PatientClient.from_environment(str(settings.kubeconfig))
         stage = Stage(
             cluster=Cluster(client),
             engine=product_images.local_engine(),
@@ -83,13 +83,13 @@ class OwnClusterStory(Steps[OwnNode]):
         host, _, path = self.settings.registry.partition("/")
         repository = f"{path}/driverwright/nfd-worker".lstrip("/")
         match RegistryClient(host, plain_http=self.settings.plain_http).inspect(repository, "latest"):
-            case Present() | Absent():
-                return "answers"
             case Unauthorised():
                 return "answers, and wants credentials"
-            case refusal:
+            case Unreachable() | Invalid() as refusal:
                 hint = "" if self.settings.plain_http else "; DEMO_PLAIN_HTTP=1 speaks to a registry without TLS"
                 raise StoryError(f"DEMO_REGISTRY: {refusal.message}{hint}")
+            case _:
+                return "answers"
 
     def all_nodes(self) -> list[OwnNode]:
         """List every node of the cluster."""
@@ -140,12 +140,15 @@ class OwnClusterStory(Steps[OwnNode]):
         """What this cluster needs changed in ``deploy/``: what its owner says, and a controller that looks often."""
         settings = self.settings
         api = dict(zip(("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"), settings.api or (), strict=False))
+        # The demo's owner has said both: a registry without TLS, and what it wants to be shown.
+        in_the_clear = settings.plain_http and settings.pull_secret is not None
+        passwords = {"DRIVER_BUILDER_REGISTRY_PLAIN_HTTP_PASSWORDS": "true"} if in_the_clear else {}
         ports = _HOST_PORTS if settings.host_network else {}
         port_flags = {name: (f"--port={port}",) for name, port in ports.items()}
         return deploy.Overlay(
             images=self.images,
             host_network=settings.host_network,
-            environment=dict.fromkeys(_WORKLOADS, api),
+            environment={**dict.fromkeys(_WORKLOADS, api), "driver-builder": {**api, **passwords}},
             arguments={**port_flags, "driver-builder": (*port_flags.get("driver-builder", ()), "--resync-seconds=10")},
             probe_ports=ports,
             engine_socket=settings.engine_socket,

@@ -4,12 +4,14 @@
 """
 
 import argparse
+import hashlib
 import io
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,11 @@ import docker
 from docker.errors import DockerException
 from docker.utils import kwargs_from_env
 
+from tests.proving_ground.cache import cached_folder
+
 REPOSITORY = Path(__file__).parents[2]
+_WHEELS_KEPT = 6
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 IMAGE_PYTHON = "3.11"
 """What Debian bookworm, the base of our images, has as python3."""
 
@@ -47,7 +53,7 @@ def local_engine(address: str | None = None) -> docker.APIClient:
         raise ImageError(f"no container engine answers: {error}; start one, or set DOCKER_HOST") from error
 
 
-NAMES = ("nfd-worker", "driver-builder", "buildah", "edu-workload")
+NAMES = ("nfd-worker", "driver-builder", "loader", "buildah", "edu-workload")
 
 
 def build_all(
@@ -57,15 +63,13 @@ def build_all(
 
     ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password.
     """
-    with TemporaryDirectory(prefix="driverwright-wheels-") as name:
-        wheels = Path(name)
-        say("collecting wheels")
-        collect_wheels(wheels)
-        programs = [(f"wheels/{wheel.name}", wheel.read_bytes()) for wheel in sorted(wheels.glob("*.whl"))]
+    programs = _programs(say) if {"nfd-worker", "driver-builder"}.intersection(names) else []
+    loader = REPOSITORY / "driver_builder/driver_image/loader.sh"
     images = {}
     for image, dockerfile, files in (
         ("nfd-worker", REPOSITORY / "dockerfiles/nfd-worker/Dockerfile", programs),
         ("driver-builder", REPOSITORY / "dockerfiles/driver-builder/Dockerfile", programs),
+        ("loader", REPOSITORY / "dockerfiles/loader/Dockerfile", [(loader.name, loader.read_bytes())]),
         ("buildah", REPOSITORY / "dockerfiles/buildah/Dockerfile", []),
         ("edu-workload", *_workload()),
     ):
@@ -78,6 +82,12 @@ def build_all(
         _push(api, reference)
         images[image] = reference
     return images
+
+
+def _programs(say: Say) -> list[tuple[str, bytes]]:
+    """The wheels of both programs, as files of a build context."""
+    say("collecting wheels")
+    return [(f"wheels/{wheel.name}", wheel.read_bytes()) for wheel in kept_wheels()]
 
 
 def push_base_image(api: docker.APIClient, registry: str, *, base_image: str) -> str:
@@ -93,22 +103,53 @@ def _prefixed(name: str, say: Say) -> Say:
     return lambda line: say(f"{name}: {line}")
 
 
-def collect_wheels(folder: Path) -> None:
-    """Put our own wheel and every wheel it needs on the images' Python into ``folder``."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+def kept_wheels() -> list[Path]:
+    """Return the wheels that the images are made of, kept in the cache.
+
+    Ours is made anew for another source, those it needs for other dependencies and each day.
+    """
+    own = cached_folder(f"wheels/own-{_digest(_SOURCE)}", _make_own_wheel)
+    needed = cached_folder(
+        f"wheels/needed-{_digest(('pyproject.toml',))}-{IMAGE_PYTHON}-{time.time() // 86400:.0f}",
+        lambda folder: _download_needed(next(own.glob("*.whl")), folder),
+    )
+    own.touch()
+    needed.touch()
+    for old in sorted(own.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-_WHEELS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return sorted((*own.glob("*.whl"), *needed.glob("*.whl")), key=lambda wheel: wheel.name)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    """Digest files, and all files below folders."""
+    digest = hashlib.sha256()
+    for part in parts:
+        path = REPOSITORY / part
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        for file in files:
+            if "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(REPOSITORY)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _make_own_wheel(folder: Path) -> None:
     with TemporaryDirectory(prefix="driverwright-source-") as name:
         # A copy, because setuptools leaves a build folder behind and would pack what it finds there next time.
         for part in _SOURCE:
             path = REPOSITORY / part
             copy = shutil.copytree if path.is_dir() else shutil.copy2
             copy(path, Path(name) / part)
-        _run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), name])
-    own = next(folder.glob("driverwright-*.whl"))
+        _run([*_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), name])
+
+
+def _download_needed(own: Path, folder: Path) -> None:
+    """Download every wheel that ours needs on the images' Python."""
     platforms = [word for platform in _PLATFORMS for word in ("--platform", platform)]
     _run(
-        [*pip, "download", "--only-binary=:all:", "--python-version", IMAGE_PYTHON, "--implementation", "cp",
+        [*_PIP, "download", "--only-binary=:all:", "--python-version", IMAGE_PYTHON, "--implementation", "cp",
          *platforms, "--dest", str(folder), f"driverwright[builder,nvidia] @ {own.as_uri()}"]
     )  # fmt: skip
+    (folder / own.name).unlink()
 
 
 def _workload() -> tuple[Path, list[tuple[str, bytes]]]:

@@ -6,6 +6,7 @@ Works from what is in the cluster alone, so that a later process can clean up af
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from driver_builder.planning import loaded
 from kube_api import names
 from kube_api.errors import NotFound
 from kube_api.resources import (
@@ -28,8 +29,8 @@ from kube_api.resources import (
 from nfd_worker.node_state import NodeState
 from nfd_worker.publish import unpublish
 from tests.proving_ground.progress import Progress, Step
-from tests.story.cluster import Cluster, Json, StoryError
-from tests.story.stage import READY_LABEL, WORKER
+from tests.story.cluster import NAMESPACE, Cluster, Json, StoryError
+from tests.story.stage import DRIVER, READY_LABEL, WORKER
 
 MARK = {f"{names.GROUP}/made-by": "demo"}
 
@@ -73,8 +74,9 @@ def _remove_drivers(cluster: Cluster, step: Step) -> None:
         # No controller runs that would let them go: what it would have done is done here.
         for driver in _ours(cluster, DRIVER_CONTAINERS):
             cluster.client.patch(_path(DRIVER_CONTAINERS, driver), {"metadata": {"finalizers": None}})
+        gone = {"labels": {READY_LABEL: None}, "annotations": {loaded.annotation(f"{NAMESPACE}/{DRIVER}"): None}}
         for node in cluster.client.list(NODES.path(), label_selector=READY_LABEL).items:
-            cluster.client.patch(_path(NODES, node), {"metadata": {"labels": {READY_LABEL: None}}})
+            cluster.client.patch(_path(NODES, node), {"metadata": gone})
 
 
 def _clear_nodes(cluster: Cluster, before: Mapping[str, Json]) -> None:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 
 from kube_api import names
-from kube_api.client import Client
 from tests.proving_ground import KernelPackage, ProvingGround
 from tests.proving_ground.guest.guest import Guest
 from tests.proving_ground.ports import free_ports
 from tests.proving_ground.progress import Progress, Step
 from tests.story import deploy
 from tests.story.cluster import Cluster, StoryError
+from tests.story.patient import PatientClient
 from tests.story.stage import (
     CONTROLLER,
     DRIVER,
@@ -39,7 +39,7 @@ class Story(Steps[Guest]):
     """Tells the story on a proving ground: boots the nodes, reboots one, and looks inside."""
 
     def __init__(self, ground: ProvingGround, progress: Progress) -> None:
-        cluster = Cluster(Client.from_environment(str(ground.kubeconfig)))
+        cluster = Cluster(PatientClient.from_environment(str(ground.kubeconfig)))
         engine = ground.engine.client()
         super().__init__(
             Stage(cluster=cluster, engine=engine, registry=ground.registry.host, plain_http=True), progress
@@ -53,11 +53,11 @@ class Story(Steps[Guest]):
         return list(self.guests.values())
 
     def boot_nodes(self) -> None:
-        """Boot two guests on kernels that refuse each other's modules, with the worker's image on their disks."""
+        """Boot two guests on kernels that refuse each other's modules, with our own images on their disks."""
         with self.progress.step("Choose three kernels that refuse each other's modules"):
             self.kernels = self.ground.kernels(3)
         with self.progress.step("Prepare the nodes' disk"):
-            self.ground.preload([self.images["nfd-worker"]])
+            self.ground.preload([self.images["nfd-worker"], self.images["loader"]])
         with self.progress.step("Boot two nodes on different kernels") as step:
             for name, kernel in zip(("guest-a", "guest-b"), self.kernels, strict=False):
                 self.guests[name] = self.ground.add_guest(name, kernel)
@@ -74,7 +74,14 @@ class Story(Steps[Guest]):
             host_network=True,
             environment={"driver-builder": api, "nfd-worker": api},
             arguments={
-                "driver-builder": (f"--port={ports['driver-builder']}", "--retry-min-seconds=5", "--resync-seconds=10"),
+                "driver-builder": (
+                    f"--port={ports['driver-builder']}",
+                    "--retry-min-seconds=5",
+                    "--resync-seconds=10",
+                    "--unload-deadline-seconds=120",
+                    # The testbed's registry has no TLS, and now and then a password.
+                    "--registry-plain-http-passwords",
+                ),
                 "nfd-worker": (f"--port={ports['nfd-worker']}",),
             },
             probe_ports=ports,

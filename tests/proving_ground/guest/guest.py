@@ -13,7 +13,7 @@ from typing import Any
 from tests.proving_ground.api import Api, is_node_ready
 from tests.proving_ground.command import tail
 from tests.proving_ground.errors import NotReadyError, ProvingGroundError
-from tests.proving_ground.guest import qmp, serial
+from tests.proving_ground.guest import emulation, qmp, serial
 from tests.proving_ground.guest.initramfs import initramfs
 from tests.proving_ground.guest.machine import EDU_DEVICE_ID, Machine, command_line
 from tests.proving_ground.kernels import KernelPackage
@@ -106,7 +106,7 @@ class Guest:
         self._kernel = kernel
         self._state.kernel_release = kernel.release
         self._remember()
-        self._processes.spawn(self._process, command_line(machine))
+        self._processes.spawn(self._process, emulation.before_others(command_line(machine)))
 
     def reboot(self, kernel: KernelPackage | None = None) -> None:
         """Power the guest off in an orderly way and boot the same disks, with another kernel where one is given."""
@@ -134,7 +134,7 @@ class Guest:
 
     # -------------------------------------------------------------- asking
 
-    def run(self, command: str, *, timeout: float = 60) -> tuple[int, str]:
+    def run(self, command: str, *, timeout: float = 240) -> tuple[int, str]:
         """Run a shell command as root in the guest; return its exit status and its output.
 
         Waits for a guest that is still booting. Safe to be called from several threads.
@@ -142,7 +142,7 @@ class Guest:
         with self._lock:
             return serial.run_command(self._shell_socket, command, timeout=timeout, is_running=self.is_running)
 
-    def check(self, command: str, *, timeout: float = 60) -> str:
+    def check(self, command: str, *, timeout: float = 240) -> str:
         """Run a shell command as root in the guest; return its output, or raise when it fails."""
         status, output = self.run(command, timeout=timeout)
         if status != 0:

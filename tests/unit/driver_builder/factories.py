@@ -11,7 +11,7 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.planning import manifests
 from driver_builder.planning.desired import Recipes, Wanted
 from driver_builder.planning.inventory import Node
-from driver_builder.planning.plan_rollout import identities
+from driver_builder.planning.plan_rollout import as_written, manifest_of
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.proof import LiveModule, Proof
 from driver_builder.planning.snapshot import DaemonSet, DriverPod, Snapshot
@@ -32,8 +32,10 @@ IDENTITY = "A1B2C3D4E5F60718293A4B5"
 DIGEST = "sha256:" + "d" * 64
 IMAGE_LABELS = {images.MODULES_LABEL: f'[{{"name": "edudrv", "identity": "{IDENTITY}", "vermagic": "x"}}]'}
 PRESENT = Present(digest=DIGEST, labels=IMAGE_LABELS)
+OLD = "v2:0000000000000000"
+"""A fingerprint of before the last change of what is on the node."""
 SOURCE = SourceFiles(files={"edudrv.c": b"int x;", "Makefile": b"obj-m := edudrv.o"})
-SETTINGS = PlanSettings(recipes=Recipes(digests={"debian": "recipe-1"}))
+SETTINGS = PlanSettings(recipes=Recipes(versions={"debian": "recipe-1"}))
 
 
 def target(
@@ -61,11 +63,16 @@ def node(
     labels: Mapping[str, str] | None = None,
     boot_id: str | None = BOOT_ID,
     rebuild: str | None = None,
+    proven_on: str | None = None,
     os_id: str = "debian",
     os_version: str = "12",
 ) -> Node:
-    """Make a node of the pool that the driver selects."""
-    annotations = {names.BOOT_ID_ANNOTATION: boot_id, names.REBUILD_ANNOTATION: rebuild}
+    """Make a node of the pool that the driver selects; ``proven_on`` stands beside its ready label."""
+    annotations = {
+        names.BOOT_ID_ANNOTATION: boot_id,
+        names.REBUILD_ANNOTATION: rebuild,
+        names.ready_label(NAMESPACE, "edu"): proven_on,
+    }
     return Node(
         name=name,
         labels={**node_labels(kernel, os_id=os_id, os_version=os_version), **(labels or {})},
@@ -158,8 +165,15 @@ def wanted(seen: Snapshot, container: DriverContainer | None = None) -> tuple[Wa
 
 def with_images(seen: Snapshot, state: ImageState = PRESENT) -> Snapshot:
     """Let the registries give the same answer for every wanted image."""
-    everything = [item.image for container in seen.drivers for item in wanted(seen, container)]
-    return replace(seen, images=dict.fromkeys(everything, state))
+    everything = [item for container in seen.drivers for item in wanted(seen, container)]
+    return replace(seen, images={item.image: with_key(state, item) for item in everything})
+
+
+def with_key(state: ImageState, item: Wanted) -> ImageState:
+    """Let an image that is there have the key of its build, unless it says which it has."""
+    if not isinstance(state, Present) or item.request is None:
+        return state
+    return replace(state, labels={images.KEY_LABEL: item.request.key, **state.labels})
 
 
 def fingerprint(seen: Snapshot, kernel: str = KERNEL) -> str:
@@ -172,27 +186,17 @@ def daemon_set_manifest(seen: Snapshot, kernel: str = KERNEL) -> Json:
     """Give the DaemonSet that the first driver's target should have."""
     container = seen.drivers[0]
     item = next(item for item in wanted(seen) if item.target.kernel_version == kernel)
-    return manifests.daemon_set(
-        container,
-        spec_of(container),
-        target=item.target,
-        image=item.image.at(DIGEST),
-        identities=identities(IMAGE_LABELS),
-    )
+    return manifest_of(
+        container, spec_of(container), item, PRESENT, existing=None, loader_image=SETTINGS.loader_image,
+        node_rebuilds={},
+    )  # fmt: skip
 
 
 def daemon_set(seen: Snapshot, kernel: str = KERNEL, *, old: bool = False) -> DaemonSet:
     """Make the first driver's DaemonSet of a kernel as wanted, or as it was before the last change."""
-    manifest = daemon_set_manifest(seen, kernel)
-    return DaemonSet(
-        namespace=NAMESPACE,
-        name=manifest["metadata"]["name"],
-        uid=f"uid-{manifest['metadata']['name']}",
-        driver=seen.drivers[0].key,
-        target=target(kernel).short_hash,
-        image=manifest["spec"]["template"]["spec"]["containers"][0]["image"],
-        fingerprint="old" if old else fingerprint(seen, kernel),
-    )
+    made = as_written(daemon_set_manifest(seen, kernel), None)
+    made = replace(made, uid=f"uid-{made.name}")
+    return replace(made, fingerprint=OLD, template="", basis="") if old else made
 
 
 def loaded(kernel: str = KERNEL, *, boot_id: str = BOOT_ID, identity: str = IDENTITY) -> Proof:
@@ -202,6 +206,8 @@ def loaded(kernel: str = KERNEL, *, boot_id: str = BOOT_ID, identity: str = IDEN
 
 
 LOADED = loaded()
+GONE = Proof(result="NotLive", kernel=KERNEL, boot_id=BOOT_ID, message="module edudrv is not live")
+"""A verdict of ``hold``: somebody removed the module."""
 
 
 def pod(
@@ -216,11 +222,12 @@ def pod(
         driver=seen.drivers[0].key,
         target=target(kernel).short_hash,
         version="0.9.0" if old else "1.0.0",
-        fingerprint="old" if old else fingerprint(seen, kernel),
+        fingerprint=OLD if old else fingerprint(seen, kernel),
         ready=True,
         deleting=False,
         proof=loaded(kernel),
         expected={"edudrv": IDENTITY},
+        image=f"registry.example.com:5000/drivers/edu@{DIGEST}",
     )
     return replace(good, **changes)
 
@@ -229,7 +236,15 @@ def ready_snapshot(*nodes: Node, **changes: Any) -> Snapshot:
     """Make the end that everything strives for: image, DaemonSet, proven pods and labels on every node."""
     container = changes.pop("driver", driver())
     labelled = tuple(
-        replace(item, labels={**item.labels, container.ready_label: "1.0.0"}) for item in nodes or (node(),)
+        replace(
+            item,
+            labels={**item.labels, container.ready_label: "1.0.0"},
+            annotations={
+                **item.annotations,
+                container.ready_label: f"{BOOT_ID} {item.labels[names.KERNEL_VERSION_LABEL]}",
+            },
+        )
+        for item in nodes or (node(),)
     )
     seen = with_images(snapshot(*labelled, drivers=(container,)))
     kernels = sorted({item.labels[names.KERNEL_VERSION_LABEL] for item in labelled})

@@ -18,20 +18,29 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.report import Reporter
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, ImageState, Present
-from driver_builder.model.images import MODULES_LABEL, ImageRef
+from driver_builder.model.images import (
+    ARCHITECTURE_LABEL,
+    DRIVER_LABEL,
+    KERNEL_LABEL,
+    KEY_LABEL,
+    MODULES_LABEL,
+    OS_LABEL,
+    ImageRef,
+)
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.oci.registries import Registries
-from driver_builder.planning import manifests
+from driver_builder.planning import manifests, unload_pod
 from driver_builder.planning.actions import Action, LookUpKernels, StartBuild
 from driver_builder.planning.ahead import DAY_SECONDS
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import FailedBuild, Snapshot
+from driver_builder.planning.status import timestamp
 from driver_builder.spec import driver_container
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
 from kube_api.client import Client, JsonPatch, Listing, Object
-from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.unit.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 
@@ -45,12 +54,15 @@ class MemoryClient(Client):
         self.objects: dict[str, Object] = {}
         self.writes: list[str] = []
         self.faults: list[KubeApiError] = []
+        self.forbidden: tuple[str, ...] = ()
+        """Parts of the paths that may not be read."""
+        self.clock: Callable[[], float] = lambda: NOW
         self._count = 0
         self._lock = threading.RLock()
 
     def get(self, path: str) -> Object:
         """Read an object."""
-        self._maybe_fail()
+        self._maybe_fail(path)
         with self._lock:
             if path not in self.objects:
                 raise NotFound(f"GET {path}: 404", status=404)
@@ -60,7 +72,7 @@ class MemoryClient(Client):
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
         """Read a collection; a selector is the name of a label that must be there."""
-        self._maybe_fail()
+        self._maybe_fail(path)
         assert not field_selector
         with self._lock:
             found = [
@@ -139,6 +151,10 @@ class MemoryClient(Client):
                 made["metadata"]["namespace"] = path.partition("/namespaces/")[2].partition("/")[0]
             made["metadata"]["uid"] = before.get("uid") or made["metadata"].get("uid") or f"uid-{self._count}"
             made["metadata"]["resourceVersion"] = before.get("resourceVersion", "0")
+            if "/drivercontainers/" in path:
+                is_same = known is not None and made.get("spec") == known.get("spec")
+                made["metadata"]["generation"] = before.get("generation", 0) + (0 if is_same else 1)
+            made["metadata"]["creationTimestamp"] = before.get("creationTimestamp") or timestamp(self.clock())
             if known is not None and "status" in known:
                 made.setdefault("status", known["status"])
             if made != known:
@@ -147,7 +163,9 @@ class MemoryClient(Client):
             self.objects[path] = made
             return _copied(made)
 
-    def _maybe_fail(self) -> None:
+    def _maybe_fail(self, reading: str = "") -> None:
+        if any(part in reading for part in self.forbidden):
+            raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
 
@@ -224,7 +242,13 @@ class ModelRegistries(Registries):
         self.answers: dict[ImageRef, ImageState] = {}
 
     def inspect(
-        self, namespace: str, settings: RegistrySettings, image: ImageRef, architecture: str = ""
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        image: ImageRef,
+        architecture: str = "",
+        *,
+        signed_by: str | None = None,
     ) -> ImageState:
         """Say whether an image was pushed, unless the test wants another answer."""
         assert architecture
@@ -234,7 +258,7 @@ class ModelRegistries(Registries):
             return self.answers[image]
         if image not in self.images:
             return Absent()
-        return Present(digest=digest_of(image), labels=self.images[image])
+        return Present(digest=digest_of(image), labels=self.images[image], is_signed=True if signed_by else None)
 
 
 def digest_of(image: ImageRef) -> str:
@@ -252,10 +276,23 @@ class World:
 
     def __init__(self, settings: PlanSettings = SETTINGS) -> None:
         self.client = MemoryClient()
+        self.client.clock = lambda: self.now
         self.registries = ModelRegistries()
         self.settings = settings
         self.now = NOW
         self.kernels: dict[str, str] = {}
+        self.live: dict[str, dict[str, str]] = {}
+        """The modules that are live on each node, with their identities."""
+        self.in_use: set[str] = set()
+        """Nodes on which somebody uses the modules."""
+        self.dead: set[str] = set()
+        """Nodes whose kubelet does not answer."""
+        self.leaves_modules = True
+        """Whether driver pods leave their modules when they end; those of older versions unload them."""
+        self.refuses = False
+        """Whether the API server may refuse an action."""
+        self.boots: dict[str, str] = {}
+        self.identity = ""
         self.pushed: list[str] = []
         self.built_present: list[str] = []
         self.fail_builds = 0
@@ -263,34 +300,77 @@ class World:
         self.offered: tuple[str, ...] = ()
         self.asked = 0
         self.look_ups = ModelLookUps()
+        self.namespaces: tuple[str, ...] = (NAMESPACE,)
 
     # ------------------------------------------------------------ what people do
 
     def add_node(self, name: str, kernel: str, *, pool: str = "edu") -> None:
         """Let a node join."""
-        self.kernels[name] = kernel
+        self.live[name] = {}
         labels = {**node_labels(kernel), "pool": pool}
-        annotations = {names.BOOT_ID_ANNOTATION: f"boot-{kernel}"}
+        annotations = {names.BOOT_ID_ANNOTATION: self._boot(name, kernel)}
         body = {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
         self.client.create(NODES.path(), body)
 
     def reboot(self, name: str, kernel: str) -> None:
         """Boot a node into another kernel; its pods report anew, then its labels follow."""
-        self.kernels[name] = kernel
-        for path, pod in self.client.objects.items():
-            if "/pods/" in path and pod["spec"].get("nodeName") == name:
+        boot_id = self._boot(name, kernel)
+        self.live[name] = {}
+        self.in_use.discard(name)
+        for pod in self.pods_on(name):
+            if unload_pod.UNLOAD_LABEL not in _labels(pod):
                 pod["status"] = {}
-        annotations = {names.BOOT_ID_ANNOTATION: f"boot-{kernel}"}
+        annotations = {names.BOOT_ID_ANNOTATION: boot_id}
         body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
         self.client.patch(NODES.path(name=name), body)
+
+    def _boot(self, name: str, kernel: str) -> str:
+        self.kernels[name] = kernel
+        number = int(self.boots.get(name, "0-").partition("-")[0]) + 1
+        self.boots[name] = f"{number}-boot-{name}"
+        return self.boots[name]
+
+    def pods_on(self, name: str) -> list[Object]:
+        """Give the pods of a node, to be changed as its kubelet would."""
+        return [pod for _, pod in self._objects("pods") if pod["spec"]["nodeName"] == name]
+
+    def silence(self, name: str) -> None:
+        """Let a node's kubelet report no more: its pods are not ready any more."""
+        for pod in self.pods_on(name):
+            pod["status"]["conditions"] = [
+                {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(self.now)}
+            ]
+
+    def hear(self, name: str) -> None:
+        """Let a node's kubelet report again."""
+        for pod in self.pods_on(name):
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+    def remove_module(self, name: str) -> None:
+        """Let somebody remove the module on a node: the containers that hold it end with a verdict."""
+        verdict = {"result": "NotLive", "kernel": self.kernels[name], "bootID": self.boots[name],
+                   "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
+        self.silence(name)
+        for pod in self.pods_on(name):
+            (hold,) = pod["status"]["containerStatuses"]
+            hold["state"] = {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}}
+
+    def update_os(self, name: str, os_version: str) -> None:
+        """Update a node's operating system without a reboot: its kernel runs on."""
+        self.client.patch(NODES.path(name=name), {"metadata": {"labels": {names.OS_VERSION_LABEL: os_version}}})
 
     def remove_node(self, name: str) -> None:
         """Take a node away for good."""
         self.client.delete(NODES.path(name=name))
-        del self.kernels[name]
+        del self.kernels[name], self.live[name]
+
+    def move_node(self, name: str, pool: str) -> None:
+        """Let somebody give a node to another pool."""
+        self.client.patch(NODES.path(name=name), {"metadata": {"labels": {"pool": pool}}})
 
     def add_driver(self, name: str = "edu", **changes: Any) -> None:
-        """Ask for a driver, with its source."""
+        """Ask for a driver of a module of its own, with its source."""
+        changes = {"module": {"names": [f"{name}drv"]}, **changes}
         body = driver_object(name, spec_changes=changes, finalizer=False)
         self.client.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), body)
         source = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
@@ -330,7 +410,7 @@ class World:
         return Observer(
             self.client,
             self.registries,
-            namespaces=(NAMESPACE,),
+            namespaces=self.namespaces,
             recipes=self.settings.recipes,
             builds=self.builds,
             look_ups=self.look_ups,
@@ -348,7 +428,7 @@ class World:
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
-            assert executor.perform((action,)) == ()
+            assert executor.perform((action,)) == () or self.refuses
             if after_each(action):
                 self.kill()
                 return decided
@@ -373,9 +453,17 @@ class World:
                 self.builds.failed[key] = FailedBuild(reason="CompileError", message="error: x", at=self.now)
                 continue
             facts = [
-                {"name": module.name, "identity": identity_of(action.request)} for module in action.request.modules
+                {"name": module.name, "identity": self.identity or identity_of(action.request)}
+                for module in action.request.modules
             ]
-            self.registries.images[action.image] = {MODULES_LABEL: json.dumps(facts)}
+            self.registries.images[action.image] = {
+                KEY_LABEL: key,
+                MODULES_LABEL: json.dumps(facts),
+                DRIVER_LABEL: action.request.driver,
+                KERNEL_LABEL: action.request.target.kernel_version,
+                OS_LABEL: action.request.target.os,
+                ARCHITECTURE_LABEL: action.request.target.architecture,
+            }
             self.pushed.append(key)
 
     def finish_look_ups(self) -> None:
@@ -392,7 +480,7 @@ class World:
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """Give the parts of a round, between any two of which a pass may happen."""
-        return (self._collect_orphans, self._evict, self._schedule, self._load)
+        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
         yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
@@ -405,12 +493,22 @@ class World:
                 del self.client.objects[path]
 
     def _evict(self) -> None:
+        """Take pods away as the DaemonSet controller does: it judges by the template of now, not by the pod's own."""
+        templates = {obj["metadata"]["uid"]: obj["spec"]["template"] for _, obj in self._objects("daemonsets")}
         for path, pod in self._objects("pods"):
             node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+            template = templates.get(pod["metadata"]["ownerReferences"][0]["uid"], pod)
             if "deletionTimestamp" in pod["metadata"] or node is None:
+                self._end(pod)
                 del self.client.objects[path]
-            elif not _matches(pod["spec"]["nodeSelector"], node):
+            elif not _matches(template["spec"].get("nodeSelector", {}), node):
                 self.client.delete(path)
+
+    def _end(self, pod: Object) -> None:
+        """End a pod: one of an older version unloads what it carries."""
+        names_of = [item["name"] for item in pod["spec"].get("initContainers", [])]
+        if manifests.LOAD_CONTAINER in names_of and manifests.LOADER_CONTAINER not in names_of:
+            self.live.get(pod["spec"]["nodeName"], {}).clear()
 
     def _schedule(self) -> None:
         taken = {
@@ -429,20 +527,20 @@ class World:
                         "metadata": {
                             **_copied(template["metadata"]),
                             "name": f"{owner['metadata']['name']}-{name}",
-                            "ownerReferences": [{"uid": uid}],
+                            "ownerReferences": [{"kind": "DaemonSet", "controller": True, "uid": uid}],
                         },
-                        "spec": {**template["spec"], "nodeName": name},
+                        "spec": {**_pod_spec(template["spec"], self.leaves_modules), "nodeName": name},
                     },
                 )
 
     def _load(self) -> None:
         """Play the loader of each new pod: it judges by its node's real kernel and by what is in its image."""
         for _, pod in self._objects("pods"):
-            if pod.get("status"):
+            if pod.get("status") or unload_pod.UNLOAD_LABEL in _labels(pod):
                 continue
             kernel = self.kernels[pod["spec"]["nodeName"]]
             annotations = pod["metadata"]["annotations"]
-            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": f"boot-{kernel}"}
+            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": self.boots[pod["spec"]["nodeName"]]}
             fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
             if fits:
                 modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
@@ -450,7 +548,32 @@ class World:
                     "result": "Loaded",
                     "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
                 }
+                self.live[pod["spec"]["nodeName"]] |= modules
             pod["status"] = pod_status(verdict, ready=fits)
+
+    def _unload(self) -> None:
+        """Play each new unload pod: it takes all of its modules, or none while somebody uses them."""
+        for _, pod in self._objects("pods"):
+            if pod.get("status") or unload_pod.UNLOAD_LABEL not in _labels(pod):
+                continue
+            if pod["spec"]["nodeName"] in self.dead:
+                continue
+            node = pod["spec"]["nodeName"]
+            environment = {item["name"]: item["value"] for item in pod["spec"]["containers"][0]["env"]}
+            named = dict(word.split(":") for word in environment["UNLOAD"].split())
+            ours = [name for name, identity in named.items() if self.live[node].get(name) == identity]
+            same_boot = environment["BOOT_ID"] == self.boots[node]
+            verdict: Object = {"result": "Unloaded"}
+            if ours and same_boot and node in self.in_use:
+                verdict = {"result": "InUse", "module": ours[0], "message": "refcnt 1", "remaining": ours}
+            elif same_boot:
+                self.live[node] = {name: it for name, it in self.live[node].items() if name not in ours}
+            ended = {"exitCode": 0, "message": json.dumps(verdict), "finishedAt": timestamp(self.now)}
+            pod["status"] = {
+                "phase": "Succeeded",
+                "startTime": timestamp(self.now),
+                "containerStatuses": [{"name": unload_pod.CONTAINER, "state": {"terminated": ended}}],
+            }
 
     # ------------------------------------------------------------ what can be said about it
 
@@ -518,6 +641,17 @@ def pod_status(verdict: Object, *, ready: bool) -> Object:
         "initContainerStatuses": [{"name": manifests.LOAD_CONTAINER, "state": {"terminated": ended}}],
         "containerStatuses": [{"name": manifests.HOLD_CONTAINER, "state": {"running": {}}}],
     }
+
+
+def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
+    """Make a pod as it is wanted, or one of an older version, which unloads its modules when it ends."""
+    older = [item for item in spec["initContainers"] if item["name"] != manifests.LOADER_CONTAINER]
+    return spec if leaves_modules else {**spec, "initContainers": older}
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return labels
 
 
 def _matches(selector: Mapping[str, str], node: Object) -> bool:

@@ -15,7 +15,7 @@ from driver_builder.planning.ahead_labels import images_of_moves, ready_for_labe
 from driver_builder.planning.ahead_status import AheadStatus, condition, previous_ahead, render_ahead
 from driver_builder.planning.gate import gate
 from driver_builder.planning.plan import Plan, plan
-from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.snapshot import Snapshot, Suspension
 from driver_builder.planning.status import Reason, TargetState
 from driver_builder.planning.wanted import wanted_for
 from tests.unit.driver_builder.factories import (
@@ -28,6 +28,7 @@ from tests.unit.driver_builder.factories import (
     snapshot,
     spec_of,
     with_images,
+    with_key,
 )
 from tests.unit.driver_builder.snapshots import snapshots
 
@@ -48,7 +49,9 @@ def seen(*nodes: Any, look_up: LookUp | None = FOUND, ahead: ImageState = ABSENT
     look_ups = {DEBIAN: look_up} if look_up is not None else {}
     made = with_images(snapshot(*nodes, drivers=drivers, look_ups=look_ups, **changes), PRESENT)
     coming = {
-        item.image: ahead for found in (images_ahead, images_of_moves) for _, item in found(made, SETTINGS.recipes)
+        item.image: with_key(ahead, item)
+        for found in (images_ahead, images_of_moves)
+        for _, item in found(made, SETTINGS.recipes)
     }
     return replace(made, images={**coming, **made.images})
 
@@ -148,11 +151,14 @@ def test_what_an_older_controller_wrote_is_known_until_something_newer_is() -> N
 
 def test_nothing_is_built_ahead_while_builds_are_suspended() -> None:
     """But for the probe, when it is due: otherwise nothing might ever find out that builds work again."""
-    suspended = {"builds_suspended": "builds are suspended", "probe_at": NOW + 30}
-    made = decided(**suspended)
+
+    def suspended(probe_at: float) -> dict[str, Any]:
+        return {"suspended": {"": Suspension(why="builds are suspended", probe_at=probe_at)}}
+
+    made = decided(**suspended(NOW + 30))
     assert of_kind(made, StartBuild) == []
     assert (only_entry(made).target.reason, made.requeue_at) == (Reason.BUILDS_SUSPENDED, NOW + 30)
-    assert len(of_kind(decided(**{**suspended, "probe_at": NOW}), StartBuild)) == 1
+    assert len(of_kind(decided(**suspended(NOW)), StartBuild)) == 1
 
 
 def test_a_registry_that_does_not_say_blocks() -> None:
@@ -220,3 +226,14 @@ def test_whatever_is_seen_labels_are_set_only_where_the_gate_is_open(world: Snap
     for action in of_kind(made, LabelNode):
         if action.label == ready_for_label(NEWEST) and action.version is not None:
             assert gate(world, action.node, NEWEST, SETTINGS.recipes).is_open
+
+
+def test_a_look_up_of_the_future_is_one_of_now() -> None:
+    """A clock was wrong when it was noted: what is found out today counts, and the next time is tomorrow."""
+    entry = only_entry(decided())
+    year = 365 * DAY_SECONDS
+    noted = replace(entry, looked_up=NOW + year, error_at=None)
+    made = decided(look_up=None, drivers=(following(status={"ahead": render_ahead([noted])}),))
+    assert only_entry(made).looked_up == NOW
+    assert made.requeue_at is not None
+    assert made.requeue_at <= NOW + DAY_SECONDS + RETRY_SECONDS

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from driver_builder.building.builds import BuildStates
-from driver_builder.building.templates import recipe_digests
+from driver_builder.building.templates import recipe_versions
 from driver_builder.commands import cli
 from driver_builder.metrics import StateCollector, fleet_state
 from driver_builder.oci.registries import Registries
@@ -23,7 +23,7 @@ OFFERED = "6.1.0-56-cloud-amd64"
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose builds ahead have failed; the commands look at it."""
     # As the commands have them: keys would differ otherwise.
-    made = World(PlanSettings(recipes=Recipes(digests=recipe_digests())))
+    made = World(PlanSettings(recipes=Recipes(versions=recipe_versions())))
     made.add_node("node-a", KERNEL)
     made.add_node("node-b", OTHER_KERNEL)
     made.add_driver()
@@ -36,7 +36,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made.reconcile()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)
     monkeypatch.setattr(
-        Registries, "inspect", lambda _self, *words: made.registries.inspect(words[0], words[1], words[2], "amd64")
+        Registries, "inspect", lambda _self, *words, **_: made.registries.inspect(words[0], words[1], words[2], "amd64")
     )
     return made
 

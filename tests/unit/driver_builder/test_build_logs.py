@@ -130,6 +130,20 @@ def test_no_secret_survives(secret: str, before: str, after: str) -> None:
     assert not any(line in said for line in lines if not set(line) <= {"*"})
 
 
+@given(st.text())
+def test_what_is_said_is_one_printable_line(text: str) -> None:
+    """Whatever it came from: it goes into the log, a status and an Event."""
+    said = Redactor()(text)
+    assert said.replace("\t", "").replace("\xa0", "").isprintable() or not said.isascii()
+    assert len(said.splitlines()) <= 1
+    said.encode()
+
+
+def test_a_secret_is_hidden_though_it_is_broken_up() -> None:
+    """What is taken out of a line must not put one together."""
+    assert "hunter22" not in Redactor(["hunter22"])("x hun\x1b[0mter22 y")
+
+
 def test_a_huge_line_is_cut() -> None:
     """Patterns are not run over megabytes."""
     assert len(Redactor()("x" * 1_000_000)) < 10_000
@@ -155,7 +169,7 @@ def test_any_log_is_bounded_and_printable(lines: list[str]) -> None:
 
 def test_colours_are_taken_out() -> None:
     """With all their digits."""
-    assert log_text(["\x1b[31;1mred\x1b[0m\r", "\x1b]0;title\x07"]) == "red\n]0;title\n"
+    assert log_text(["\x1b[31;1mred\x1b[0m", "\x1b]0;title\x07a"]) == "red\na\n"
 
 
 @pytest.mark.parametrize("driver", ["edu", "a" * 253, "a." * 126 + "b"])

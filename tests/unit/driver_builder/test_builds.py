@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from driver_builder.building import builds
 from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild, next_build
-from driver_builder.building.circuit_breaker import OPENS_AFTER, PROBE_SECONDS
+from driver_builder.building.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
 from driver_builder.errors import (
     BuildFailed,
     BuildFailure,
@@ -93,7 +93,7 @@ def test_a_key_runs_once(make_bench: MakeBench) -> None:
     for _ in range(3):
         bench.queue.submit(ACTION)
     assert bench.running.acquire(timeout=PATIENCE)
-    assert bench.queue.states() == BuildStates(running=frozenset([KEY]))
+    assert bench.queue.states() == BuildStates(running=frozenset([KEY]), namespaces={KEY: ACTION.namespace})
     bench.let_one_end()
     assert bench.started == [KEY]
     assert bench.queue.states() == BuildStates()
@@ -221,9 +221,9 @@ class ManualPool(Executor):
         self.given.pop(number)()
 
 
-def build(key: str, waiting: int = 1) -> StartBuild:
+def build(key: str, waiting: int = 1, *, driver: str = ACTION.request.driver) -> StartBuild:
     """Make an action of any key."""
-    return replace(ACTION, request=replace(ACTION.request, key=key), waiting=waiting)
+    return replace(ACTION, request=replace(ACTION.request, key=key, driver=driver), waiting=waiting)
 
 
 class Line:
@@ -386,8 +386,9 @@ def test_builds_that_fail_alike_are_suspended_and_probed() -> None:
     for key in ("a", "b", "c"):
         line.queue.submit(build(key))
     states = line.queue.states()
-    assert "DiskFull" in states.suspended
-    assert (set(states.queued), states.probe_at) == ({"a", "b", "c"}, line.now + PROBE_SECONDS)
+    suspension = states.suspended[EVERYBODY]
+    assert "DiskFull" in suspension.why
+    assert (set(states.queued), suspension.probe_at) == ({"a", "b", "c"}, line.now + PROBE_SECONDS)
     line.queue.dispatch()
     assert line.pool.given == []
     line.reasons["a"] = BuildFailure.DISK_FULL
@@ -403,6 +404,37 @@ def test_builds_that_fail_alike_are_suspended_and_probed() -> None:
     assert not line.queue.states().suspended
     line.run_all()
     assert line.done == {"b", "c"}
+
+
+def test_one_drivers_mistakes_suspend_its_own_builds() -> None:
+    """A base image that is misspelt, on five kernels, keeps no other driver waiting."""
+    line = Line()
+    for number in range(OPENS_AFTER):
+        line.reasons[f"bad-{number}"] = BuildFailure.BASE_IMAGE_MISSING
+        line.queue.submit(build(f"bad-{number}", driver="team-b/typo"))
+        line.run_all()
+    assert set(line.queue.states().suspended) == {"team-b/typo"}
+    line.queue.submit(build("more", driver="team-b/typo"))
+    line.queue.submit(build("good", driver="team-a/edu"))
+    line.run_all()
+    assert line.done == {"good"}
+    line.now += PROBE_SECONDS
+    line.queue.dispatch()
+    line.run_all()
+    assert line.done == {"good", "more"}
+    assert line.queue.states().suspended == {}
+
+
+def test_drivers_take_turns() -> None:
+    """A driver with many kernels and many waiting nodes does not keep the only place."""
+    line = Line()
+    for number in range(3):
+        line.queue.submit(build(f"big-{number}", 100, driver="n/big"))
+    line.queue.submit(build("small", 1, driver="n/small"))
+    line.pool.run()
+    assert line.done == {"big-0"}
+    line.pool.run()
+    assert line.done == {"big-0", "small"}
 
 
 def test_the_suspension_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,11 +26,11 @@ from tests.unit.driver_builder.model_world import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Let the command line see a world of one node and one driver, with an empty registry."""
-    made = World(PlanSettings(recipes=Recipes(digests=templates.recipe_digests())))
+    made = World(PlanSettings(recipes=Recipes(versions=templates.recipe_versions())))
     made.add_node("node-a", KERNEL)
     made.add_driver()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)
-    monkeypatch.setattr(Registries, "inspect", lambda _self, *words: made.registries.inspect(*words))
+    monkeypatch.setattr(Registries, "inspect", lambda _self, *words, **_: made.registries.inspect(*words))
     return made
 
 
@@ -212,6 +212,12 @@ def test_a_wrong_setting_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("DRIVER_BUILDER_MAX_BUILDS", "none")
     assert cli.main(["run"]) == 2
     assert "DRIVER_BUILDER_MAX_BUILDS" in capsys.readouterr().err
+
+
+def test_a_controller_without_the_image_of_the_loader_is_not_started(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every driver pod needs it: the message names the flag and the variable."""
+    assert cli.main(["run"]) == 2
+    assert "give --loader-image, or set DRIVER_BUILDER_LOADER_IMAGE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from driver_builder import config
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.registry_reach import Reach, reach
 from driver_builder.spec.driver_spec import BuilderKind
 
 
@@ -29,17 +30,23 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         builder=BuilderKind.DOCKER,
         docker_host=settings(parsed(), {}).docker_host,
         docker_cert_path=None,
+        loader_image="",
         job_image="",
         hand_over_image="",
         job_node_selector={},
+        job_tolerations=(),
         job_host_network=False,
         templates=None,
         registry_ca_file=None,
+        registry_reach=Reach(),
+        registry_plain_http_passwords=False,
         resync_seconds=60.0,
         max_builds=1,
         build_deadline_seconds=1800.0,
+        max_build_deadline_seconds=14400.0,
         retry_min_seconds=30.0,
         retry_max_seconds=3600.0,
+        unload_deadline_seconds=600.0,
         identity=os.uname().nodename,
         lease_name="driver-builder",
         feature_rules=True,
@@ -51,17 +58,30 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
 CASES = [
     ("kubeconfig", "/flag", "/variable", "/flag", "/variable"),
     ("builder", "job", "docker", BuilderKind.JOB, BuilderKind.DOCKER),
+    ("loader_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("job_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("hand_over_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("job_node_selector", "a=b,x/c=", "d=e", {"a": "b", "x/c": ""}, {"d": "e"}),
+    (
+        "job_tolerations",
+        "a=b:NoSchedule, x/c",
+        "d:NoExecute",
+        (
+            {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"},
+            {"key": "x/c", "operator": "Exists"},
+        ),
+        ({"key": "d", "operator": "Exists", "effect": "NoExecute"},),
+    ),
     ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
     ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
     ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
     ("resync_seconds", "5", "7.5", 5.0, 7.5),
     ("max_builds", "3", "4", 3, 4),
     ("build_deadline_seconds", "60", "90", 60.0, 90.0),
+    ("max_build_deadline_seconds", "600", "900", 600.0, 900.0),
     ("retry_min_seconds", "1", "2", 1.0, 2.0),
     ("retry_max_seconds", "10", "20", 10.0, 20.0),
+    ("unload_deadline_seconds", "10", "20", 10.0, 20.0),
     ("identity", "me", "you", "me", "you"),
     ("lease_name", "one", "two", "one", "two"),
     ("port", "0", "9000", 0, 9000),
@@ -100,6 +120,16 @@ def test_the_service_accounts_namespace_is_read(tmp_path: Path, monkeypatch: pyt
     file.write_text("mounted\n")
     monkeypatch.setattr(config, "_NAMESPACE_FILE", file)
     assert settings(parsed(), {}).namespaces == ("mounted",)
+
+
+def test_where_registries_may_send_us_is_two_settings() -> None:
+    """By flag or variable; a range that is none is named."""
+    expected = reach(forbidden_ranges="10.96.0.0/12,fd00::/8", allowed_hosts="tokens.example.com:8443")
+    words = ("--registry-forbidden-ranges", "10.96.0.0/12,fd00::/8")
+    environment = {"DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": "tokens.example.com:8443"}
+    assert settings(parsed(*words), environment).registry_reach == expected
+    with pytest.raises(ConfigurationError, match="--registry-forbidden-ranges: 'pods'"):
+        settings(parsed("--registry-forbidden-ranges", "pods"), {})
 
 
 def test_common_variables_are_understood() -> None:
@@ -173,3 +203,10 @@ def test_a_wrong_flag_is_refused(words: tuple[str, ...]) -> None:
 def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
     """A cluster that runs nfd-master for its rules keeps it."""
     assert settings(parsed(*arguments), environment).feature_rules is is_on
+
+
+@pytest.mark.parametrize("text", ["a b", "=x", "a:Never", "a:", ":NoSchedule", "a=b c"])
+def test_a_toleration_of_no_taint_is_refused(text: str) -> None:
+    """The message says how a taint is written."""
+    with pytest.raises(ConfigurationError, match=r"--job-tolerations: .* write KEY\[=VALUE\]\[:EFFECT\],"):
+        settings(parsed(), {config.ENVIRONMENT_PREFIX + "JOB_TOLERATIONS": text})

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client import REGISTRY
 
 from driver_builder.cluster.controller import Controller, Watcher, watchers
@@ -125,6 +126,21 @@ def test_only_what_a_pass_looks_at_is_news(events: Watch, metadata_only: bool, n
     assert follow(events, metadata_only=metadata_only)[0] == news
 
 
+def test_our_own_status_is_no_news() -> None:
+    """A DriverContainer whose status changed has a new version and nothing else that a pass looks at."""
+    made = watchers(MemoryClient(), namespaces=("a",), changed=lambda: None, stop=threading.Event())
+    (drivers,) = [watcher for watcher in made if watcher.name == "watch-drivercontainers-a"]
+    assert drivers._metadata_only
+
+
+@pytest.mark.parametrize("field", ["deletionTimestamp", "finalizers"])
+def test_a_deletion_is_news(field: str) -> None:
+    """So is the loss of our finalizer."""
+    edited = obj(2)
+    edited["metadata"][field] = "2026-11-22T13:00:00Z" if field == "deletionTimestamp" else ["x"]
+    assert follow([modified(edited)])[0] == 1
+
+
 def test_a_new_generation_is_news() -> None:
     """A DaemonSet whose spec somebody edited is looked at."""
     edited = obj(2)
@@ -185,10 +201,9 @@ def test_a_watcher_stops_in_the_middle_of_a_watch() -> None:
 def test_everything_a_snapshot_is_made_of_is_watched() -> None:
     """Nodes once, and in each namespace the drivers, their DaemonSets, pods and sources."""
     made = watchers(MemoryClient(), namespaces=("a", "b"), changed=lambda: None, stop=threading.Event())
-    assert sorted(watcher.name for watcher in made) == sorted(
-        ["watch-nodes", *(["watch-drivercontainers", "watch-daemonsets", "watch-pods", "watch-configmaps"] * 2)]
-    )
-    assert all(watcher.daemon for watcher in made)
+    kinds = ("drivercontainers", "daemonsets", "pods", "configmaps")
+    expected = ["watch-nodes", *(f"watch-{kind}-{namespace}" for namespace in ("a", "b") for kind in kinds)]
+    assert sorted(watcher.name for watcher in made) == sorted(expected)
     assert PODS.path(namespace="b") in {watcher._path for watcher in made}
 
 
@@ -237,7 +252,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Eve
 Run = Callable[..., threading.Event]
 
 
-def fail(error: KubeApiError) -> Callable[[], float | None]:
+def fail(error: Exception) -> Callable[[], float | None]:
     """Make a pass that fails."""
 
     def result() -> float | None:
@@ -271,6 +286,14 @@ def test_a_pass_that_fails_is_repeated(run: Run) -> None:
     assert reconciler.passes.acquire(timeout=PATIENCE), "the second pass, which does not fail"
 
 
+def test_a_bug_in_a_pass_ends_that_pass_alone(run: Run) -> None:
+    """Whatever nobody foresaw, and however long the API server asks to be left alone."""
+    reconciler = ScriptedReconciler(fail(ValueError("nobody foresaw it")), lambda: 1e300)
+    run(reconciler, resync_seconds=0.05)
+    for _ in range(2):
+        assert reconciler.passes.acquire(timeout=PATIENCE)
+
+
 def test_passes_are_measured_by_their_result(run: Run) -> None:
     """One that the API server spoilt is not mixed with the good ones."""
 
@@ -293,6 +316,28 @@ def test_without_news_it_looks_again_now_and_then(run: Run) -> None:
     run(reconciler, resync_seconds=0.05)
     for _ in range(2):
         assert reconciler.passes.acquire(timeout=PATIENCE)
+
+
+class SetBack(BackgroundScheduler):  # type: ignore[misc]
+    """A scheduler for which no job is due, as after the wall clock was set back by an hour."""
+
+    def _process_jobs(self) -> float:
+        return PATIENCE
+
+
+@pytest.mark.parametrize(
+    ("resync_seconds", "requeue"),
+    [pytest.param(0.05, None, id="resync"), pytest.param(3600.0, 0.05, id="requeue")],
+)
+def test_a_clock_that_was_set_back_delays_no_pass(
+    run: Run, monkeypatch: pytest.MonkeyPatch, resync_seconds: float, requeue: float | None
+) -> None:
+    """When a pass is due is counted by a clock that nobody sets."""
+    monkeypatch.setattr("driver_builder.cluster.controller.BackgroundScheduler", SetBack)
+    reconciler = ScriptedReconciler(lambda: None if requeue is None else time.time() + requeue)
+    run(reconciler, resync_seconds=resync_seconds)
+    for _ in range(2):
+        assert reconciler.passes.acquire(timeout=5.0)
 
 
 class Beats(Heartbeat):

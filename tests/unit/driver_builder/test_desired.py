@@ -7,7 +7,17 @@ from driver_builder.planning import inventory
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted, desired
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.status import Reason, TargetState
-from tests.unit.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, driver, node, spec_of, target
+from tests.unit.driver_builder.factories import (
+    DIGEST,
+    OTHER_KERNEL,
+    SOURCE,
+    driver,
+    node,
+    snapshot,
+    spec_of,
+    target,
+    wanted,
+)
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
 
@@ -16,7 +26,6 @@ def wished(
     *,
     rebuilds: Rebuilds = NO_REBUILDS,
     template: OwnTemplate | str | None = None,
-    loader: str = "l",
     **spec_changes: object,
 ) -> tuple[Wanted | Unwanted, ...]:
     """Say what two nodes on two kernels should run."""
@@ -27,7 +36,7 @@ def wished(
         inventory=inventory.take([node("a"), node("b", OTHER_KERNEL)], {}),
         source=SOURCE,
         rebuilds=rebuilds,
-        recipes=Recipes(digests={"debian": "r"}, loader=loader, deadline_seconds=5.0),
+        recipes=Recipes(versions={"debian": "r"}, deadline_seconds=5.0),
         template=template,
     )
 
@@ -83,7 +92,7 @@ def test_a_source_in_an_image_is_passed_on() -> None:
         inventory=inventory.take([node()], {}),
         source=source,
         rebuilds=NO_REBUILDS,
-        recipes=Recipes(digests={"debian": "r"}),
+        recipes=Recipes(versions={"debian": "r"}),
     )
     assert isinstance(item, Wanted)
     assert item.request is not None
@@ -112,7 +121,7 @@ def test_an_own_template_is_built_by() -> None:
     other = OwnTemplate(place=OWN.place, text="FROM y")
     assert key_of(item) == key_of(wished(template=same)[0]) == key_of(wished(template=known)[0])
     keys = {key_of(item), key_of(wished()[0]), key_of(wished(template=other)[0])}
-    assert len(keys | {key_of(wished(template=OWN, loader="newer")[0])}) == 4
+    assert len(keys) == 3
 
 
 def test_a_mapping_may_name_one_of_ours_instead() -> None:
@@ -150,3 +159,19 @@ def test_firmware_reaches_the_builder() -> None:
     assert isinstance(item, Wanted)
     assert item.request is not None
     assert item.request.firmware_path == "/source/firmware"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        pytest.param(None, 1800.0, id="the controller's"),
+        pytest.param("30m", 1800.0, id="its own"),
+        pytest.param("24h", 14400.0, id="longer than is allowed"),
+    ],
+)
+def test_a_build_holds_its_place_for_a_bounded_time(asked: str | None, given: float) -> None:
+    """A spec may ask for less than the longest deadline, never for more."""
+    container = driver(spec_changes={"build": {"deadline": asked}} if asked else {})
+    (item,) = wanted(snapshot(drivers=(container,)))
+    assert item.request is not None
+    assert item.request.deadline_seconds == given

@@ -26,7 +26,7 @@ def wished(certificates: Mapping[str, Certificate] = KNOWN, **changes: object) -
         inventory=inventory.take([node("a", KERNEL), node("b", OTHER_KERNEL)], {}),
         source=SOURCE,
         rebuilds=Rebuilds(requests={}, tokens={}),
-        recipes=Recipes(digests={"debian": "r"}),
+        recipes=Recipes(versions={"debian": "r"}),
         certificates=certificates,
     )
     return {item.target.kernel_version: item for item in items}

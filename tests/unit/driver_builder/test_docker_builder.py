@@ -3,15 +3,22 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
+from urllib.parse import parse_qs
 
 import docker
 import pytest
 
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.model import engine_images
+from driver_builder.model.build import BuildRequest
+from tests.unit.driver_builder.factories import node, snapshot
+from tests.unit.driver_builder.plans import request_of
 from tests.unit.driver_builder.scripted_registry import Reply, Request, scripted_registry
 
 LOST = {"error": "failed to get digest sha256:01: open /image/overlay2/content/sha256/01: no such file or directory"}
@@ -32,6 +39,25 @@ def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
         closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
     ):
         yield DockerBuilder(api), server.requests
+
+
+def names_of(request: BuildRequest, owner: str) -> set[str]:
+    """The names that a build leaves images under, by what the engine is asked for."""
+
+    def script(asked: Request) -> Reply:
+        if asked.path.endswith("/build"):
+            return Reply(body=json.dumps(BUILT).encode())
+        return Reply(status=404, body=b'{"message": "No such image"}')
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+        TemporaryDirectory() as folder,
+        suppress(BuildFailed, TemporaryError),
+    ):
+        DockerBuilder(api, owner=owner).build(request, directory=Path(folder), log=lambda _: None, cancelled=Event())
+    built = [parse_qs(asked.query)["t"][0] for asked in server.requests if asked.path.endswith("/build")]
+    return {name for name in built if not name.startswith(engine_images.HEADERS)}
 
 
 def run(builder: DockerBuilder) -> list[str]:
@@ -64,3 +90,31 @@ def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason:
     with engine(*builds) as (builder, _), pytest.raises(BuildFailed) as caught:
         run(builder)
     assert caught.value.reason is reason
+
+
+def test_what_stays_in_the_engine_cannot_be_named_by_others() -> None:
+    """All that a build leaves there is named after the uid of its DriverContainer, and no spec may name it."""
+    request = request_of(snapshot(node()))
+    one, two = names_of(request, "uid-1"), names_of(request, "uid-2")
+    assert one == names_of(request, "uid-1")
+    assert len(one) == 2
+    assert not one & two
+    assert all(engine_images.is_reserved(name) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reserved"),
+    [
+        ("driverwright-cache/a:latest", True),
+        ("docker.io/driverwright-cache/a", True),
+        ("index.docker.io/driverwright-headers/a@sha256:0", True),
+        ("docker.io/index.docker.io/driverwright-build/a", True),
+        ("driverwright-lookup", True),
+        ("registry.example.com/driverwright-cache/a", False),
+        ("debian:bookworm-slim", False),
+        ("driverwright-cache-of-ours/a", False),
+    ],
+)
+def test_names_of_ours_are_known_however_they_are_written(name: str, is_reserved: bool) -> None:
+    """An engine leaves its default host out."""
+    assert engine_images.is_reserved(name) is is_reserved

@@ -3,6 +3,7 @@
 import pytest
 
 from driver_builder.cluster.execute import Executor, FailedAction
+from driver_builder.errors import InternalError
 from driver_builder.model.image_state import Absent
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
@@ -11,12 +12,14 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    WidenDaemonSet,
 )
 from driver_builder.planning.plan import plan
 from driver_builder.spec.driver_container import FINALIZER
-from kube_api.errors import Forbidden
+from kube_api import names
+from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
-from tests.unit.driver_builder.factories import NAMESPACE, SETTINGS, snapshot, with_images
+from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.unit.driver_builder.model_world import MemoryClient, ModelBuilds, World
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world
 
@@ -74,6 +77,16 @@ def test_a_world_that_moved_on_is_no_error(world: World) -> None:
     assert DAEMON_SETS.path(namespace=NAMESPACE, name="ds") in world.client.objects
 
 
+def test_a_daemon_set_loses_nothing_but_the_version_of_its_selector(world: World) -> None:
+    """Whatever wrote it: its pods stay as they are."""
+    path, version = DAEMON_SETS.path(namespace=NAMESPACE, name="ds"), {names.OS_VERSION_LABEL: "12"}
+    pod = {"nodeSelector": {"a": "b", **version}, "containers": [{"name": "hold", "image": "i"}]}
+    body = {"metadata": {"name": "ds", "uid": "u"}, "spec": {"template": {"spec": pod}}}
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
+    executor(world.client).perform((WidenDaemonSet(namespace=NAMESPACE, name="ds", uid="u", target="t"),))
+    assert world.client.get(path)["spec"]["template"]["spec"] == {**pod, "nodeSelector": {"a": "b"}}
+
+
 def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     """Errors are gathered; the rest is done."""
     error = Forbidden("403", status=403)
@@ -101,7 +114,7 @@ def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
                      id="finalizer"),
         pytest.param(SetFinalizer(namespace="n", name="d", present=False), "release DriverContainer n/d", id="release"),
         pytest.param(ReplacePod(namespace="n", name="p", uid="u", node="x"),
-                     "replace pod n/p on x: its image is not the wanted one", id="replace"),
+                     "replace pod n/p on x: its node is to get something else", id="replace"),
         pytest.param(DeleteDaemonSet(namespace="n", name="d", uid="u"),
                      "delete DaemonSet n/d: no node is to run it any more", id="delete"),
         pytest.param(ApplyDaemonSet(namespace="n", name="d", driver="n/e", target="t", manifest={}),
@@ -118,3 +131,58 @@ def test_a_build_says_who_waits() -> None:
     (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
     assert isinstance(build, StartBuild)
     assert str(build).endswith("(1 node waits)")
+
+
+LABELS = tuple(LabelNode(node=f"n{number}", driver="d", label="l", version="1", why="") for number in range(5))
+
+
+def test_an_api_server_that_does_not_answer_ends_the_pass(world: World) -> None:
+    """Each further action would wait for it as long: the next pass goes on."""
+    error = Unreachable("PATCH: no answer")
+    world.client.faults = [error] * 5
+    assert executor(world.client).perform(LABELS) == (FailedAction(action=LABELS[0], error=error),)
+    assert len(world.client.faults) == 4
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        pytest.param(1, ["n2", "n3", "n4"], id="one driver: the others go on"),
+        pytest.param(2, [], id="two drivers: the rest is left"),
+    ],
+)
+def test_an_action_without_an_answer_ends_those_of_its_driver(world: World, faults: int, expected: list[str]) -> None:
+    """A webhook may time out for one driver; with a second one it is the API server."""
+    for label in LABELS:
+        world.add_node(label.node, KERNEL)
+    owners = {"n0": "a", "n1": "a", "n2": "b", "n3": "c", "n4": "c"}
+    labels = {id(label): owners[label.node] for label in LABELS}
+    world.client.faults = [Unreachable("PATCH: no answer")] * faults
+    failed = executor(world.client).perform(LABELS, lambda action: labels[id(action)])
+    assert len(failed) == faults
+    nodes = [world.client.get(NODES.path(name=label.node))["metadata"] for label in LABELS]
+    assert [metadata["name"] for metadata in nodes if "l" in metadata["labels"]] == expected
+
+
+def test_a_controller_that_is_to_stop_stops_between_two_actions(world: World) -> None:
+    """Without the Lease another controller acts."""
+    for label in LABELS:
+        world.add_node(label.node, KERNEL)
+    asked = iter([False, False, True])
+    stopping = Executor(world.client, ModelBuilds(), is_stopping=lambda: next(asked))
+    assert stopping.perform(LABELS) == ()
+    nodes = [world.client.get(NODES.path(name=label.node))["metadata"] for label in LABELS]
+    assert [metadata["name"] for metadata in nodes if "l" in metadata["labels"]] == ["n0", "n1"]
+
+
+def test_a_bug_in_one_action_does_not_stop_the_others(world: World) -> None:
+    """It is said with the action, as a refusal is."""
+
+    class Broken(ModelBuilds):
+        def submit(self, action: StartBuild) -> None:
+            raise RuntimeError(f"cannot start {action.request.key}")
+
+    (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
+    (failed,) = Executor(world.client, Broken()).perform((build, LABEL))
+    assert isinstance(failed.error, InternalError)
+    assert LABEL.label in world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]

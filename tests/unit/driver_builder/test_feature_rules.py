@@ -80,3 +80,20 @@ def test_the_order_of_objects_does_not_matter() -> None:
     """Lists of the API server are in no promised order."""
     one, two = rule_object("a", GOOD), rule_object("b", GOOD)
     assert compile_rules([one, two]) == compile_rules([two, one])
+
+
+class Bug(dict[str, Any]):
+    """A rule that nobody foresaw: it cannot be read at all."""
+
+    def items(self) -> Any:
+        """Fail as a bug of ours would."""
+        raise RecursionError("nobody foresaw it")
+
+
+def test_a_bug_that_one_object_hits_leaves_that_one_out() -> None:
+    """The others are handed on, and its Event says what happened."""
+    compiled = compile_rules([rule_object("a", Bug(GOOD)), rule_object("b", GOOD)])
+    assert list(compiled.data) == ["b.yaml"]
+    ((subject, problems),) = compiled.problems.items()
+    assert subject.name == "a"
+    assert "internal error: RecursionError" in problems[0].message

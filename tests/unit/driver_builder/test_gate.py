@@ -160,3 +160,11 @@ def test_it_asks_for_the_image_that_the_node_would_then_want(state: ImageState, 
     seen = with_images(with_kernel(snapshot(drivers=(driver(paused=paused),)), "node-a", COMING), state)
     (entry,) = plan(replace(seen, drivers=(driver(),)), SETTINGS).drivers[0].targets
     assert gate(seen, "node-a", COMING, SETTINGS.recipes).is_open == bool(entry.digest)
+
+
+def test_a_namespace_that_may_not_be_read_is_a_no() -> None:
+    """One of its drivers may be against the move."""
+    seen = replace(snapshot(), forbidden={"team-b": "namespace team-b may not be read: 403"})
+    answer = judged(seen)
+    assert not answer.is_open
+    assert answer.sentence == f"node-a must not move to {COMING}: team-b/*"

@@ -8,11 +8,12 @@ from typing import Any, cast
 import pytest
 
 from driver_builder import config
+from driver_builder.building.facts import COMPILER, SYMVERS
 from driver_builder.commands import hand_over_command
 from driver_builder.config import settings
 from driver_builder.errors import RegistryRefused
 from driver_builder.jobs import hand_over
-from driver_builder.jobs.hand_over import COMPILER, IMAGE, SYMVERS, fetch_build, push_build
+from driver_builder.jobs.hand_over import IMAGE, fetch_build, push_build
 from driver_builder.oci.image_archive import sha256
 from driver_builder.oci.registry import RegistryClient
 

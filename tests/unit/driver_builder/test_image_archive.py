@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.oci import image_archive, image_files
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
-from tests.unit.driver_builder.image_tars import config_of, docker_20, docker_25, oci_layout, special, tar_of
+from tests.unit.driver_builder.image_tars import Entry, config_of, docker_20, docker_25, oci_layout, special, tar_of
 
 LOWER = tar_of({"driver/": special(tarfile.DIRTYPE), "driver/loader.sh": b"one", "./driver/modules": b"edu\n"})
 UPPER = tar_of({"driver/loader.sh": b"two"})
@@ -157,3 +158,51 @@ def test_a_damaged_archive_is_refused(make: Callable[[Path], Path], message: str
     with pytest.raises(VerificationFailed, match=message) as caught:
         read_image_archive(make(tmp_path / "image.tar"), tmp_path)
     assert caught.value.reason is VerificationFailure.IMAGE_INVALID
+
+
+def linked(target: str) -> bytes:
+    """A layer with a file, a hard link to it, and a link of that link."""
+    first, second = special(tarfile.LNKTYPE, target), special(tarfile.LNKTYPE, "m/link")
+    return tar_of({"m/file": b"content", "m/link": first, "m/again": second})
+
+
+def test_a_hard_link_reads_as_the_file_it_is(tmp_path: Path) -> None:
+    """In one pass over the layer, however many there are."""
+    content = b"content"
+    assert image_of(tmp_path, linked("m/file")).read_files("/") == {
+        "/m/file": content, "/m/link": content, "/m/again": content,
+    }  # fmt: skip
+    with pytest.raises(VerificationFailed, match="/m/link in the image is a link to /elsewhere, which is not in"):
+        image_of(tmp_path, linked("elsewhere")).read_files("/")
+
+
+def test_of_a_file_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> None:
+    """A tar may have a name more than once."""
+    layer = tar_of({"a": b"old"})[:1024] + tar_of({"a": b"new"})
+    assert image_of(tmp_path, layer).read_files("/") == {"/a": b"new"}
+
+
+def test_no_more_is_read_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one file into memory, of all files together, of all layers onto the disk."""
+    image = image_of(tmp_path, tar_of({"a": b"12345", "b": b"12345"}))
+    files = image.files("/a")
+    with pytest.raises(VerificationFailed, match="/a has 5 bytes, and at most 4 of such a file are read"):
+        next(files).read(4)
+    monkeypatch.setattr(image_files, "MAX_IMAGE", 9)
+    with pytest.raises(VerificationFailed, match="below / have more than 9 bytes"):
+        image.read_files("/")
+    monkeypatch.setattr(image_archive, "MAX_IMAGE", 9)
+    with pytest.raises(VerificationFailed, match="layers of the image have more than 9 bytes"):
+        image_of(tmp_path, tar_of({"a": b""}))
+
+
+def test_a_layer_that_is_there_twice_is_a_link(tmp_path: Path) -> None:
+    """As Docker 20 writes it."""
+    layer = tar_of({"a": b"1"})
+    archive = docker_20(tmp_path / "image.tar", [layer, layer])
+    with tarfile.open(archive) as tar:
+        names = [name for name in tar.getnames() if name.endswith("layer.tar")]
+        files: dict[str, Entry] = {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
+    files[names[1]] = special(tarfile.SYMTYPE, f"../{names[0]}")
+    archive.write_bytes(tar_of(files))
+    assert len(read_image_archive(archive, tmp_path).layers) == 2

@@ -1,9 +1,12 @@
 """Nodes grouped into targets by their labels."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import inventory
 from driver_builder.planning.inventory import Node, target_of
 from kube_api import names
@@ -100,3 +103,20 @@ def test_the_exact_release_is_the_annotations(label: str, annotation: str | None
     annotations = {} if annotation is None else {names.KERNEL_VERSION_ANNOTATION: annotation}
     found = target_of(Node(name="n", labels=plain.labels, annotations=annotations))
     assert found == target(expected)
+
+
+def test_a_release_of_64_characters_is_known_whole() -> None:
+    """The label has its first 63 characters, the annotation all."""
+    release = "6.1.0-" + "x" * 58
+    item = node(labels={names.KERNEL_VERSION_LABEL: names.label_value(release)})
+    item = replace(item, annotations={**item.annotations, names.KERNEL_VERSION_ANNOTATION: release})
+    assert item.kernel_version == release
+    assert isinstance(target_of(item), KernelTarget)
+
+
+def test_an_annotation_that_is_no_kernel_release_is_not_believed() -> None:
+    """Annotations are not limited to the 64 characters of a kernel release."""
+    release = "6.1." + "0" * 5000
+    item = node(labels={names.KERNEL_VERSION_LABEL: names.label_value(release)})
+    item = replace(item, annotations={**item.annotations, names.KERNEL_VERSION_ANNOTATION: release})
+    assert item.kernel_version == names.label_value(release)

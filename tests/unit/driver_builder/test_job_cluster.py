@@ -196,5 +196,8 @@ def test_the_keys_of_a_secret_are_named() -> None:
     with pytest.raises(BuildFailed, match="kubectl -n n create secret generic gone") as caught:
         cluster(server).secret_keys("gone")
     assert caught.value.reason is BuildFailure.SOURCE_MISSING
-    with pytest.raises(TemporaryError, match="no right"):
+    with pytest.raises(BuildFailed, match=r"may not be read: .*no right") as caught:
         cluster(Server(Forbidden("no right"))).secret_keys("token")
+    assert caught.value.reason is BuildFailure.SOURCE_MISSING
+    with pytest.raises(TemporaryError, match="away"):
+        cluster(Server(Unreachable("away"))).secret_keys("token")

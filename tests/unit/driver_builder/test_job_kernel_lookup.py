@@ -32,10 +32,14 @@ def test_the_commands_are_those_that_an_engine_would_run(family: str) -> None:
 
 def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:
     """The repository's architecture, no token, no right but those of a package manager; and it is plain JSON."""
-    made = manifest(DEBIAN, "drivers", pull_secret="pull", node_selector={"pool": "build"}, host_network=True)
+    taint = {"key": "build", "operator": "Exists"}
+    made = manifest(
+        DEBIAN, "drivers", pull_secret="pull", node_selector={"pool": "build"}, tolerations=[taint], host_network=True
+    )
     assert json.loads(json.dumps(made)) == made
     pod = made["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64", "pool": "build"}
+    assert pod["tolerations"] == [taint]
     assert (pod["automountServiceAccountToken"], pod["imagePullSecrets"]) == (False, [{"name": "pull"}])
     (asking,), (end,) = pod["initContainers"], pod["containers"]
     assert {asking["image"], end["image"]} == {"registry.example.com/base:1"}

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,6 +149,14 @@ def test_the_controller_chooses_nodes_network_and_ca() -> None:
     assert "--cert-dir=/certificates" in build["command"]
     assert mounts(build)["/certificates/ca.crt"] == "context"
     assert "--registry-ca-file=/context/ca.crt" in hand_over["command"]
+
+
+def test_a_job_tolerates_what_the_spec_names_and_the_controller_sets() -> None:
+    """And nothing where neither says anything: the driver pods' default, which is everything, is not for builds."""
+    gpu, build = {"key": "gpu", "operator": "Exists"}, {"key": "build", "operator": "Exists"}
+    made = job(action(tolerations=(gpu,)), replace(SETTINGS, tolerations=(build,)))
+    assert pod_of(made)["tolerations"] == [gpu, build]
+    assert "tolerations" not in pod_of(job(action(), SETTINGS))
 
 
 def test_every_mount_has_its_volume() -> None:

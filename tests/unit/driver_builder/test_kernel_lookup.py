@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.building.kernel_lookup import MAX_RELEASES, parse_releases, render
+from driver_builder.building.kernel_lookup import MAX_RELEASES, ReleaseLines, parse_releases, render
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.newest_kernel import STREAMS
@@ -158,3 +158,13 @@ def test_what_is_no_kernel_release_is_left_out() -> None:
     assert parse_releases(lines) == ("6.1.0-9-amd64",)
     many = [f"driverwright-kernel: 6.1.0-{number}-amd64" for number in range(MAX_RELEASES + 5)]
     assert len(parse_releases(many)) == MAX_RELEASES
+
+
+def test_of_what_a_look_up_prints_only_releases_are_kept() -> None:
+    """However much that is: a base image may print anything."""
+    lines = ReleaseLines()
+    for number in range(MAX_RELEASES + 5):
+        lines.take("Get:1 http://archive.example/debian bookworm InRelease [151 kB]")
+        lines.take(f"driverwright-kernel: 6.1.0-{number}-amd64")
+    lines.take("driverwright-kernel: " + "6" * 100_000)
+    assert len(lines.releases()) == MAX_RELEASES

@@ -10,7 +10,16 @@ import yaml
 from driver_builder.commands import cli, lint_command
 from driver_builder.commands.lint_command import Finding, Severity
 from driver_builder.errors import ConfigurationError
-from tests.unit.driver_builder.factories import KERNEL, OTHER_KERNEL, driver_object, node_labels
+from driver_builder.planning.snapshot_file import to_document
+from tests.unit.driver_builder.factories import (
+    KERNEL,
+    OTHER_KERNEL,
+    SETTINGS,
+    driver,
+    driver_object,
+    node_labels,
+    snapshot,
+)
 
 GOOD = """\
 apiVersion: driverwright.io/v1alpha1
@@ -200,3 +209,32 @@ def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.Capture
     (found,) = yaml.safe_load(capsys.readouterr().out)
     finding = Finding(**{**found, "severity": Severity(found["severity"])})
     assert (finding.severity, finding.field, finding.driver) == (Severity.ERROR, "spec.image", "edu")
+
+
+@pytest.mark.parametrize(
+    ("pool", "is_told"), [pytest.param("edu", True, id="one pool"), pytest.param("web", False, id="other nodes")]
+)
+def test_a_module_of_another_driver_is_a_warning(
+    manifest: Path, capsys: pytest.CaptureFixture[str], pool: str, is_told: bool
+) -> None:
+    """Said where both drivers select a node of the snapshot: only one of them gets the module."""
+    other = GOOD.replace("name: edu\n", "name: other\n").replace("{pool: edu}", f"{{pool: {pool}}}")
+    second = manifest.with_name("other.yaml")
+    second.write_text(other)
+    file = manifest.with_name("nodes.json")
+    nodes = [{"name": name, "labels": {**node_labels(KERNEL), "pool": name}} for name in ("edu", "web")]
+    file.write_text(json.dumps({"nodes": nodes}))
+    found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
+    words = "module edudrv is also named by driver driverwright/other on 1 node: edu; only one of them gets it"
+    assert (words in [item["message"] for item in found]) is is_told
+    assert len(found) == (2 if is_told else 0)
+
+
+def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What runs in the cluster counts as well; a driver is not held against itself."""
+    seen = snapshot(drivers=(driver(), driver("other")))
+    file = manifest.with_name("snapshot.json")
+    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
+    assert "driver driverwright/other on 1 node: node-a" in str(found["message"])
+    assert found["severity"] == "warning"

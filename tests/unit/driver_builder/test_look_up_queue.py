@@ -2,11 +2,12 @@
 
 import threading
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from driver_builder.building.look_up_queue import LookUpQueue
+from driver_builder.building.look_up_queue import MAX_REPOSITORIES, LookUpQueue
 from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning.actions import LookUpKernels
@@ -112,3 +113,14 @@ def test_real_threads_do_the_same() -> None:
     assert done.wait(10)
     queue.stop()
     assert queue.states().done[DEBIAN].releases == ("6.1.0-9-amd64",)
+
+
+def test_answers_of_long_ago_are_dropped() -> None:
+    """Base images change; what nobody asks for any more does not stay."""
+    bench = Bench()
+    queue = LookUpQueue(lambda *_: ("6.1.0-1-amd64",), wake=lambda: None, pool=bench.pool, clock=lambda: NOW)
+    for number in range(MAX_REPOSITORIES + 5):
+        queue.submit(replace(ASK, repository=Repository("debian", f"debian:{number}", "amd64")))
+        bench.pool.waiting.pop(0)()
+    assert len(queue.states().done) == MAX_REPOSITORIES
+    assert Repository("debian", f"debian:{MAX_REPOSITORIES + 4}", "amd64") in queue.states().done

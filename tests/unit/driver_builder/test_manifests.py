@@ -12,12 +12,14 @@ from kube_api import names
 from tests.unit.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
 
 IMAGE = ImageRef("r.io", "edu", DIGEST)
+LOADER_IMAGE = "r.io/driverwright/loader:1"
 
 
 def made(container: DriverContainer | None = None, **changes: Any) -> dict[str, Any]:
     """Make the DaemonSet of a driver."""
     container = container or driver()
-    words: dict[str, Any] = {"target": target(), "image": IMAGE, "identities": {"edudrv": IDENTITY}, **changes}
+    words: dict[str, Any] = {"target": target(), "image": IMAGE, "identities": {"edudrv": IDENTITY}}
+    words |= {"loader_image": LOADER_IMAGE, **changes}
     return manifests.daemon_set(container, spec_of(container), **words)
 
 
@@ -32,20 +34,28 @@ def pod_spec(manifest: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+SELECTED = {
+    "pool": "edu",
+    names.KERNEL_VERSION_LABEL: KERNEL,
+    names.OS_ID_LABEL: "debian",
+    names.ARCHITECTURE_LABEL: "amd64",
+}
+
+
 def test_pods_run_on_exactly_the_nodes_of_the_target() -> None:
-    """The driver's own selector and every label that makes the target."""
-    assert pod_spec(made())["nodeSelector"] == {
-        "pool": "edu",
-        names.KERNEL_VERSION_LABEL: KERNEL,
-        names.OS_ID_LABEL: "debian",
-        names.OS_VERSION_LABEL: "12",
-        names.ARCHITECTURE_LABEL: "amd64",
-    }
+    """The driver's own selector and every label that makes the target: an update of the system changes none of them."""
+    assert pod_spec(made())["nodeSelector"] == SELECTED
+
+
+def test_two_daemon_sets_of_one_kernel_keep_apart_by_the_version_of_the_system() -> None:
+    """What an older version of this program wrote stays until one of them has no nodes."""
+    selector = pod_spec(made(selects_os_version=True))["nodeSelector"]
+    assert selector == {**SELECTED, names.OS_VERSION_LABEL: "12"}
 
 
 def test_a_target_without_version_is_selected_without() -> None:
     """A rolling distribution's nodes have no such label."""
-    assert names.OS_VERSION_LABEL not in pod_spec(made(target=target(os_version="")))["nodeSelector"]
+    assert pod_spec(made(target=target(os_version=""), selects_os_version=True))["nodeSelector"] == SELECTED
 
 
 def test_the_controller_replaces_pods_itself() -> None:
@@ -85,23 +95,33 @@ def test_the_spec_can_say_otherwise() -> None:
         pytest.param(driver(), {}, True, id="nothing"),
         pytest.param(driver(status={"readyNodes": 1}), {}, True, id="status"),
         pytest.param(driver(spec_changes={"version": "2"}), {}, False, id="version"),
-        pytest.param(driver(spec_changes={"nodeSelector": {"a": "b"}}), {}, False, id="node selector"),
         pytest.param(driver(spec_changes={"priorityClassName": "low"}), {}, False, id="priority"),
         pytest.param(driver(), {"image": IMAGE.at("sha256:" + "e" * 64)}, False, id="image"),
-        pytest.param(driver(), {"identities": {"edudrv": "other"}}, False, id="identity"),
-        pytest.param(with_module(blacklist=["nouveau"]), {}, False, id="blacklist"),
-        pytest.param(with_module(inTreeModulesToRemove=["nouveau"]), {}, False, id="modules that make room"),
-        pytest.param(with_module(firmwarePath="/source/fw"), {}, False, id="firmware"),
+        pytest.param(driver(), {"loader_image": "r.io/driverwright/loader:2"}, False, id="loader"),
+        pytest.param(driver(), {"selects_os_version": True}, False, id="selector"),
+        pytest.param(driver(), {"adopted": "v2:0"}, False, id="adopted fingerprint"),
     ],
 )
-def test_the_fingerprint_changes_with_the_template(
+def test_the_digest_of_the_template_changes_with_any_of_it(
     container: DriverContainer, changes: dict[str, Any], same: bool
 ) -> None:
-    """It is what pods are compared by: equal exactly when they would be."""
+    """By it the DaemonSet is written again, and no pod is replaced."""
+    key = manifests.TEMPLATE_ANNOTATION
+    before, after = (item["metadata"]["annotations"] for item in (made(), made(container, **changes)))
+    assert (before[key] == after[key]) is same
+    assert before[manifests.FINGERPRINT_ANNOTATION] == after[manifests.FINGERPRINT_ANNOTATION]
+
+
+def test_pods_carry_the_fingerprint_of_their_daemon_set() -> None:
+    """It is what they are compared by."""
+    manifest = made()
     key = manifests.FINGERPRINT_ANNOTATION
-    before, after = made(), made(container, **changes)
-    assert (before["metadata"]["annotations"][key] == after["metadata"]["annotations"][key]) is same
-    assert after["spec"]["template"]["metadata"]["annotations"][key] == after["metadata"]["annotations"][key]
+    assert manifest["spec"]["template"]["metadata"]["annotations"][key] == manifest["metadata"]["annotations"][key]
+
+
+def test_the_recorded_version_of_the_system_stands_on_the_daemon_set() -> None:
+    """The next plan finds the same target by it, whatever version the nodes have by then."""
+    assert made()["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION] == "12"
 
 
 @pytest.mark.parametrize(
@@ -132,58 +152,106 @@ def test_targets_have_daemon_sets_of_their_own() -> None:
     assert len({manifests.daemon_set_name(driver(), item) for item in targets}) == 4
 
 
+def containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give all containers of a pod by name, in the order in which they are started."""
+    return {container["name"]: container for container in (*pod["initContainers"], *pod["containers"])}
+
+
 def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
-    """Give what the pod sees of its node: where, which path, whether it may write there."""
-    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
-    (container,) = pod["containers"]
-    assert container["volumeMounts"] == pod["initContainers"][0]["volumeMounts"]
+    """Give what ``load`` sees of its node: where, which path, whether it may write there."""
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    mounts = [mount for mount in containers(pod)["load"]["volumeMounts"] if mount["name"] in paths]
+    assert len(mounts) == len(paths)
     return {
-        mount["name"]: (mount["mountPath"], paths.pop(mount["name"]), not mount.get("readOnly", False))
-        for mount in container["volumeMounts"]
+        mount["name"]: (mount["mountPath"], paths[mount["name"]], not mount.get("readOnly", False)) for mount in mounts
     }
 
 
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """Give the variables that have a value."""
+    return {item["name"]: item["value"] for item in container.get("env", []) if "value" in item}
+
+
+def test_the_loader_is_brought_by_its_own_image() -> None:
+    """The driver's image needs no program: it is run where the other one was copied to."""
+    pod = pod_spec(made())
+    assert list(containers(pod)) == ["loader", "load", "hold"]
+    bring, load, hold = containers(pod).values()
+    assert (bring["image"], load["image"], hold["image"]) == (LOADER_IMAGE, str(IMAGE), str(IMAGE))
+    assert bring["command"] == ["/busybox", "cp", "-f", "/busybox", "/loader.sh", "/driverwright/"]
+    loader = ["/driverwright/busybox", "sh", "/driverwright/loader.sh"]
+    assert (load["command"], hold["command"]) == ([*loader, "load"], [*loader, "hold"])
+    assert hold["readinessProbe"]["exec"]["command"] == [*loader, "probe"]
+    assert pod["volumes"][0] == {"name": "driverwright", "emptyDir": {}}
+    for container, read_only in ((bring, False), (load, True), (hold, True)):
+        (mount,) = [item for item in container["volumeMounts"] if item["name"] == "driverwright"]
+        assert (mount["mountPath"], mount.get("readOnly", False)) == ("/driverwright", read_only)
+
+
+def test_only_what_loads_is_privileged() -> None:
+    """What stays in the pod looks at /sys/module, which everybody may read."""
+    found = containers(pod_spec(made(with_module(blacklist=["a"], firmwarePath="/fw"))))
+    assert found["load"]["securityContext"] == {"privileged": True}
+    for name in ("loader", "hold"):
+        assert found[name]["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+        }
+        assert [mount["name"] for mount in found[name]["volumeMounts"]] == ["driverwright"]
+
+
+def test_nothing_is_done_when_a_pod_ends() -> None:
+    """A pod cannot tell a restart from a removal."""
+    assert "lifecycle" not in containers(pod_spec(made(with_module(blacklist=["nouveau"]))))["hold"]
+
+
 MODULES = {"modules": ("/host/lib/modules", "/lib/modules", False)}
+FIRMWARE = {"firmware": ("/host/lib/firmware", "/lib/firmware", True)}
+BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
+RUN = {"run": ("/host/run/driverwright", "/run/driverwright", True)}
 
 
 @pytest.mark.parametrize(
-    ("changes", "paths", "environment"),
+    ("module", "changes", "paths", "told"),
     [
-        pytest.param({}, MODULES, {}, id="nothing asked for"),
+        pytest.param({}, {}, MODULES, {}, id="nothing asked for"),
         pytest.param(
-            {"inTreeModulesToRemove": ["b", "a-c"]}, MODULES, {"REMOVE_MODULES": "b a-c"}, id="modules that make room"
+            {"inTreeModulesToRemove": ["b", "a-c"]}, {}, MODULES, {"REMOVE_MODULES": "b a-c"}, id="modules make room"
         ),
         pytest.param(
-            {"blacklist": ["nouveau", "other"]},
-            {**MODULES, "modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)},
-            {"BLACKLIST": "nouveau other"},
+            {"blacklist": ["nouveau", "other"]}, {}, {**MODULES, **BLACKLISTS}, {"BLACKLIST": "nouveau other"},
             id="blacklist",
         ),
+        pytest.param({"firmwarePath": "/source/fw"}, {}, {**MODULES, **FIRMWARE}, {}, id="firmware"),
+        pytest.param({"parameters": {"edudrv": ["use_irq=1"]}}, {}, {**MODULES, **RUN}, {}, id="parameters"),
+        pytest.param({}, {"rebuild": "t1"}, {**MODULES, **RUN}, {"REBUILD": "t1"}, id="rebuild"),
         pytest.param(
-            {"firmwarePath": "/source/fw"},
-            {**MODULES, "firmware": ("/host/lib/firmware", "/lib/firmware", True)},
-            {},
-            id="firmware",
+            {}, {"node_rebuilds": {"b": "t2", "a": "t1"}}, {**MODULES, **RUN}, {"NODE_REBUILDS": "a:t1 b:t2"},
+            id="rebuild of nodes",
+        ),
+        pytest.param(
+            {}, {"folders": ("firmware", "modprobe", "modules")}, {**MODULES, **FIRMWARE, **BLACKLISTS}, {},
+            id="folders that were asked for before",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_pod_gets_no_more_of_its_node_than_it_needs(
-    changes: dict[str, Any], paths: dict[str, Any], environment: dict[str, str]
+    module: dict[str, Any], changes: dict[str, Any], paths: dict[str, Any], told: dict[str, str]
 ) -> None:
     """The loader is told what to do by the pod, so that none of it builds an image anew."""
-    pod = pod_spec(made(with_module(**changes)))
+    pod = pod_spec(made(with_module(**module), **changes))
     assert host_paths(pod) == paths
-    owner = {"DRIVER": f"driverwright.edu-{target().short_hash}"} if changes else {}
-    for container in (*pod["containers"], *pod["initContainers"]):
-        told = {item["name"]: item["value"] for item in container.get("env", [])}
-        assert told == {**owner, **environment}
+    owner = {"DRIVER": f"driverwright.edu-{target().short_hash}"} if module or changes else {}
+    assert environment(containers(pod)["load"]) == {**owner, **told}
+    assert environment(containers(pod)["hold"]) == {}
 
 
-def test_the_blacklist_is_taken_away_by_a_hook() -> None:
-    """The kubelet runs it when the pod goes; nothing of the kind is there without a blacklist."""
-    (container,) = pod_spec(made(with_module(blacklist=["nouveau"])))["containers"]
-    assert container["lifecycle"] == {"preStop": {"exec": {"command": ["/driver/loader", "leave"]}}}
-    assert "lifecycle" not in pod_spec(made())["containers"][0]
+def test_a_pod_knows_its_node_where_rebuilds_are_of_nodes() -> None:
+    """The words are the same in all pods of the DaemonSet."""
+    load = containers(pod_spec(made(node_rebuilds={"a": "t1"})))["load"]
+    assert {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}} in load["env"]
 
 
 def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
@@ -191,7 +259,7 @@ def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
 
     def owner(container: DriverContainer, kernel: str) -> str:
         pod = pod_spec(made(container, target=target(kernel)))
-        return str(pod["containers"][0]["env"][0]["value"])
+        return environment(containers(pod)["load"])["DRIVER"]
 
     changes = {"module": {"names": ["edudrv"], "blacklist": ["a"]}}
     drivers = [driver(name, spec_changes=changes) for name in ("edu", "edu.b")]

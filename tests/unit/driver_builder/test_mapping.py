@@ -108,14 +108,14 @@ def test_a_distribution_has_its_template_and_image(
 def test_all_named_templates_exist_and_have_an_image() -> None:
     """A distribution is known in whole or not at all."""
     assert TEMPLATES.keys() == BASE_IMAGES.keys()
-    assert set(TEMPLATES.values()) <= templates.recipe_digests().keys()
+    assert set(TEMPLATES.values()) <= templates.recipe_versions().keys()
 
 
 @pytest.mark.parametrize(
     "regexp",
     [
         pytest.param("([0-9a-z.+-]+)+!", id="exponential for a backtracking engine"),
-        pytest.param("(" * 20000 + ")" * 20000, id="more groups than there is memory for"),
+        pytest.param("(" * 8000 + ")" * 8000, id="more groups than there is memory for"),
     ],
 )
 def test_a_hostile_pattern_is_answered_at_once(regexp: str) -> None:

@@ -116,12 +116,22 @@ def test_a_signature_of_another_length_is_broken() -> None:
     assert is_broken(the_signature(OURS.sign(HELPER)), certificate)
 
 
-def test_a_signature_over_attributes_is_not_judged() -> None:
-    """Its digest is not that of the file; the kernel has the last word."""
-    message = OURS.pkcs7(HELPER, attributes=der(0xA0, b""))
-    signature = the_signature(HELPER + message + struct.pack(">BBBBB3xI", 0, 0, 2, 0, 0, len(message)) + MARKER)
-    assert signature.digest is None
-    assert not is_broken(signature, parse_certificate(OURS.der))
+@pytest.mark.parametrize("signer", [OURS, CURVE])
+def test_a_signature_over_attributes_is_broken(signer: Signer) -> None:
+    """The kernel refuses signed attributes in a module, whatever the key."""
+    signature = the_signature(ended(signer.pkcs7(HELPER, attributes=der(0xA0, b""))))
+    assert is_by(signature, parse_certificate(signer.der))
+    assert is_broken(signature, parse_certificate(signer.der))
+
+
+def test_a_signature_over_an_unknown_hash_is_broken() -> None:
+    """Of an RSA key nothing would be proven; of another kind of key the kernel has the last word."""
+    for signer, broken in ((OURS, True), (CURVE, False)):
+        message = signer.pkcs7(HELPER).replace(bytes.fromhex("608648016503040201"), bytes.fromhex("608648016503040220"))
+        signature = the_signature(ended(message))
+        assert (signature.hash_name, signature.digest) == ("", None)
+        assert is_by(signature, parse_certificate(signer.der))
+        assert is_broken(signature, parse_certificate(signer.der)) is broken
 
 
 def ended(message: bytes, *, trailer: tuple[int, ...] = (0, 0, 2, 0, 0), length: int | None = None) -> bytes:

@@ -91,6 +91,23 @@ def test_a_stream_has_words_that_people_can_read(os_id: str, release: str, strea
     assert stream_of(os_id, release) == stream
 
 
+@pytest.mark.parametrize(
+    ("os_id", "release"),
+    [
+        pytest.param("debian", "6.1.0" + ".1" * 28 + "_a", id="Debian"),
+        pytest.param("debian", "6.1.0" + ".1" * 500 + "_a", id="Debian, in an annotation"),
+        pytest.param("ubuntu", "5.15.0-" + "1" * 55 + "_", id="Ubuntu"),
+        pytest.param("rhel", "5.14.0-1.rt" + "1.1" * 14 + ".el9" + "_" * 4 + "+", id="RHEL"),
+        pytest.param("fedora", "6.1.0-1" + ".1" * 26 + ".fc", id="Fedora"),
+        pytest.param("amzn", "6.1.0-1" + ".1" * 25 + ".amzn", id="Amazon Linux"),
+        pytest.param("sles", "6.1.0-1" + ".1" * 27 + "_", id="SLES"),
+    ],
+)
+def test_a_hostile_release_is_given_up_on(os_id: str, release: str) -> None:
+    """A kubelet may label its node with anything: no release keeps the controller busy."""
+    assert stream_of(os_id, release) is None
+
+
 def test_no_kernel_is_newer_than_one_of_another_stream() -> None:
     """Nothing is said of kernels that nobody can compare."""
     assert not is_newer(target("6.1.0-9-amd64"), "6.12.107+deb13-amd64")

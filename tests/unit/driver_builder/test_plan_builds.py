@@ -10,7 +10,7 @@ from driver_builder.building.circuit_breaker import OPENS_AFTER, Breaker, after_
 from driver_builder.model.image_state import Absent, Unreachable
 from driver_builder.planning.actions import Action, CancelBuild, StartBuild
 from driver_builder.planning.plan import Plan, plan
-from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing
+from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.planning.status import Event, Reason, TargetState, TargetStatus, events, previous_targets, render
 from driver_builder.spec import driver_container
 from tests.unit.driver_builder.factories import (
@@ -28,6 +28,11 @@ from tests.unit.driver_builder.factories import (
 from tests.unit.driver_builder.model_world import World
 
 SUSPENDED = "builds are suspended: 5 in a row failed with DiskFull"
+
+
+def suspension(probe_at: float) -> dict[str, Suspension]:
+    """Suspend everybody's builds."""
+    return {"": Suspension(why=SUSPENDED, probe_at=probe_at)}
 
 
 def absent(*nodes: Any, **changes: Any) -> Snapshot:
@@ -180,15 +185,41 @@ def test_a_suspended_build_is_blocked(running: bool, queued: bool, state: Target
         seen,
         running_builds=frozenset([key] if running else []),
         queued_builds={key: 1} if queued else {},
-        builds_suspended=SUSPENDED,
-        probe_at=NOW + 60,
+        suspended=suspension(NOW + 60),
     )
     decided = plan(seen, SETTINGS)
     (target,) = decided.drivers[0].targets
     assert (target.state, len(builds(decided))) == (state, starts)
     if state is TargetState.BLOCKED:
         assert (target.reason, target.message, decided.requeue_at) == (Reason.BUILDS_SUSPENDED, SUSPENDED, NOW + 60)
-        assert plan(replace(seen, probe_at=NOW), SETTINGS).requeue_at is None, "a past time would be a loop"
+        due = replace(seen, suspended=suspension(NOW))
+        assert plan(due, SETTINGS).requeue_at is None, "a past time would be a loop"
+
+
+@pytest.mark.parametrize(("owner", "is_blocked"), [("", True), ("driverwright/edu", True), ("team-b/other", False)])
+def test_a_suspension_concerns_everybody_or_one_driver(owner: str, is_blocked: bool) -> None:
+    """The mistakes of another driver suspend none of ours."""
+    seen = replace(absent(), suspended={owner: Suspension(why=SUSPENDED, probe_at=NOW + 60)})
+    (target,) = plan(seen, SETTINGS).drivers[0].targets
+    assert (target.reason == Reason.BUILDS_SUSPENDED) is is_blocked
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_failure_of_the_future_counts_as_one_of_now(fresh: bool) -> None:
+    """A clock was wrong when it was noted: the next try is as far away as after any failure, and is counted."""
+    seen = absent()
+    (key,) = keys_of(seen)
+    year = 365 * 86400.0
+    noted = {key: FailedBuild(reason="RegistryUnreachable", message="m", at=NOW + year)}
+    wrong = replace(seen, now=NOW + year, failed_builds=noted)
+    failed = {key: FailedBuild(reason="CompileError", message="m", at=NOW)} if fresh else {}
+    right = replace(after(wrong, plan(wrong, SETTINGS)), now=NOW, failed_builds=failed)
+    decided = plan(right, SETTINGS)
+    assert decided.requeue_at is not None
+    assert decided.requeue_at < NOW + SETTINGS.retry_max_seconds
+    assert decided.drivers[0].targets[0].failures == (2 if fresh else 1)
+    later = replace(after(right, decided), now=decided.requeue_at)
+    assert builds(plan(later, SETTINGS))
 
 
 def test_a_failed_build_keeps_its_count_while_suspended() -> None:
@@ -197,11 +228,11 @@ def test_a_failed_build_keeps_its_count_while_suspended() -> None:
     (key,) = keys_of(seen)
     failed = replace(seen, failed_builds={key: FailedBuild(reason="DiskFull", message="full", at=NOW - 1)})
     seen = replace(after(seen, plan(failed, SETTINGS)), now=NOW + 100)
-    suspended = replace(seen, builds_suspended=SUSPENDED, probe_at=NOW + 160)
+    suspended = replace(seen, suspended=suspension(NOW + 160))
     (target,) = plan(suspended, SETTINGS).drivers[0].targets
     assert (target.reason, target.failures, target.key) == (Reason.BUILDS_SUSPENDED, 1, key)
     again = replace(after(suspended, plan(suspended, SETTINGS)), running_builds=frozenset([key]))
-    again = replace(again, builds_suspended="", probe_at=None)
+    again = replace(again, suspended={})
     (target,) = plan(again, SETTINGS).drivers[0].targets
     assert (target.state, target.message) == (TargetState.BUILDING, f"building for {KERNEL} (try 2)")
 
@@ -227,13 +258,13 @@ def test_a_suspension_is_one_event_for_a_driver() -> None:
     assert len(events(blocked, entries("a"))) == 1
 
 
-def test_a_thousand_suspended_kernels_are_one_event_and_one_reason() -> None:
+def test_a_hundred_suspended_kernels_are_one_event_and_one_reason() -> None:
     """From the breaker's own words to status and Events."""
     breaker = Breaker()
     for number in range(OPENS_AFTER):
         breaker = after_failure(breaker, key=f"{number}", reason="DiskFull", now=NOW)
-    nodes = [node(f"n{number}", f"6.1.0-{number}-amd64") for number in range(1000)]
-    seen = replace(absent(*nodes), builds_suspended=str(breaker), probe_at=breaker.probe_at)
+    nodes = [node(f"n{number}", f"6.1.0-{number}-amd64") for number in range(100)]
+    seen = replace(absent(*nodes), suspended={"": Suspension(why=str(breaker), probe_at=breaker.probe_at or 0.0)})
     (part,) = plan(seen, SETTINGS).drivers
     assert {target.reason for target in part.targets} == {Reason.BUILDS_SUSPENDED}
     assert len(events(previous_targets({}), part.targets)) == 1
@@ -247,3 +278,12 @@ def test_actions_are_cancelled_before_others_begin() -> None:
     seen = replace(absent(), running_builds=frozenset(["gone"]))
     kinds: list[type[Action]] = [type(action) for action in plan(seen, SETTINGS).actions]
     assert kinds.index(CancelBuild) < kinds.index(StartBuild)
+
+
+def test_a_build_knows_whose_it_is_and_what_it_tolerates() -> None:
+    """The uid names what stays in an engine; tolerations are those that the spec names, and no default."""
+    taint = {"key": "gpu", "operator": "Exists"}
+    for given, expected in (({"tolerations": [taint]}, (taint,)), ({}, ())):
+        mine = driver(spec_changes=given)
+        (build,) = builds(plan(absent(node(), drivers=(mine,)), SETTINGS))
+        assert (build.owner, build.tolerations) == (mine.uid, expected)

@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 
 from driver_builder.model.image_state import Absent, ImageState, Unreachable
-from driver_builder.planning.actions import LabelNode, SetFinalizer, StartBuild
+from driver_builder.planning.actions import SetFinalizer, StartBuild
+from driver_builder.planning.loaded import Loaded, annotation, render
 from driver_builder.planning.plan import plan
 from driver_builder.spec.driver_container import DriverContainer
 from tests.unit.driver_builder.factories import (
+    BOOT_ID,
+    GONE,
+    KERNEL,
     NAMESPACE,
+    NOW,
+    OLD,
     OTHER_KERNEL,
     PRESENT,
     SETTINGS,
@@ -62,26 +68,31 @@ NOT_ACTED_ON = [
         pytest.param({}, {}, False, id="all as it was"),
         pytest.param({"kernel": OTHER_KERNEL}, {}, True, id="another kernel"),
         pytest.param({"boot_id": "newer"}, {}, True, id="another boot"),
-        pytest.param({"kernel": None}, {}, True, id="no kernel known"),
-        pytest.param({}, {"deleting": True}, True, id="pod deleted"),
-        pytest.param({}, {"ready": False}, True, id="probe fails"),
-        pytest.param({}, {"proof": None}, True, id="no proof"),
+        pytest.param({"kernel": None}, {}, False, id="no kernel known"),
+        pytest.param({}, {"deleting": True}, False, id="pod deleted"),
+        pytest.param({}, {"ready": False}, False, id="probe fails"),
+        pytest.param({}, {"contrary": GONE, "ready": False}, True, id="a module is gone"),
+        pytest.param({}, {"proof": None}, False, id="no proof"),
+        pytest.param({"proven_on": None}, {"proof": None}, True, id="no proof, and none before"),
+        pytest.param(
+            {"proven_on": f"older {KERNEL}"}, {"proof": None}, True, id="no proof, and one on an older boot before"
+        ),
         pytest.param({}, {"expected": {"edudrv": "FF"}}, True, id="another module"),
-        pytest.param({}, {"version": "2.0.0"}, True, id="another version"),
-        pytest.param({}, {"node": "elsewhere"}, True, id="pod on a node that is gone"),
-        pytest.param({}, {"driver": "driverwright/other"}, True, id="another driver's pod"),
+        pytest.param({}, {"version": "2.0.0", "fingerprint": OLD}, True, id="another version"),
+        pytest.param({}, {"node": "elsewhere"}, False, id="pod on a node that is gone"),
+        pytest.param({}, {"driver": "driverwright/other"}, False, id="another driver's pod"),
     ],
 )
 def test_a_label_that_lies_goes_whatever_the_driver(
     container: DriverContainer, nodes: dict[str, Any], pods: dict[str, Any], unlabelled: bool
 ) -> None:
-    """Paused or invalid, a ready label stands on a pod's proof alone, and nothing else is done."""
+    """Paused or invalid, a ready label goes by contrary evidence alone, and nothing else is done."""
     seen = ready_snapshot()
-    there = node(**nodes, labels={READY_LABEL: "1.0.0"})
+    there = node(**{"proven_on": f"{BOOT_ID} {KERNEL}", **nodes}, labels={READY_LABEL: "1.0.0"})
     seen = replace(seen, drivers=(container,), nodes=(there,), pods=(replace(seen.pods[0], **pods),))
-    why = "no driver pod is proven there"
-    taken = LabelNode(node="node-a", driver=container.key, label=READY_LABEL, version=None, why=why)
-    assert plan(seen, SETTINGS).actions == ((taken,) if unlabelled else ())
+    taken = [("node-a", READY_LABEL, None)]
+    made = [(action.node, action.label, action.version) for action in plan(seen, SETTINGS).actions]  # type: ignore[union-attr]
+    assert made == (taken if unlabelled else [])
 
 
 @pytest.mark.parametrize("container", NOT_ACTED_ON)
@@ -96,7 +107,7 @@ def test_a_driver_that_is_not_acted_on_gives_no_label(container: DriverContainer
     [
         pytest.param(driver(), Absent(), True, id="to be built"),
         pytest.param(driver(), PRESENT, True, id="there meanwhile"),
-        pytest.param(driver(), Unreachable(message="x"), False, id="registry away"),
+        pytest.param(driver(), Unreachable(message="x"), True, id="registry away"),
         pytest.param(driver(paused=True), Absent(), False, id="paused"),
         pytest.param(driver(deleting=True), Absent(), False, id="deleted"),
         pytest.param(driver(spec_changes={"image": "x"}), Absent(), False, id="invalid"),
@@ -122,17 +133,24 @@ def test_one_broken_driver_does_not_hold_up_another() -> None:
     assert build.request.driver == "driverwright/other"
 
 
+LEFT = replace(
+    node(), annotations={**node().annotations, annotation("driverwright/edu"): render(Loaded(unload_since=int(NOW)))}
+)
+"""A node whose label is gone, and that remembers that the driver leaves it."""
+
+
 @pytest.mark.parametrize(
     ("changes", "actions"),
     [
-        pytest.param({}, ["DeleteDaemonSet", "LabelNode"], id="everything still there"),
-        pytest.param({"daemon_sets": ()}, ["LabelNode"], id="label left"),
-        pytest.param({"daemon_sets": (), "nodes": (node(),)}, [], id="pods still leaving"),
+        pytest.param({}, ["LabelNode"], id="everything still there"),
+        pytest.param({"nodes": (LEFT,)}, ["DeleteDaemonSet"], id="label gone"),
+        pytest.param({"daemon_sets": (), "nodes": (LEFT,)}, [], id="pods still leaving"),
+        pytest.param({"daemon_sets": (), "nodes": (LEFT,), "pods": ()}, ["RememberLoaded"], id="pods gone"),
         pytest.param({"daemon_sets": (), "nodes": (node(),), "pods": ()}, ["SetFinalizer"], id="all gone"),
     ],
 )
 def test_a_deleted_driver_is_let_go_last(changes: dict[str, Any], actions: list[str]) -> None:
-    """Labels and DaemonSets go first, then the pods; only then is the object released."""
+    """Labels go first, then DaemonSets and their pods; only then is the object released."""
     seen = replace(ready_snapshot(), drivers=(driver(deleting=True),))
     assert verbs(plan(replace(seen, **changes), SETTINGS)) == actions
 
@@ -146,4 +164,4 @@ def test_a_deleted_driver_without_our_finalizer_is_left_alone() -> None:
 def test_a_deleted_driver_with_an_invalid_spec_is_cleaned_up() -> None:
     """Removal needs no spec."""
     container = driver(deleting=True, spec_changes={"image": "nonsense"})
-    assert verbs(plan(replace(ready_snapshot(), drivers=(container,)), SETTINGS)) == ["DeleteDaemonSet", "LabelNode"]
+    assert verbs(plan(replace(ready_snapshot(), drivers=(container,)), SETTINGS)) == ["LabelNode"]

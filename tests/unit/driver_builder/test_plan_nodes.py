@@ -123,11 +123,11 @@ def test_a_prebuilt_image_is_used_and_never_built(state: ImageState, actions: li
 
 
 def test_a_kernel_that_is_now_skipped_loses_its_driver() -> None:
-    """A mapping changed to skip takes the DaemonSet away from the nodes on that kernel."""
+    """A mapping changed to skip takes the label first; test_removal.py has what follows."""
     seen = ready_snapshot()
     skipping = driver(spec_changes={"kernelMappings": [{"regexp": ".*", "skip": True}]})
     decided = plan(replace(seen, drivers=(skipping,)), SETTINGS)
-    assert verbs(decided) == ["DeleteDaemonSet"]
+    assert verbs(decided) == ["LabelNode"]
     assert only_target(decided).state is TargetState.SKIPPED
 
 

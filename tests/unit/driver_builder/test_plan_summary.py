@@ -13,6 +13,7 @@ from driver_builder.planning.plan_summary import VERBS, DriverSummary, as_docume
 from driver_builder.planning.snapshot import Snapshot
 from tests.unit.driver_builder.factories import (
     KERNEL,
+    NAMESPACE,
     OTHER_KERNEL,
     SETTINGS,
     daemon_set,
@@ -48,7 +49,8 @@ def outdated() -> Snapshot:
         pytest.param(with_images(snapshot(), Unreachable(message="x")), "wait", id="registry away"),
         pytest.param(snapshot(drivers=(driver(spec_changes={"kernelMappings": [{"regexp": ".*", "skip": True}]}),)),
                      "nothing", id="skipped"),
-        pytest.param(replace(ready_snapshot(), pods=()), "unlabel 1", id="label that lies"),
+        pytest.param(replace(ready_snapshot(), pods=(pod(ready_snapshot(), expected={"edudrv": "FF"}),)), "unlabel 1",
+                     id="label that lies"),
     ],
 )  # fmt: skip
 def test_each_target_says_what_comes_next(seen: Snapshot, expected: str) -> None:
@@ -95,3 +97,12 @@ def test_no_action_is_lost(seen: Snapshot) -> None:
         assert {verb(action) for action in part.actions} <= set(VERBS)
         document: Any = as_document(item)
         assert json.loads(json.dumps(document)) == document
+
+
+def test_a_driver_in_trouble_says_which() -> None:
+    """Nothing is decided for it, and nothing done."""
+    seen = replace(ready_snapshot(), forbidden={NAMESPACE: "namespace driverwright may not be read"})
+    (told,) = summarise(seen, plan(seen, SETTINGS))
+    assert told.trouble == "NamespaceForbidden: namespace driverwright may not be read"
+    assert as_document(told)["trouble"] == told.trouble
+    assert (told.actions, told.targets) == ((), ())

@@ -156,7 +156,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     world.add_driver()
     world.add_driver("other")
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: world.client)
-    monkeypatch.setattr(Registries, "inspect", lambda *_words: Absent())
+    monkeypatch.setattr(Registries, "inspect", lambda *_words, **_more: Absent())
 
     def run(*words: str, error: DriverBuilderError | None = None) -> int:
         def build(*_words: Any, **_more: Any) -> None:

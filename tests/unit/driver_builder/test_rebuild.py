@@ -1,10 +1,20 @@
 """Rebuild annotations: each new value rebuilds once, and never twice."""
 
+import hashlib
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.planning.inventory import Node
-from driver_builder.planning.rebuild import Rebuilds, acknowledge, from_status
+from driver_builder.planning.rebuild import (
+    MAX_NODES_TOLD,
+    MAX_TOKENS,
+    NODES_HEARD_SECONDS,
+    Rebuilds,
+    acknowledge,
+    from_status,
+)
 from tests.unit.driver_builder.factories import OTHER_KERNEL, node, target
 
 NOTHING = Rebuilds(requests={}, tokens={})
@@ -12,11 +22,23 @@ HERE, THERE = target(), target(OTHER_KERNEL)
 TARGETS = {HERE: ("a", "b"), THERE: ("c",)}
 
 
-def seen(known: Rebuilds = NOTHING, driver: str | None = None, **nodes: str | None) -> Rebuilds:
-    """Acknowledge what is annotated: on the driver, and on nodes by name."""
+def seen(
+    known: Rebuilds = NOTHING, driver: str | None = None, later: float = NODES_HEARD_SECONDS, **nodes: str | None
+) -> Rebuilds:
+    """Acknowledge what is annotated, on the driver and on nodes by name, so much later than nodes were last heard."""
     return acknowledge(
-        known, driver=driver, targets=TARGETS, nodes=[node(name, rebuild=value) for name, value in nodes.items()]
+        known,
+        driver=driver,
+        targets=TARGETS,
+        nodes=[node(name, rebuild=value) for name, value in nodes.items()],
+        pods={name: f"pod-of-{name}" for name in nodes},
+        now=max(known.times.values(), default=0.0) + later,
     )
+
+
+def digest(value: str) -> str:
+    """Give what is kept of a value."""
+    return "sha256:" + hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
 def test_without_annotations_nothing_is_acknowledged() -> None:
@@ -107,7 +129,7 @@ def test_tokens_change_exactly_when_a_new_value_is_seen(history: list[dict[str, 
     askers = {HERE: ("driver", "a", "b"), THERE: ("driver", "c")}
     for moment in history:
         wishes = dict(moment)
-        after = seen(known, driver=wishes.pop("driver"), **wishes)
+        after = seen(known, wishes.pop("driver"), NODES_HEARD_SECONDS, **wishes)
         news = {who for who, value in moment.items() if value is not None and last.get(who) != value}
         for one, who in askers.items():
             assert (after.token(one) != known.token(one)) is bool(news.intersection(who))
@@ -125,5 +147,71 @@ def test_a_node_that_is_gone_is_forgotten_and_its_tokens_stay() -> None:
     """Deleted nodes do not pile up in the status; the images that they asked for are still the wanted ones."""
     once = seen(driver="1", a="1", c="2")
     after = seen(once, driver="1", a=None)
-    assert after.requests == {"DriverContainer": "1", "Node/a": "1"}
+    assert after.requests == {"DriverContainer": digest("1"), "Node/a": digest("1")}
     assert after.tokens == once.tokens
+
+
+def test_a_value_is_kept_as_its_digest() -> None:
+    """A node can write any value to itself; the status stays small, and what an earlier release kept is known."""
+    once = seen(a="x" * 250_000)
+    assert once.requests == {"Node/a": digest("x" * 250_000)}
+    assert len(str(once.as_status())) < 500
+    earlier = from_status({"requests": {"Node/a": "1", "DriverContainer": "2"}, "tokens": {HERE.id: "t"}})
+    assert seen(earlier, driver="2", a="1") == earlier
+
+
+def test_a_value_that_cannot_be_encoded_is_one_as_well() -> None:
+    """Half of a surrogate pair comes in by JSON."""
+    assert seen(a="\ud800").token(HERE) != ""
+
+
+def test_nodes_of_a_target_are_heard_once_in_a_while() -> None:
+    """A node that asks again and again has its target built once in ten minutes; all that ask by then are served."""
+    once = seen(a="1")
+    early = seen(once, a="2", b="1", later=NODES_HEARD_SECONDS - 1)
+    assert early == replace(once, heard_at=once.times[HERE.id] + NODES_HEARD_SECONDS)
+    later = seen(early, a="2", b="1")
+    assert later.requests == {"Node/a": digest("2"), "Node/b": digest("1")}
+    assert later.heard_at is None
+
+
+def test_other_targets_are_heard_meanwhile() -> None:
+    """The limit of one target is not that of another, and the driver's own annotation has none."""
+    early = seen(seen(a="1"), driver="1", a="1", c="1", later=1)
+    assert set(early.requests) == {"DriverContainer", "Node/a", "Node/c"}
+
+
+def test_a_clock_that_went_back_holds_nothing_up_for_long() -> None:
+    """A time in the future counts as now."""
+    once = seen(a="1")
+    ahead = replace(once, times={HERE.id: 1e12})
+    found = acknowledge(ahead, driver=None, targets=TARGETS, nodes=[node("a", rebuild="2")], now=5000.0)
+    assert found.heard_at == 5000.0 + NODES_HEARD_SECONDS
+
+
+def test_a_node_that_asked_is_pending_with_the_pod_it_had() -> None:
+    """Until its pod is another one; the other nodes of its target are not."""
+    once = seen(a="1", b=None)
+    assert once.pending == {"a": "pod-of-a"}
+    moved = acknowledge(once, driver=None, targets={THERE: ("c",)}, nodes=[node("a", rebuild="1"), node("c")])
+    assert moved.pending == {}, "nothing is served on it any more"
+
+
+def test_tokens_of_kernels_that_are_gone_do_not_pile_up() -> None:
+    """The oldest go; those of today's targets and of the whole driver stay."""
+    tokens = {f"6.1.{number}/debian:12/amd64": "t" for number in range(MAX_TOKENS + 5)}
+    known = Rebuilds(requests={}, tokens={**tokens, HERE.id: "t", "*": "t"}, times=dict.fromkeys([*tokens][5:], 9.0))
+    left = seen(known).tokens
+    assert len(left) == MAX_TOKENS + 2
+    assert set(left) == {*[*tokens][5:], HERE.id, "*"}
+
+
+def test_the_pods_of_nodes_that_asked_are_told() -> None:
+    """By the digest, for as long as the request is known; of very many nodes those that wait come first."""
+    once = seen(a="1", b=None)
+    assert once.of_nodes(("a", "b")) == {"a": digest("1").removeprefix("sha256:")}
+    many = [f"n{number:04}" for number in range(MAX_NODES_TOLD + 1)]
+    known = Rebuilds(requests={f"Node/{name}": digest("1") for name in many}, tokens={}, pending={many[-1]: "uid"})
+    told = known.of_nodes(many)
+    assert len(told) == MAX_NODES_TOLD
+    assert many[-1] in told

@@ -13,7 +13,7 @@ from driver_builder.planning import manifests
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.plan import plan
 from kube_api.client import Object
-from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests
+from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
@@ -65,7 +65,8 @@ def test_a_failure_that_was_not_reported_is_kept(world: World) -> None:
     reads = 5 + 1  # nodes, drivers, source, DaemonSets, pods; then the first write
 
     class Failing(MemoryClient):
-        def _maybe_fail(self) -> None:
+        def _maybe_fail(self, reading: str = "") -> None:
+            assert isinstance(reading, str)
             nonlocal reads
             reads -= 1
             if reads <= 0:
@@ -165,6 +166,19 @@ def test_what_fails_for_now_is_tried_again_soon(refused: World, error: KubeApiEr
         reconciler(refused, refused.builds).reconcile()
     assert degraded(refused) == ("False", "AsExpected")
     assert refused.status("other")["targets"][0]["state"] == "RollingOut"
+
+
+def test_an_action_without_an_answer_harms_nobody_else(refused: World) -> None:
+    """The other driver is rolled out and reported; the pass ends with the error, so that the next one comes soon."""
+    assert isinstance(refused.client, Refusing)
+    refused.client.error = Unreachable("PATCH daemonsets: no answer: a webhook timed out")
+    before = refused.status()
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            reconciler(refused, refused.builds).reconcile()
+        refused.turn()
+    assert refused.status("other")["targets"][0]["state"] == "Ready"
+    assert refused.status() == before, "its status would wait as long"
 
 
 def test_of_many_refusals_the_first_is_told_and_the_others_counted() -> None:

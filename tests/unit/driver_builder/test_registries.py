@@ -6,19 +6,26 @@ import json
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import RegistryRefused
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.model.images import ImageRef
+from driver_builder.model.registry_reach import Reach
 from driver_builder.oci import registries as registries_module
 from driver_builder.oci.credentials import Credentials
+from driver_builder.oci.image_archive import MANIFEST_TYPE, sha256
+from driver_builder.oci.image_signature import push_signature
 from driver_builder.oci.registries import Registries
+from driver_builder.oci.registry import RegistryClient
 from driver_builder.spec.driver_spec import ConfigMapKey, RegistrySettings
-from kube_api.errors import ServerUnavailable
+from kube_api.errors import Forbidden, ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from tests.proving_ground.pki import CertificateAuthority
 from tests.unit.driver_builder.factories import DIGEST, NAMESPACE
 from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 IMAGE = ImageRef("r.io", "edu", "1")
 PRESENT = Present(digest=DIGEST)
@@ -32,8 +39,8 @@ class Scripted:
     answers: list[ImageState]
     made: list[dict[str, object]]
 
-    def __init__(self, host: str, *, patience: float, wait: object, **words: object) -> None:
-        assert patience == 0
+    def __init__(self, host: str, *, patience: float, wait: object, deadline: object, **words: object) -> None:
+        assert (patience, deadline) == (0, None)
         assert callable(wait)
         self.made.append({"host": host, **words})
 
@@ -72,31 +79,58 @@ def secret(config: object) -> dict[str, object]:
     return {"metadata": {"name": "push"}, "data": data}
 
 
-def test_a_presence_is_believed_for_a_while(scripted: type[Scripted]) -> None:
-    """Within the time of trust a registry is not asked again; after it, it is."""
-    scripted.answers[:] = [PRESENT, Absent()]
-    clock = Clock()
-    registries = Registries(MemoryClient(), trust_seconds=60.0, clock=clock)
-    for now, expected in ((0.0, PRESENT), (59.0, PRESENT), (60.0, Absent())):
-        clock.now = now
-        assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == expected
-
-
 @pytest.mark.parametrize(
     "state",
     [
+        pytest.param(PRESENT, id="present"),
         pytest.param(Absent(), id="absent"),
-        pytest.param(Unreachable(message="x"), id="unreachable"),
+        pytest.param(Unreachable(message="500"), id="a server error"),
         pytest.param(Unauthorised(message="x"), id="unauthorised"),
         pytest.param(Invalid(message="x"), id="invalid"),
     ],
 )
-def test_anything_else_is_asked_again_at_once(scripted: type[Scripted], state: ImageState) -> None:
-    """What decides about a build, or waits for a person, is never old."""
+def test_a_command_is_told_what_is_so_now(scripted: type[Scripted], state: ImageState) -> None:
+    """Who waits for an answer gets a new one each time."""
     scripted.answers[:] = [state, PRESENT]
     registries = Registries(MemoryClient())
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == state
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == PRESENT
+
+
+def test_a_silent_registry_is_left_alone_for_longer_each_time(scripted: type[Scripted]) -> None:
+    """One time-out is the answer for all its images; other namespaces and settings ask for themselves."""
+    silent = Unreachable(message="no answer", is_silent=True)
+    scripted.answers[:] = [silent, PRESENT, silent, silent, PRESENT, silent]
+    clock = Clock()
+    registries = Registries(MemoryClient(), clock=clock)
+    told = []
+    for now, namespace, image in (
+        (0.0, NAMESPACE, IMAGE),
+        (0.0, NAMESPACE, ImageRef("r.io", "edu", "1")),
+        (0.0, "other", IMAGE),
+        (4.9, NAMESPACE, IMAGE),
+        (5.0, NAMESPACE, IMAGE),
+        (14.9, NAMESPACE, IMAGE),
+        (15.0, NAMESPACE, IMAGE),
+        (35.0, NAMESPACE, IMAGE),
+        (36.0, NAMESPACE, IMAGE),
+        (40.9, NAMESPACE, IMAGE),
+    ):
+        clock.now = now
+        state = registries.inspect(namespace, PLAIN, image)
+        told.append((type(state).__name__, len(scripted.made)))
+    assert told == [
+        ("Unreachable", 1),
+        ("Unreachable", 1),
+        ("Present", 2),
+        ("Unreachable", 2),
+        ("Unreachable", 3),
+        ("Unreachable", 3),
+        ("Unreachable", 4),
+        ("Present", 5),
+        ("Unreachable", 6),
+        ("Unreachable", 6),
+    ]
 
 
 def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> None:
@@ -104,7 +138,7 @@ def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> N
     limited = Unreachable(message="limits", retry_after=30.0)
     scripted.answers[:] = [limited, PRESENT, limited, PRESENT]
     clock = Clock()
-    registries = Registries(MemoryClient(), trust_seconds=0.0, clock=clock)
+    registries = Registries(MemoryClient(), clock=clock)
     for now, image, expected in (
         (0.0, IMAGE, limited),
         (1.0, ImageRef("r.io", "edu", "2"), limited),
@@ -121,7 +155,7 @@ def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> N
 
 def test_each_architecture_has_its_own_answer(scripted: type[Scripted]) -> None:
     """One tag may be an index of several platforms, and have a driver for some."""
-    scripted.answers[:] = [PRESENT, Invalid(message="no image for arm64")]
+    scripted.answers[:] = [PRESENT, PRESENT, Invalid(message="no image for arm64")]
     registries = Registries(MemoryClient())
     for _ in range(2):
         assert registries.inspect(NAMESPACE, PLAIN, IMAGE, "amd64") == PRESENT
@@ -152,8 +186,9 @@ def test_the_secret_gives_the_credentials(scripted: type[Scripted]) -> None:
     scripted.answers[:] = [PRESENT, PRESENT]
     client = MemoryClient()
     auth = {"auths": {"r.io": {"username": "anna", "password": "s3cret"}}}
+    reach = Reach(allowed=frozenset({"tokens.r.io"}))
     client.create(SECRETS.path(namespace=NAMESPACE), secret(auth))
-    registries = Registries(client, ca_file="/ca.pem", trust_seconds=0.0)
+    registries = Registries(client, ca_file="/ca.pem", reach=reach, plain_http_passwords=True)
     registries.inspect(NAMESPACE, RegistrySettings(secret="push", plain_http=True), IMAGE)
     registries.inspect(NAMESPACE, PLAIN, IMAGE)
     assert scripted.made == [
@@ -162,9 +197,20 @@ def test_the_secret_gives_the_credentials(scripted: type[Scripted]) -> None:
             "credentials": Credentials(username="anna", password="s3cret"),
             "plain_http": True,
             "ca_file": "/ca.pem",
+            "reach": reach,
         },
-        {"host": "r.io", "credentials": None, "plain_http": False, "ca_file": "/ca.pem"},
+        {"host": "r.io", "credentials": None, "plain_http": False, "ca_file": "/ca.pem", "reach": reach},
     ]
+
+
+def test_a_password_is_not_sent_in_the_clear_unless_a_setting_allows_it(scripted: type[Scripted]) -> None:
+    """Without TLS is the author's choice, the Secret may be somebody else's: nothing is asked."""
+    client = MemoryClient()
+    client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
+    state = Registries(client).inspect(NAMESPACE, RegistrySettings(secret="push", plain_http=True), IMAGE)
+    assert isinstance(state, Invalid)
+    assert "allow it with --registry-plain-http-passwords" in state.message
+    assert scripted.made == []
 
 
 @pytest.mark.usefixtures("scripted")
@@ -217,7 +263,7 @@ def test_a_driver_has_a_ca_of_its_own(scripted: type[Scripted], ca: str) -> None
     client = MemoryClient()
     ca = f"# Főtanúsítvány\n{ca}"
     client.create(CONFIG_MAPS.path(namespace=NAMESPACE), config_map(ca_crt=ca))
-    registries = Registries(client, ca_file="/ca.pem", trust_seconds=0.0)
+    registries = Registries(client, ca_file="/ca.pem")
     for settings in (WITH_CA, WITH_CA, PLAIN):
         registries.inspect(NAMESPACE, settings, IMAGE)
     first, again, plain = (Path(str(made["ca_file"])) for made in scripted.made)
@@ -267,15 +313,28 @@ def test_an_api_server_that_is_away_is_an_error() -> None:
         Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
 
 
-def test_what_is_no_longer_believed_is_not_kept(scripted: type[Scripted]) -> None:
-    """Images of kernels and versions that are gone do not pile up: a new answer takes the old ones' place."""
-    scripted.answers[:] = [PRESENT] * 9
-    clock = Clock()
-    registries = Registries(MemoryClient(), trust_seconds=60.0, clock=clock)
-    for number in range(9):
-        clock.now = number * 30.0
-        registries.inspect(NAMESPACE, PLAIN, ImageRef(f"r{number}.io", "edu", "1"))
-    assert [image.host for image, _ in registries._seen] == ["r7.io", "r8.io"]
+def test_a_secret_is_read_once_for_the_images_of_a_pass(scripted: type[Scripted]) -> None:
+    """For as long as an account is believed; then its password may be another."""
+    scripted.answers[:] = [PRESENT] * 4
+    client, clock, reads = MemoryClient(), Clock(), []
+    client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
+    plain = client.get
+    client.get = lambda path: reads.append(path) or plain(path)  # type: ignore[func-returns-value,method-assign]
+    registries = Registries(client, account_seconds=10.0, clock=clock)
+    for now in (0.0, 0.1, 9.9, 10.0):
+        clock.now = now
+        assert registries.inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
+    assert len(reads) == 2
+
+
+def test_a_secret_that_may_not_be_read_concerns_its_drivers(scripted: type[Scripted]) -> None:
+    """The pass of the others goes on."""
+    client = MemoryClient()
+    client.faults = [Forbidden('secrets "push" is forbidden', status=403)]
+    state = Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+    assert isinstance(state, Unauthorised)
+    assert "forbidden" in state.message
+    assert scripted.made == []
 
 
 @pytest.mark.parametrize(
@@ -292,3 +351,30 @@ def test_a_builder_is_given_all_credentials(settings: RegistrySettings, expected
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": auths}))
     known = Registries(client).credentials(NAMESPACE, settings, "r.io")
     assert {host: credentials.username for host, credentials in known.items()} == expected
+
+
+def test_a_signature_is_looked_for_with_the_key_of_the_secret() -> None:
+    """A presence says whether the image is signed with it; without a key nobody looks."""
+    key, client = ec.generate_private_key(ec.SECP256R1()), MemoryClient()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    data = {"key": base64.b64encode(pem).decode()}
+    client.create(SECRETS.path(namespace=NAMESPACE), {"metadata": {"name": "image-key"}, "data": data})
+    plain = RegistrySettings(plain_http=True)
+    memory = MemoryRegistry()
+    content = json.dumps({"schemaVersion": 2, "config": {"digest": sha256(b"{}")}}).encode()
+    memory.blobs[sha256(b"{}")] = b"{}"
+    memory.manifests |= {"1": (MANIFEST_TYPE, content), sha256(content): (MANIFEST_TYPE, content)}
+    with scripted_registry(memory) as server:
+        image = ImageRef(server.host, "edu", "1")
+
+        def is_signed(signed_by: str | None) -> bool | None:
+            state = Registries(client).inspect(NAMESPACE, plain, image, signed_by=signed_by)
+            assert isinstance(state, Present)
+            return state.is_signed
+
+        assert (is_signed(None), is_signed("image-key")) == (None, False)
+        push_signature(RegistryClient(server.host, plain_http=True), image.at(sha256(content)), key)
+        assert (is_signed(None), is_signed("image-key")) == (None, True)
+        state = Registries(client).inspect(NAMESPACE, plain, image, signed_by="gone")
+    assert isinstance(state, Invalid)
+    assert "signing.imageKeySecretRef" in state.message

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.registry_reach import Reach
 from driver_builder.oci.credentials import Credentials
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from driver_builder.oci.registry import RegistryClient
@@ -291,7 +292,8 @@ def test_credentials_go_to_the_registry_only(tmp_path: Path) -> None:
             return Reply(status=201 if request.method == "PUT" else 404)
 
         with scripted_registry(registry_script) as registry:
-            client = RegistryClient(registry.host, plain_http=True, credentials=ANNA)
+            reach = Reach(allowed=frozenset({"127.0.0.1"}))
+            client = RegistryClient(registry.host, plain_http=True, credentials=ANNA, reach=reach)
             client.push("team/driver", archive(tmp_path))
     assert len(store.requests) == 2
     assert all("Authorization" not in request.headers for request in store.requests)
@@ -348,7 +350,7 @@ def silent_host() -> Iterator[str]:
 def test_silence_is_unreachable(silent_host: str) -> None:
     """After the timeout, which the message names."""
     state = RegistryClient(silent_host, plain_http=True, timeout=0.2).inspect("a", "1")
-    assert state == Unreachable(message=f"registry {silent_host}: no answer within 0.2 s")
+    assert state == Unreachable(message=f"registry {silent_host}: no answer within 0.2 s", is_silent=True)
 
 
 @pytest.mark.parametrize(

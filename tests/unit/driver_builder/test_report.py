@@ -3,11 +3,12 @@
 import pytest
 
 from driver_builder.cluster.report import Reporter
-from kube_api.errors import Forbidden
+from kube_api.client import JsonPatch, Object
+from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import EVENTS, NODES
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, NOW
-from tests.unit.driver_builder.model_world import World
+from tests.unit.driver_builder.model_world import MemoryClient, World
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
 
 
@@ -56,10 +57,11 @@ def test_the_wish_of_a_node_that_is_gone_leaves_the_status(world: World) -> None
     world.client.patch(NODES.path(name="node-b"), {"metadata": {"annotations": {REBUILD_ANNOTATION: "1"}}})
     world.settle()
     tokens, images = world.status()["rebuild"]["tokens"], dict(world.registries.images)
-    assert world.status()["rebuild"]["requests"] == {"Node/node-b": "1"}
+    assert set(world.status()["rebuild"]["requests"]) == {"Node/node-b"}
     world.remove_node("node-b")
     world.settle()
-    assert world.status()["rebuild"] == {"requests": {}, "tokens": tokens}
+    left = world.status()["rebuild"]
+    assert (left["requests"], left["tokens"], left["pending"]) == ({}, tokens, {})
     assert world.registries.images == images
 
 
@@ -69,3 +71,59 @@ def test_a_wrong_spec_is_told_once(world: World) -> None:
     for _ in range(3):
         world.reconcile()
     assert told(world) == {"InvalidSpec": 1}
+
+
+class NoStatus(MemoryClient):
+    """An API server that takes no status, such as one that is too large."""
+
+    def patch(
+        self, path: str, body: Object | JsonPatch, *, content_type: str = "application/merge-patch+json"
+    ) -> Object:
+        """Refuse statuses."""
+        if path.endswith("/status"):
+            raise ServerUnavailable("etcdserver: request is too large", status=500)
+        return super().patch(path, body, content_type=content_type)
+
+
+def test_a_status_that_cannot_be_written_repeats_no_events(world: World) -> None:
+    """What is said of a change is said once the change is written."""
+    decided = world.decide()
+    refusing = NoStatus()
+    refusing.objects = world.client.objects
+    for _ in range(3):
+        assert Reporter(refusing).report(decided, now=NOW)
+    assert not [path for path in world.client.objects if path.startswith(EVENTS.path(namespace=NAMESPACE))]
+
+
+def test_statuses_come_before_events(world: World) -> None:
+    """All of them: they are what a person reads first."""
+    world.add_driver("other")
+    decided = world.decide()
+    before = len(world.client.writes)
+    assert Reporter(world.client).report(decided, now=NOW) == {}
+    kinds = ["event" if "/events/" in path else "status" for path in world.client.writes[before:]]
+    assert kinds == ["status", "status", "event", "event"]
+
+
+def test_an_event_that_cannot_be_posted_is_no_reason_for_a_new_pass(world: World) -> None:
+    """The status has the news."""
+    decided = world.decide()
+    plain = world.client.create
+
+    def refused(path: str, body: Object) -> Object:
+        if "/events" in path:
+            raise Forbidden("403", status=403)
+        return plain(path, body)
+
+    world.client.create = refused  # type: ignore[method-assign]
+    assert Reporter(world.client).report(decided, now=NOW) == {}
+    assert world.status()["targets"]
+
+
+def test_an_api_server_that_does_not_answer_is_not_asked_again(world: World) -> None:
+    """Every driver waits for the next pass."""
+    world.add_driver("other")
+    decided = world.decide()
+    world.client.faults = [Unreachable("PATCH: no answer")] * 2
+    assert len(Reporter(world.client).report(decided, now=NOW)) == 2
+    assert len(world.client.faults) == 1

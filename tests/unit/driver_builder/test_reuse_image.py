@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.building.pipeline import build_and_push
 from driver_builder.building.signing_secrets import SigningSecrets
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed, BuildFailure, RegistryRefused
 from driver_builder.model import images
 from driver_builder.model.build import (
     BuildRequest,
@@ -106,9 +106,15 @@ class KnowingBuilder(PlainBuilder):
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedRegistry]:
+def memory() -> MemoryRegistry:
+    """What the registry keeps."""
+    return MemoryRegistry()
+
+
+@pytest.fixture
+def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
     """A registry with the image of the old kernel."""
-    with scripted_registry(MemoryRegistry()) as server:
+    with scripted_registry(memory) as server:
         make(server, PlainBuilder(), kernel=OLD)
         yield server
 
@@ -299,7 +305,9 @@ def test_headers_that_cannot_be_had_end_the_build_at_once(server: ScriptedRegist
     assert builder.asked == []
 
 
-def test_only_an_image_that_is_signed_with_our_key_is_signed_again(server: ScriptedRegistry) -> None:
+def test_only_an_image_that_is_signed_with_our_key_is_signed_again(
+    server: ScriptedRegistry, memory: MemoryRegistry
+) -> None:
     """The new image has the loader of the old one: a signature must not vouch for what nobody signed."""
     cluster = signed_by(ec.generate_private_key(ec.SECP256R1()))
     log: list[str] = []
@@ -307,6 +315,9 @@ def test_only_an_image_that_is_signed_with_our_key_is_signed_again(server: Scrip
         carry_out(server, KnowingBuilder(), log.append, candidate(server), cluster=cluster)
     assert f"the modules of {OLD} are not used again: their image is not signed with our key" in log
 
+    with pytest.raises(RegistryRefused, match="is not signed with our key"):
+        carry_out(server, PlainBuilder(), log.append, kernel=OLD, cluster=cluster)
+    del memory.manifests[OLD]
     carry_out(server, PlainBuilder(), log.append, kernel=OLD, cluster=cluster)
     carry_out(server, KnowingBuilder(), log.append, candidate(server), cluster=cluster)
     assert f"re-used the modules of kernel {OLD}: 11 symbol CRCs agree" in log

@@ -16,7 +16,7 @@ from driver_builder.spec.driver_spec import (
     DriverSpec,
     RegistrySettings,
 )
-from driver_builder.spec.spec_parser import RESERVED, parse_spec, read_spec
+from driver_builder.spec.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
 from tests.unit.driver_builder.factories import spec
 
 RESERVED_VALUES: dict[str, Any] = {
@@ -61,6 +61,7 @@ def test_a_whole_spec_becomes_values() -> None:
                 "parameters": {"edudrv": ["debug=1", "quiet"]},
                 "inTreeModulesToRemove": ["old"],
                 "blacklist": ["older"],
+                "trustImage": True,
                 "firmwarePath": "/lib/firmware",
             },
             signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
@@ -99,6 +100,7 @@ def test_a_whole_spec_becomes_values() -> None:
         in_tree_modules_to_remove=("old",),
         blacklist=("older",),
         firmware_path="/lib/firmware",
+        trust_image=True,
         signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
         follow_repository=True,
         tolerations=({"operator": "Exists"},),
@@ -262,6 +264,13 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"build": {"template": "../x"}}, "spec.build.template", "'../x'", "lower case", id="template"),
         pytest.param(
             {"build": {"baseImage": "a b"}}, "spec.build.baseImage", "'a b'", "debian:bookworm", id="base image"
+        ),
+        pytest.param(
+            {"build": {"baseImage": "docker.io/driverwright-cache/1-2:latest"}},
+            "spec.build.baseImage",
+            "driverwright-cache",
+            "name an image of a registry",
+            id="what another driver's build left in the engine",
         ),
         pytest.param(
             {"build": {"secrets": [{"name": "a"}]}},
@@ -479,3 +488,11 @@ def test_a_strange_field_beside_good_ones(changes: dict[str, Any]) -> None:
     """One wrong field never hides in the others being right."""
     reading = read_spec({**spec(), **changes})
     assert {problem.path[1] for problem in reading.problems} <= set(changes)
+
+
+def test_expressions_are_bounded_together() -> None:
+    """To compile many takes long, however short each is."""
+    regexp = "6" * (MAX_REGEXPS // 64)
+    assert read_spec(spec(kernelMappings=[{"regexp": regexp}] * 64)).problems == ()
+    (problem,) = read_spec(spec(kernelMappings=[{"regexp": regexp + "6"}] * 64)).problems
+    assert str(problem).startswith("spec.kernelMappings: their expressions have ")

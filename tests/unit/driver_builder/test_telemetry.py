@@ -1,6 +1,8 @@
 """What probes and scrapers are answered, and when the reconcile loop counts as alive."""
 
+import contextlib
 import re
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -20,9 +22,13 @@ from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild
 from driver_builder.building.circuit_breaker import OUTSIDE
 from driver_builder.errors import BuildFailed, BuildFailure, VerificationFailure
 from driver_builder.metrics import FleetState, StateCollector, fleet_state
-from driver_builder.model.image_state import Absent, Unreachable
+from driver_builder.model.image_state import Absent, Present, Unreachable
+from driver_builder.model.images import ImageRef
+from driver_builder.oci.image_answers import ImageAnswers
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.snapshot import Suspension
+from driver_builder.spec.driver_spec import RegistrySettings
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
 from tests.unit.driver_builder.factories import (
     KERNEL,
@@ -34,7 +40,7 @@ from tests.unit.driver_builder.factories import (
     snapshot,
     with_images,
 )
-from tests.unit.driver_builder.model_world import World
+from tests.unit.driver_builder.model_world import ModelRegistries
 
 
 class Clock:
@@ -104,6 +110,19 @@ def ask() -> Iterator[Callable[[str, bool], Answer]]:
     yield get
     server.shutdown()
     server.server_close()
+
+
+def test_probes_are_answered_beside_idle_connections() -> None:
+    """A port scan, a half-open peer or an idle client keeps no probe waiting, however many they are."""
+    server = telemetry.serve(0, healthy=lambda: True)
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.server_close)
+        stack.callback(server.shutdown)
+        for _ in range(telemetry.MAX_CONNECTIONS + 8):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port)))
+        url = f"http://127.0.0.1:{server.server_port}/healthz"
+        with urllib.request.urlopen(url, timeout=60) as response:
+            assert response.status == 200
 
 
 @pytest.mark.parametrize(
@@ -219,16 +238,18 @@ def test_the_version_is_told(ask: Callable[[str, bool], Answer]) -> None:
 
 
 def test_registry_answers_are_counted(ask: Callable[[str, bool], Answer]) -> None:
-    """One answer for each image of a pass, by what it was."""
-    world = World()
-    world.add_node("a", KERNEL)
-    world.add_driver()
+    """Each answer that a registry gave, by what it was."""
+    registries, woken = ModelRegistries(), threading.Semaphore(0)
+    states = (Absent(), Present(digest="sha256:0"), Unreachable(message="no answer"))
+    images = [ImageRef("r.io", "edu", str(number)) for number in range(3)]
+    registries.answers = dict(zip(images, states, strict=True))
+    answers = ImageAnswers(registries, wake=woken.release)
     before = scrape(ask)
-    world.settle()
-    (image,) = world.registries.images
-    world.registries.answers[image] = Unreachable(message="no answer")
-    world.decide()
+    for image in images:
+        answers.inspect("n", RegistrySettings(), image, "amd64")
+    assert all(woken.acquire(timeout=30) for _ in images)
     after = scrape(ask)
+    assert value(after, "registry_questions", state="Waiting") == 0
     for state in ("Absent", "Present", "Unreachable"):
         assert value(after, "registry_checks_total", state=state) > value(before, "registry_checks_total", state=state)
 
@@ -245,7 +266,11 @@ def test_registry_answers_are_counted(ask: Callable[[str, bool], Answer]) -> Non
             (2, 100.0, 1, 0),
             id="two wait, one runs",
         ),
-        pytest.param(BuildStates(suspended="builds are suspended"), (0, 0.0, 0, 1), id="suspended"),
+        pytest.param(
+            BuildStates(suspended={"": Suspension(why="builds are suspended", probe_at=0.0)}),
+            (0, 0.0, 0, 1),
+            id="suspended",
+        ),
     ],
 )
 def test_the_queue_is_shown_as_it_is(

@@ -306,3 +306,17 @@ def test_a_pod_on_the_wrong_kernel_gets_no_label() -> None:
     world.reconcile()
     assert world.nodes()["node-0"] == {}
     assert "WrongKernel" in world.status()["targets"][0]["message"]
+
+
+def test_an_update_of_the_operating_system_without_a_reboot_changes_nothing() -> None:
+    """The kernel is the one that runs: no pod, label or image is touched, at whatever moment a pass comes."""
+    world = fleet(KERNEL, KERNEL, KERNEL)
+    world.settle()
+    pods = {path: obj["metadata"]["uid"] for path, obj in world.client.objects.items() if "/pods/" in path}
+    for name in sorted(world.selected()):
+        world.update_os(name, "12.9")
+        world.turn()
+        world.settle()
+    assert {path: obj["metadata"]["uid"] for path, obj in world.client.objects.items() if "/pods/" in path} == pods
+    assert_all_ready(world)
+    assert len(world.pushed) == 1

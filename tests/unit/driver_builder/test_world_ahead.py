@@ -221,7 +221,7 @@ def test_labels_go_before_the_last_driver_is_gone() -> None:
     world = fleet(KERNEL, OTHER_KERNEL)
     world.settle()
     world.delete_driver("edu")
-    for _ in range(8):
+    for _ in range(24):
         world.reconcile(lambda _action: True)
         world.turn()
     assert set(map(str, world.nodes().values())) == {"{}"}

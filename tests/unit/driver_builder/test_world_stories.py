@@ -54,10 +54,16 @@ class MoodyRegistries(ModelRegistries):
     outage: ImageState | None = None
 
     def inspect(
-        self, namespace: str, settings: RegistrySettings, image: ImageRef, architecture: str = ""
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        image: ImageRef,
+        architecture: str = "",
+        *,
+        signed_by: str | None = None,
     ) -> ImageState:
         """Say what the mood is, else whether the image was pushed."""
-        return self.outage or super().inspect(namespace, settings, image, architecture)
+        return self.outage or super().inspect(namespace, settings, image, architecture, signed_by=signed_by)
 
 
 class StoryWorld(World):

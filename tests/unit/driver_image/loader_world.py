@@ -35,6 +35,13 @@ if [ "$(cat "$SYSFS/module/$1/refcnt")" != 0 ]; then
     exit 1
 fi
 rm -r "$SYSFS/module/$1"
+# The kernel gives the references back that the module held.
+for held in "$SYSFS"/module/*/holders/"$1"; do
+    [ -e "$held" ] || continue
+    rm "$held"
+    count=${held%/holders/*}/refcnt
+    echo $(($(cat "$count") - 1)) >"$count"
+done
 """
 DMESG = """#!/bin/sh
 cat "$WORLD/dmesg"
@@ -74,8 +81,10 @@ class World:
             "HOST_MODULES": str(root / "host"),
             "HOST_FIRMWARE": str(root / "firmware"),
             "HOST_MODPROBE": str(root / "modprobe.d"),
+            "HOST_RUN": str(root / "run"),
             "TERMINATION_LOG": str(root / "termination-log"),
             "DEVICE_TIMEOUT": "0",
+            "HOLD_SECONDS": "0.05",
         }
         for name, text in (("insmod", INSMOD), ("rmmod", RMMOD), ("show-dmesg", DMESG)):
             write(root / name, text).chmod(0o755)
@@ -111,6 +120,18 @@ class World:
         folder = self._module(self.sys / "module", name, srcversion, [DEVICE])
         write(folder / "refcnt", f"{refcnt}\n")
         return folder
+
+    def holds(self, holder: str, *names: str) -> None:
+        """Let a live module stand on others."""
+        for name in names:
+            folder = self.sys / "module" / name
+            write(folder / "holders" / holder, "")
+            write(folder / "refcnt", f"{int((folder / 'refcnt').read_text()) + 1}\n")
+
+    def shows(self, name: str, **parameters: str) -> None:
+        """Let a live module show parameters."""
+        for parameter, value in parameters.items():
+            write(self.sys / "module" / name / "parameters" / parameter, f"{value}\n")
 
     def _module(self, parent: Path, name: str, srcversion: str, devices: list[str]) -> Path:
         folder = parent / name.replace("-", "_")

@@ -1,6 +1,8 @@
 """The loader of the driver image against a made-up /sys, /proc and image, with insmod, rmmod and dmesg of our own."""
 
+import json
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -53,26 +55,6 @@ def test_load_replaces_another_build(world: World) -> None:
     ran = world.run("load")
     assert ran.verdict["modules"][0]["srcversion"] == SRCVERSION
     assert world.calls == ["rmmod edudrv", "insmod edudrv.ko use_irq=1"]
-
-
-def test_load_says_who_uses_another_build(world: World) -> None:
-    """A live module that cannot be replaced is a failure that says how many users it has."""
-    folder = world.is_live("edudrv", srcversion="AAAA", refcnt=2)
-    write(folder / "holders" / "edu_net", "")
-    ran = world.run("load")
-    assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "edudrv")
-    assert "is in use (refcnt 2, used by edu_net)" in ran.verdict["message"]
-    assert world.calls == ["rmmod edudrv"]
-
-
-def test_load_clears_what_stands_on_another_build(world: World) -> None:
-    """To replace the first of two modules, the second goes first, although it is ours."""
-    world.image(["edu_core", "edudrv"])
-    world.is_live("edu_core", srcversion="AAAA")
-    world.is_live("edudrv")
-    ran = world.run("load")
-    assert ran.verdict["result"] == "Loaded"
-    assert world.calls == ["rmmod edudrv", "rmmod edu_core", "insmod edu_core.ko", "insmod edudrv.ko"]
 
 
 @pytest.mark.parametrize(
@@ -244,28 +226,73 @@ def test_probe_is_unready_with_a_reason(world: World, spoil: Any, reason: str) -
     assert ran.output.count("\n") == 1
 
 
-def test_hold_unloads_in_reverse_order(world: World) -> None:
-    """At the pod's end our modules go, the last loaded first."""
-    world.image(["edu_core", "edudrv"])
+def test_hold_leaves_everything_when_its_pod_ends(world: World) -> None:
+    """A pod cannot tell a restart from a removal: the next one's `load` makes room, and `unload` takes modules away."""
     world.run("load")
+    before = world.calls
     ran = world.hold_and_stop()
-    assert ran.code == 0
-    assert world.calls[-2:] == ["rmmod edudrv", "rmmod edu_core"]
+    assert (ran.code, ran.output) == (0, f"driverwright: holding edudrv on {KERNEL} until SIGTERM\n")
+    assert world.calls == before
 
 
-def test_hold_leaves_a_module_in_use(world: World) -> None:
-    """A module in use stays, which is said; the pod ends all the same."""
-    world.is_live("edudrv", refcnt=1)
-    ran = world.hold_and_stop()
-    assert ran.code == 0
-    assert "module edudrv is in use (refcnt 1)" in ran.output
+@pytest.mark.parametrize(
+    ("spoil", "result", "message"),
+    [
+        pytest.param(
+            lambda world: shutil.rmtree(world.sys / "module/edudrv"),
+            "NotLive",
+            "module edudrv is not loaded",
+            id="unloaded",
+        ),
+        pytest.param(
+            lambda world: world.is_live("edudrv", srcversion="AAAA"),
+            "OtherBuild",
+            "module edudrv is another build than this image's",
+            id="replaced",
+        ),
+        pytest.param(
+            lambda world: (world.root / "devices" / DEVICE / "driver").unlink(),
+            "NoDevice",
+            "no device is bound to module edudrv",
+            id="unbound",
+        ),
+    ],
+)
+def test_hold_ends_with_a_verdict_when_the_driver_is_gone(world: World, spoil: Any, result: str, message: str) -> None:
+    """It is evidence from the node, unlike a probe without an answer."""
+    world.run("load")
+    process = world.start("hold")
+    assert process.stdout is not None
+    process.stdout.readline()
+    spoil(world)
+    rest, _ = process.communicate(timeout=20)
+    assert (process.returncode, rest) == (1, f"driverwright: {result}: {message}\n")
+    assert json.loads((world.root / "termination-log").read_text()) == {
+        "result": result,
+        "kernel": KERNEL,
+        "bootID": "3f0b",
+        "module": "edudrv",
+        "message": message,
+    }
 
 
-def test_hold_leaves_what_is_not_ours(world: World) -> None:
-    """A module that somebody else loaded meanwhile is none of our business."""
-    world.is_live("edudrv", srcversion="AAAA")
-    assert world.hold_and_stop().code == 0
-    assert world.calls == []
+def test_a_device_that_is_away_for_a_moment_is_no_evidence(world: World) -> None:
+    """It is bound anew: what hold says was seen twice in a row."""
+    world.run("load")
+    world.environment["HOLD_SECONDS"] = "1"
+    bound = world.root / "devices" / DEVICE / "driver"
+    driver = bound.readlink()
+    bound.unlink()
+    process = world.start("hold")
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.3)
+    bound.symlink_to(driver)
+    time.sleep(1.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def test_hold_waits_on_another_kernel(world: World) -> None:
@@ -281,7 +308,8 @@ def test_hold_waits_on_another_kernel(world: World) -> None:
     ("words", "message"),
     [
         pytest.param([], "say what to do", id="no command"),
-        pytest.param(["unload"], "say what to do", id="unknown command"),
+        pytest.param(["leave"], "say what to do", id="unknown command"),
+        pytest.param(["unload"], "unload needs DRIVER and BOOT_ID", id="without a driver"),
     ],
 )
 def test_wrong_usage_is_said(world: World, words: list[str], message: str) -> None:

@@ -1,5 +1,6 @@
 """What the loader does to a node besides loading: modules that make room, a blacklist, firmware; how it undoes it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,15 +43,23 @@ def blacklist_of(world: World) -> Path:
 def test_modules_make_room_in_their_order(world: World) -> None:
     """What stands on another one is named first; names with - are the kernel's with _; what is not there is left."""
     world.environment["REMOVE_MODULES"] = "vendor-net vendor_core gone"
-    core = world.is_live("vendor_core", srcversion=IN_TREE, refcnt=1)
-    write(core / "holders" / "vendor_net", "")
+    world.is_live("vendor_core", srcversion=IN_TREE)
     world.is_live("vendor-net", srcversion=IN_TREE)
-    # The kernel gives the reference back with the module that held it.
-    write(world.root / "rmmod", f'#!/bin/sh\necho "rmmod $1" >>"$WORLD/calls"\nrm -r "{world.sys}/module/$1"\n')
+    world.holds("vendor_net", "vendor_core")
     ran = world.run("load")
     assert ran.verdict["result"] == "Loaded"
     assert world.calls == ["rmmod vendor_net", "rmmod vendor_core", "insmod edudrv.ko use_irq=1"]
-    assert "unloaded vendor-net, as spec.module.inTreeModulesToRemove asks" in ran.output
+    assert "unloaded vendor-net" in ran.output
+
+
+def test_what_stands_on_another_module_goes_first_in_whatever_order_they_are_named(world: World) -> None:
+    """The kernel knows which one that is."""
+    world.environment["REMOVE_MODULES"] = "vendor_core vendor_net"
+    world.is_live("vendor_core", srcversion=IN_TREE)
+    world.is_live("vendor_net", srcversion=IN_TREE)
+    world.holds("vendor_net", "vendor_core")
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == ["rmmod vendor_net", "rmmod vendor_core", "insmod edudrv.ko use_irq=1"]
 
 
 def test_a_module_in_use_is_refused_before_anything_is_unloaded(world: World) -> None:
@@ -62,7 +71,10 @@ def test_a_module_in_use_is_refused_before_anything_is_unloaded(world: World) ->
     world.is_live("vendor_net", srcversion=IN_TREE)
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "vendor_core")
-    assert "vendor_core is in use (refcnt 2, used by vendor_crypto vendor_net)" in ran.verdict["message"]
+    assert (
+        "vendor_core is in use (refcnt 2, used by modules vendor_crypto vendor_net, devices 0000:00:04.0)"
+        in ran.verdict["message"]
+    )
     assert "spec.module.inTreeModulesToRemove" in ran.verdict["message"]
     assert world.calls == []
 
@@ -71,7 +83,7 @@ def test_an_open_device_keeps_its_module(world: World) -> None:
     """A reference that is no module's has no name; it is counted."""
     world.environment["REMOVE_MODULES"] = "vendor"
     world.is_live("vendor", srcversion=IN_TREE, refcnt=1)
-    assert "is in use (refcnt 1)" in world.run("load").verdict["message"]
+    assert "is in use (refcnt 1, devices 0000:00:04.0)" in world.run("load").verdict["message"]
     assert world.calls == []
 
 
@@ -117,16 +129,6 @@ def test_without_its_device_the_driver_keeps_the_room(world: World) -> None:
     assert world.calls == ["rmmod vendor", "insmod edudrv.ko use_irq=1"]
 
 
-def test_the_end_of_the_driver_loads_nothing(world: World) -> None:
-    """Between two versions of the driver the kernel's own would take the device."""
-    world.environment["REMOVE_MODULES"] = "vendor"
-    world.host_modules("kernel/vendor.ko:\n")
-    world.is_live("vendor", srcversion=IN_TREE)
-    world.run("load")
-    world.hold_and_stop()
-    assert world.calls == ["rmmod vendor", "insmod edudrv.ko use_irq=1", "rmmod edudrv"]
-
-
 # ---------------------------------------------------------------- blacklist
 
 
@@ -142,15 +144,22 @@ def test_a_blacklist_is_written_before_the_driver_is_loaded(world: World) -> Non
     ]
 
 
-def test_the_blacklist_goes_with_the_pod_and_not_with_the_machine(world: World) -> None:
-    """SIGTERM comes in both cases; the kubelet's hook only when the pod goes."""
+def test_the_blacklist_stays_when_its_pod_ends(world: World) -> None:
+    """It is to keep the modules away when the machine comes up again."""
     world.environment["BLACKLIST"] = "nouveau"
     world.run("load")
     world.hold_and_stop()
     assert blacklist_of(world).exists()
-    assert world.run("leave").code == 0
-    assert not blacklist_of(world).exists()
-    assert world.run("leave").code == 0
+
+
+def test_a_blacklist_that_is_no_longer_asked_for_goes_with_the_next_load(world: World) -> None:
+    """The pod before it wrote it; those of others stay."""
+    world.environment["BLACKLIST"] = "nouveau"
+    world.run("load")
+    other = write(world.root / "modprobe.d/driverwright-other.conf", "somebody's")
+    del world.environment["BLACKLIST"]
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert list((world.root / "modprobe.d").iterdir()) == [other]
 
 
 def test_a_blacklisted_module_that_is_live_is_refused(world: World) -> None:
@@ -159,7 +168,7 @@ def test_a_blacklisted_module_that_is_live_is_refused(world: World) -> None:
     world.is_live("nouveau", srcversion=IN_TREE, refcnt=1)
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "nouveau")
-    assert "on spec.module.blacklist, and live (refcnt 1)" in ran.verdict["message"]
+    assert "on spec.module.blacklist, and live (refcnt 1, devices 0000:00:04.0)" in ran.verdict["message"]
     assert world.calls == []
     assert blacklist_of(world).exists()
 
@@ -184,35 +193,35 @@ def test_a_blacklist_that_cannot_be_written_is_said(world: World) -> None:
     assert "cannot be written: is the node's /etc/modprobe.d read-only?" in ran.verdict["message"]
 
 
-def test_without_a_blacklist_nothing_is_written(world: World) -> None:
-    """Nor is anything removed."""
-    other = write(world.root / "modprobe.d" / f"driverwright-{OWNER}.conf", "somebody's")
-    world.run("load")
-    world.run("leave")
-    assert other.read_text() == "somebody's"
-
-
 # ---------------------------------------------------------------- firmware
 
 
-def test_firmware_is_there_while_the_driver_is(world: World) -> None:
-    """Below this kernel's own folder, which it searches before /lib/firmware; gone with the modules."""
+def test_firmware_lies_where_this_kernel_looks_first(world: World) -> None:
+    """Below this kernel's own folder, which it searches before /lib/firmware; it stays when the pod ends."""
     put_firmware(world, **{"edu.bin": "one", "edu__two words.bin": "two"})
     assert world.run("load").verdict["result"] == "Loaded"
+    world.hold_and_stop()
     found = on_the_node(world)
     listed = found.pop(f".driverwright-{OWNER}")
     assert found == {"edu.bin": "one", "edu/two words.bin": "two"}
     assert sorted(listed.splitlines()) == ["edu.bin", "edu/two words.bin"]
-    world.hold_and_stop()
-    assert list((world.root / "firmware").rglob("*")) in ([], [world.root / "firmware/updates"])
 
 
-def test_firmware_stays_for_a_module_in_use(world: World) -> None:
+def test_firmware_that_the_image_no_longer_has_goes_with_the_next_load(world: World) -> None:
+    """Also when it is all of it."""
+    put_firmware(world, **{"edu.bin": "one"})
+    world.run("load")
+    shutil.rmtree(world.root / "image/firmware")
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert on_the_node(world) == {}
+
+
+def test_a_build_in_use_keeps_its_firmware_when_another_is_refused(world: World) -> None:
     """It may ask for it again at any time."""
     put_firmware(world, **{"edu.bin": "one"})
     world.run("load")
-    write(world.sys / "module/edudrv/refcnt", "1\n")
-    world.hold_and_stop()
+    world.is_live("edudrv", srcversion="AAAA", refcnt=1)
+    assert world.run("load").verdict["result"] == "LoadFailed"
     assert on_the_node(world)["edu.bin"] == "one"
 
 
@@ -238,7 +247,7 @@ def test_firmware_of_others_is_not_touched(world: World) -> None:
     assert (theirs.read_text(), world.calls) == ("theirs", [])
     put_firmware(world, **{"edu.bin": "theirs"})
     assert world.run("load").verdict["result"] == "Loaded"
-    world.hold_and_stop()
+    assert f".driverwright-{OWNER}" in on_the_node(world)
     assert theirs.exists()
 
 
@@ -248,17 +257,6 @@ def test_firmware_goes_when_the_driver_does_not_load(world: World) -> None:
     world.refuses("edudrv", "edudrv: Unknown symbol misc_register (err -22)")
     world.run("load")
     assert list((world.root / "firmware").rglob("*")) in ([], [world.root / "firmware/updates"])
-
-
-def test_firmware_of_the_kernel_before_goes_with_its_pod(world: World) -> None:
-    """The node has booted another kernel: that pod's files go with it, and no others."""
-    put_firmware(world, **{"edu.bin": "one"})
-    world.run("load")
-    write(world.root / "proc/sys/kernel/osrelease", "6.2\n")
-    kept = write(world.root / "firmware/updates/6.2/edu.bin", "newer")
-    world.hold_and_stop()
-    assert on_the_node(world) == {}
-    assert kept.exists()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from kubernetes.client import Configuration
 
-from kube_api.connection import ServiceAccount, service_account
+from kube_api.connection import CONNECTIONS, ServiceAccount, service_account
+from kube_api.kubeconfig import connection_of
+from kube_api.pooled import PooledConnection
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -70,3 +73,15 @@ def test_a_pod_does_not_pay_for_the_official_client() -> None:
         "sys.exit(any(name.split('.')[0] in ('kubernetes', 'urllib3') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["service account", "kubeconfig"])
+def test_a_pool_keeps_a_connection_for_each_thread(folder: Path, kind: str) -> None:
+    """urllib3 would keep one, throw the others away, and warn of each."""
+    connection = (
+        ServiceAccount("https://x", ca_file=str(folder / "ca.crt"), token_file=str(folder / "token")).pooled()
+        if kind == "service account"
+        else connection_of(Configuration(host="https://x"))
+    )
+    assert isinstance(connection, PooledConnection)
+    assert connection.pool.connection_pool_kw["maxsize"] == CONNECTIONS

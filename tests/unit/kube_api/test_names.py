@@ -67,6 +67,8 @@ def test_any_text_makes_a_valid_value(text: str) -> None:
         pytest.param("6.1.0+", "6.1.0", id="end trimmed"),
         pytest.param("é", "", id="nothing left"),
         pytest.param("a" * 62 + "--b", "a" * 62, id="cut at a dash"),
+        pytest.param("6.1.0-" + "x" * 58, "6.1.0-" + "x" * 57, id="the longest kernel release"),
+        pytest.param("6.1.\ud800", "6.1", id="half a character"),
     ],
 )
 def test_other_characters_become_underscores(text: str, expected: str) -> None:

@@ -1,5 +1,6 @@
 """The configuration file: upstream's files as they are, and errors that name the place."""
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from nfd_worker.config_file import FILE_KEYS, IGNORED_KEYS, parse_file, read_file
 from nfd_worker.errors import ConfigurationError
+from nfd_worker.guarded_file import MAX_YAML_FILE
 
 
 def values(text: str) -> dict[str, object]:
@@ -179,6 +181,19 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"# \xe4")
     with pytest.raises(ConfigurationError, match="cannot read the configuration file"):
         read_file(str(tmp_path / "latin"), must_exist=False)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        ConfigurationError, match=r"cannot read the configuration file .*pipe: it is not a regular file"
+    ):
+        read_file(str(tmp_path / "pipe"), must_exist=True)
+    (tmp_path / "long").write_bytes(b"#" * (MAX_YAML_FILE + 1))
+    with pytest.raises(ConfigurationError, match="bytes, and 524288 is the most"):
+        read_file(str(tmp_path / "long"), must_exist=True)
+
+
+def test_dev_null_sets_nothing() -> None:
+    """It is how a command line says that there is no file."""
+    assert read_file(os.devnull, must_exist=True) == {}
 
 
 words = st.text(max_size=6) | st.sampled_from(

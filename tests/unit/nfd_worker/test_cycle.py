@@ -71,7 +71,7 @@ def test_labels_of_a_failed_source_stay_as_they_were(root: Path, source: str) ->
     assert mine
     assert mine.items() <= after.content.labels.items()
     assert source in after.failed
-    assert after.known_prefixes is None
+    assert after.unknown is None
     assert run_cycle(host, Settings(), after.last_good).content.labels == after.content.labels
 
 
@@ -80,9 +80,10 @@ def test_a_source_that_was_never_read_is_not_known(root: Path, source: str) -> N
     """After a restart what the Node says about it must stay, and with it what rules may have made of it."""
     break_source(root, source)
     report = run_cycle(Host(str(root)), Settings(), {})
-    assert report.known_prefixes is not None
-    assert f"{PREFIX}/{source}-" not in report.known_prefixes
-    assert f"{PREFIX}/cpu-" in report.known_prefixes
+    assert report.unknown is not None
+    assert f"{PREFIX}/{source}-" in report.unknown.prefixes
+    assert f"{PREFIX}/{source}-" not in report.unknown.known_prefixes
+    assert f"{PREFIX}/cpu-" in report.unknown.known_prefixes
     assert not any(f"/{source}-" in key for key in report.content.labels)
 
 
@@ -91,24 +92,65 @@ def test_a_source_that_shall_not_label_is_known_to_have_no_labels(root: Path) ->
     break_source(root, "pci")
     settings = load_settings({"label-sources": "all,-pci"}, {})
     report = run_cycle(Host(str(root)), settings, {})
-    assert report.known_prefixes is not None
-    assert f"{PREFIX}/pci-" in report.known_prefixes
-    assert not any(f"{PREFIX}/my-rule".startswith(prefix) for prefix in report.known_prefixes)
+    assert report.unknown is not None
+    assert f"{PREFIX}/pci-" in report.unknown.known_prefixes
+    assert not any(f"{PREFIX}/my-rule".startswith(prefix) for prefix in report.unknown.known_prefixes)
 
 
-def test_rule_files_that_were_never_read_are_not_known() -> None:
-    """A rule can label anything: only what begins like a source's labels is known."""
-    report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, RuleSet(is_known=False))
-    assert report.known_prefixes is not None
-    assert f"{PREFIX}/pci-" in report.known_prefixes
+def test_rule_files_that_were_never_usable_are_not_known() -> None:
+    """And nothing else; custom rules that are switched off are known to make nothing."""
+    report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, RuleSet(unknown=("rules.d/a.yaml", "custom.d/b")))
+    assert report.unknown is not None
+    assert (report.unknown.prefixes, report.unknown.has_sources) == ((), False)
+    assert report.unknown.origins == ("custom.d/b", "rules.d/a.yaml")
+    settings = load_settings({"label-sources": "all,-custom"}, {})
+    report = run_cycle(recorded("intel-gpu-server"), settings, {}, RuleSet(unknown=("custom.d/b",)))
+    assert report.unknown is None
+
+
+def test_it_is_recorded_what_made_what(tmp_path: Path) -> None:
+    """Feature files and rules by the full keys that are on the Node; sources need no record."""
+    it = Path(shutil.copytree(HOSTS / "intel-gpu-server", tmp_path / "host"))
+    folder = it / "etc/kubernetes/node-feature-discovery/features.d"
+    folder.mkdir(parents=True)
+    (folder / "f").write_text("a=1\nvendor.io/b=2\nrefused=a b\n")
+    (folder / "silent").write_text("# +no-label\nc=1\n")
+    (folder / "empty").write_text("")
+    text = """
+    - {name: r, labels: {x: "1", kubernetes.io/no: "1"}, annotations: {y: "1"}, extendedResources: {z: "1"}}
+    - {name: not here, labels: {w: "1"}, matchFeatures: [{feature: no.such}]}
+    """
+    cluster = tuple(rule._replace(file="rules.d/r.yaml") for rule in rules(text))
+    given = RuleSet(cluster=cluster, custom=rules("[{name: c, labels: {a: '2'}}]"))
+    assert run_cycle(Host(str(it)), Settings(), {}, given, NO_GPU).origins == {
+        "features.d/f": (f"{PREFIX}/a", "vendor.io/b"),
+        "features.d/silent": (),
+        "rule built-in/rdma.capable": (f"{PREFIX}/rdma.capable",),
+        "rule r.yaml/c": (f"{PREFIX}/a",),
+        "rules.d/r.yaml": tuple(f"{PREFIX}/{name}" for name in "xyz"),
+    }
+
+
+def test_a_feature_file_that_was_never_read_is_not_known(tmp_path: Path) -> None:
+    """The other files are, and their labels are there."""
+    it = Path(shutil.copytree(HOSTS / "intel-gpu-server", tmp_path / "host"))
+    folder = it / "etc/kubernetes/node-feature-discovery/features.d"
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("a=1\n")
+    (folder / "b").symlink_to("/proc/self/mem")
+    report = run_cycle(Host(str(it)), Settings(), {}, scanned=NO_GPU)
+    assert report.unknown is not None
+    assert (report.unknown.origins, report.unknown.has_sources) == (("features.d/b",), False)
+    assert report.content.labels[f"{PREFIX}/a"] == "1"
+    assert report.failed == {}
 
 
 def test_a_scan_that_is_under_way_is_neither_failed_nor_known() -> None:
     """None: the child has not answered yet."""
     report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, scanned={"gpu": None})
     assert report.failed == {}
-    assert report.known_prefixes is not None
-    assert not any(prefix.startswith("nvidia.com/") for prefix in report.known_prefixes)
+    assert report.unknown is not None
+    assert not any(prefix.startswith("nvidia.com/") for prefix in report.unknown.known_prefixes)
 
 
 def test_what_a_child_found_counts_as_any_source() -> None:
@@ -118,7 +160,7 @@ def test_what_a_child_found_counts_as_any_source() -> None:
     seen = RuleSet(cluster=rules("[{name: r, labels: {m: '@gpu.machine.name'}}]"))
     first = run_cycle(host, settings, {}, seen, {"gpu": found})
     assert first.content.labels[f"{PREFIX}/m"] == "m"
-    assert first.known_prefixes is None
+    assert first.unknown is None
     second = run_cycle(host, settings, first.last_good, seen, {"gpu": Failed("hangs")})
     assert second.failed == {"gpu": "hangs"}
     assert second.content.labels == first.content.labels
@@ -131,6 +173,13 @@ def test_only_chosen_sources_are_read_and_label() -> None:
     assert set(report.last_good) == set(report.source_seconds) == {"pci", "system"}
     assert "system.osrelease" in report.features.attributes
     assert {key.partition("/")[2].partition("-")[0] for key in report.content.labels} == {"pci"}
+
+
+def test_fake_labels_need_no_fake_features() -> None:
+    """As upstream: ``labelSources: [fake]`` alone makes the labels of the settings."""
+    report = run_cycle(recorded("intel-gpu-server"), load_settings({"label-sources": "fake"}, {}), {}, scanned=NO_GPU)
+    assert set(report.content.labels) == {f"{PREFIX}/fake-fakefeature{number}" for number in (1, 2, 3)}
+    assert "fake.flag" not in report.features.flags
 
 
 def test_the_whitelist_of_the_settings_is_used() -> None:

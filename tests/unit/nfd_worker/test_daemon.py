@@ -269,6 +269,42 @@ def test_a_feature_file_is_published_long_before_the_interval_and_nothing_else_i
     assert len(api_server.received) == sent
 
 
+def test_a_file_that_is_deleted_and_written_anew_keeps_its_label(
+    start: Callable[..., Worker], tmp_path: Path, api_server: ApiServer
+) -> None:
+    """No request lacks it; what was added meanwhile does not wait, and what stays away goes."""
+    root = live_tree(tmp_path / "root")
+    features = root / ETC / "features.d"
+    features.mkdir(parents=True)
+    (features / "mine").write_text("example.com/mine=1\n")
+    flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "1h"]
+    api_server.next(lambda: start(*flags, root=root))
+
+    def write_anew() -> None:
+        (features / "mine").unlink()
+        (features / "other").write_text("example.com/other=1\n")
+
+    body = api_server.next(write_anew)
+    assert "example.com/other" in body
+    assert "example.com/mine" in body
+    (features / "mine").write_text("example.com/mine=1\n")
+    body = api_server.next((features / "other").unlink)
+    assert "example.com/other" not in body
+    assert all("example.com/mine" in request for request in api_server.received)
+
+
+def test_a_configuration_that_becomes_a_pipe_holds_nobody(start: Callable[..., Worker], tmp_path: Path) -> None:
+    """The old settings stay in force, and SIGTERM ends it."""
+    file = tmp_path / "nfd-worker.conf"
+    file.write_text("core: {sleepInterval: 1h}")
+    worker = start("--no-publish", "--config", str(file))
+    worker.wait_for("cycle: ")
+    file.unlink()
+    os.mkfifo(file)
+    worker.wait_for("not reloaded, the old settings stay in force: .* it is not a regular file")
+    assert worker.end() == 0
+
+
 def test_a_device_is_published_long_before_the_interval(
     start: Callable[..., Worker], tmp_path: Path, api_server: ApiServer
 ) -> None:

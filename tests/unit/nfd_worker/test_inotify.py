@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nfd_worker import inotify
-from nfd_worker.inotify import FileWatch, Place, parse_events, watch_files
+from nfd_worker.inotify import Changes, FileWatch, Place, parse_events, watch_files
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def changes(watch: FileWatch, seconds: float = 0.0) -> frozenset[str]:
     """Take all that is there; wait for the first."""
     found: frozenset[str] = frozenset()
     while select.select([watch], [], [], seconds)[0]:
-        found |= watch.drain()
+        found |= watch.drain().triggers
         seconds = 0.0
     return found
 
@@ -142,7 +142,7 @@ def test_files_written_into_a_new_directory_at_once_are_not_missed(
     watch = watches(Place(str(directory), "file"))
     directory.mkdir()
     (directory / "a").write_text("x")
-    assert watch.drain() == {"file"}
+    assert watch.drain().triggers == {"file"}
 
 
 def test_sub_directories_are_watched_one_level_deep(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
@@ -249,3 +249,19 @@ def test_events_are_read_one_after_the_other() -> None:
     second = (-1).to_bytes(4, "little", signed=True) + (0x4000).to_bytes(4, "little") + bytes(8)
     content = first + b"name".ljust(16, b"\0") + second + b"\1\2"
     assert list(parse_events(content)) == [(3, 8, "name"), (-1, 0x4000, "")]
+
+
+def test_a_file_that_was_only_begun_is_not_complete(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
+    """It is when it is closed, renamed or deleted: then it can be read at once."""
+    watch = watches(Place(str(tmp_path), "file"))
+    with (tmp_path / "a").open("w") as file:
+        file.write("a=")
+        file.flush()
+        assert watch.drain() == Changes(frozenset({"file"}))
+    assert watch.drain() == Changes(frozenset({"file"}), frozenset({"file"}))
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert watch.drain().complete == {"file"}
+    (tmp_path / "b").unlink()
+    assert watch.drain().complete == {"file"}
+    (tmp_path / "link").symlink_to("nowhere")
+    assert watch.drain() == Changes(frozenset({"file"}))

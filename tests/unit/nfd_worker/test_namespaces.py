@@ -53,6 +53,15 @@ def test_labels(key: str, value: str, reason: str | None) -> None:
     assert (problem.reason if problem else None) == reason
 
 
+def test_without_automatic_prefixes_a_label_needs_no_namespace() -> None:
+    """As upstream publishes it; a lone star denies it, as it does there."""
+    options = NamespaceOptions(auto_prefix=False)
+    assert check_label("foo", "bar", options) is None
+    problem = check_label("foo", "bar", options._replace(deny_label_ns=("*",)))
+    assert problem is not None
+    assert problem.reason == "denied-ns"
+
+
 def test_a_lone_star_denies_everything_but_the_feature_namespaces() -> None:
     """As upstream documents it."""
     options = NamespaceOptions(deny_label_ns=("*",))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nfd_worker.node_content import NodeContent
+from nfd_worker.node_content import NodeContent, Unknown
 from nfd_worker.node_taints import merge_taints
 from nfd_worker.publish import publish
 from nfd_worker.tracking import format_taints, parse_taints
@@ -22,11 +22,11 @@ def test_node_taints(case: dict[str, Any]) -> None:
 
 @of("node_update")
 def test_node_update(case: dict[str, Any]) -> None:
-    """Labels that upstream left and nobody knows better about stay: its ``skip_removal`` is our known prefixes."""
+    """Labels that upstream left and nobody knows better about stay: its ``skip_removal`` is our Unknown."""
     given, expected = case["input"], case["expect"]
     server = NodeServer()
     server.change("nfd-master", {"metadata": {key: given[key] for key in ("labels", "annotations")}})
-    known = () if given["skip_removal"] else None
-    request = PublishRequest("n", NodeContent(**given["wanted"]), known, take_over=True)
+    unknown = Unknown() if given["skip_removal"] else None
+    request = PublishRequest("n", NodeContent(**given["wanted"]), unknown, take_over=True)
     publish(request, server.client)
     assert server.labels() == expected["labels"]

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from nfd_worker.features import Features
+from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.labels import label_key
 from nfd_worker.sources import SOURCES, discover
-from nfd_worker.sources.local import FEATURE_FILES, MAX_FILE_BYTES, parse_feature_file, parse_time
+from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file, parse_time
 from nfd_worker.sources.memory import discover_huge_pages, parse_swaps
 from nfd_worker.sources.settings import LocalSettings, SourceSettings
 from tests.unit.nfd_worker.nfd_cases import of
@@ -116,4 +117,4 @@ def test_feature_file_size(case: Case, tmp_path: Path) -> None:
     """64 KiB is not too long."""
     size = case["input"]["bytes"]
     it = host(tmp_path, {"f": "a" * size})
-    assert (it.find_regular("f", MAX_FILE_BYTES) is not None) is case["expect"]["accepted"]
+    assert (it.find_regular("f", MAX_FEATURE_FILE) is not None) is case["expect"]["accepted"]

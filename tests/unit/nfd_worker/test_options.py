@@ -1,6 +1,7 @@
 """Flags: Go's ways of writing them, and how their texts are read."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -87,6 +88,15 @@ def test_the_rules_directory_has_its_variable() -> None:
     assert {"NFD_WORKER_RULES_DIR", "NFD_WORKER_OPTIONS", "NODE_NAME", "HOST_ROOT"} <= {
         option.environment for option in OPTIONS
     }
+
+
+def test_a_relative_rules_directory_is_below_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker reads below a root, where a relative path would mean another directory."""
+    monkeypatch.chdir(tmp_path)
+    read = {option.flag: option.parse for option in OPTIONS}["rules-dir"]
+    assert [read("rules"), read("/rules"), read("")] == [f"{tmp_path}/rules", "/rules", ""]
 
 
 @pytest.mark.parametrize(

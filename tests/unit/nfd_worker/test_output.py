@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 import yaml
 
 from nfd_worker.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
+from nfd_worker.features import Features
 from nfd_worker.node_content import Refusal, Taint
 from nfd_worker.output import render
 from nfd_worker.pci_names import PciNames
@@ -43,7 +45,8 @@ def table(made: CycleReport, *, with_features: bool = False) -> list[str]:
 def test_json_has_the_documented_shape() -> None:
     """Other programs read it."""
     document = json.loads(render(report(), "json", with_features=False))
-    assert list(document) == ["labels", "annotations", "extendedResources", "taints", "failed"]
+    fields = ["labels", "annotations", "extendedResources", "taints", "failed", "problems", "refused"]
+    assert list(document) == fields
     assert document["labels"]["feature.node.kubernetes.io/pci-0302_10de.present"] == "true"
     assert document["failed"] == {"usb": "why"}
     assert document["extendedResources"] == {"vendor.io/e": "2"}
@@ -51,6 +54,38 @@ def test_json_has_the_documented_shape() -> None:
         {"key": "vendor.io/t", "value": "v", "effect": "NoSchedule"},
         {"key": "vendor.io/u", "value": "", "effect": "NoExecute"},
     ]
+
+
+def test_json_says_what_is_wrong() -> None:
+    """The exit status is 1 for a problem: the document names it."""
+    document = json.loads(render(report(), "json", with_features=False))
+    [problem], [refused] = document["problems"], document["refused"]
+    assert (problem["rule"], problem["message"], problem["line"]) == ("rule o/r", "wrong", 3)
+    assert (refused["key"], refused["reason"], refused["message"]) == ("a/b", "r", "bad")
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_nothing_that_a_terminal_acts_on_is_printed(output: str) -> None:
+    """Neither from labels and features nor from problems; JSON still has every character."""
+    hostile = "x\033[31m\x9b\x00\u202e"
+    made = report()
+    made = made._replace(
+        content=made.content._replace(annotations={"a/b": hostile}),
+        features=Features(attributes={"local.feature": {hostile: hostile}}),
+        problems=(RuleProblem(hostile, "", "wrong"),),
+        refusals=(Refusal("source local", "label", hostile, hostile, "r", "bad"),),
+        failed={"usb": hostile},
+    )
+    text = render(made, output, with_features=True)
+    assert text.replace("\n", "").isprintable()
+    if output == "json":
+        assert json.loads(text)["annotations"] == {"a/b": hostile}
+
+
+def test_the_table_cuts_what_nobody_reads() -> None:
+    """One long name must not push all other values out of sight."""
+    made = report()._replace(features=Features(attributes={"local.feature": {"n" * 60000: "v" * 60000}}))
+    assert max(map(len, table(made, with_features=True))) < 1000
 
 
 def test_features_are_shown_when_asked_for() -> None:

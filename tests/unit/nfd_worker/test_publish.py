@@ -11,7 +11,7 @@ from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.once import OnceConnection
 from nfd_worker import publish as module
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NodeContent, Taint, Unknown
 from nfd_worker.publish import ATTEMPTS, carry_out, main, merged, publish, unpublish
 from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
@@ -46,9 +46,9 @@ UPSTREAM: Json = {
 }
 
 
-def request(content: NodeContent = FULL, known: tuple[str, ...] | None = None, **others: Any) -> PublishRequest:
+def request(content: NodeContent = FULL, unknown: Unknown | None = None, **others: Any) -> PublishRequest:
     """Make a request for the one Node."""
-    return PublishRequest("n", content, known, **others)
+    return PublishRequest("n", content, unknown, **others)
 
 
 @pytest.fixture(autouse=True)
@@ -175,12 +175,26 @@ def test_a_node_that_always_changes_is_given_up_for_now(server: NodeServer) -> N
 def test_what_no_source_could_say_stays(server: NodeServer) -> None:
     """After a restart with a source that cannot be read: all kinds, but not what a known prefix covers."""
     publish(request(), server.client)
-    publish(request(NodeContent(), known=(f"{FEATURE}/slots", f"{FEATURE}/note")), server.client)
+    publish(request(NodeContent(), Unknown(known_prefixes=(f"{FEATURE}/slots", f"{FEATURE}/note"))), server.client)
     assert server.labels()[GPU] == "true"
     assert server.taints() == PUBLISHED["taints"]
     assert SLOTS not in server.status("capacity")
     assert f"{FEATURE}/note" not in server.annotations()
     publish(request(NodeContent()), server.client)
+    assert carried(server) == BARE
+
+
+def test_a_file_that_goes_bad_holds_after_a_restart_what_it_made_and_nothing_else(server: NodeServer) -> None:
+    """The record is on the Node from the write that made the labels, and goes with the last of them."""
+    made = NodeContent({GPU: "true", OLD: "1"}, {}, {SLOTS: "2"}, (TAINT,))
+    origins = {"rules.d/a.yaml": (GPU, SLOTS), "features.d/f": (OLD,)}
+    publish(request(made, origins=origins), server.client)
+    for _ in range(2):
+        publish(request(NodeContent(), Unknown(origins=("rules.d/a.yaml", "custom.d/README"))), server.client)
+        assert server.labels() == {**OTHERS["metadata"]["labels"], GPU: "true"}
+        assert SLOTS in server.status("capacity")
+        assert TAINT.key in {taint["key"] for taint in server.taints()}
+    publish(request(NodeContent(), Unknown(origins=("custom.d/README",))), server.client)
     assert carried(server) == BARE
 
 
@@ -248,7 +262,7 @@ def test_the_same_content_as_upstreams_becomes_ours(upstream: NodeServer) -> Non
 
 def test_what_upstream_left_stays_while_nobody_knows_better(upstream: NodeServer) -> None:
     """It becomes ours, and goes when all is known."""
-    publish(request(known=(), take_over=True), upstream.client)
+    publish(request(unknown=Unknown(), take_over=True), upstream.client)
     assert upstream.labels()[OLD] == "1"
     assert f"{FEATURE}/cards" in upstream.status("capacity")
     assert f"{NFD}/feature-labels" not in upstream.annotations()
@@ -301,6 +315,20 @@ def test_unpublishing_removes_all_of_ours_and_nothing_else(server: NodeServer) -
     for _ in range(2):
         assert carry_out(request(action=UNPUBLISH), server.client) == PublishAnswer()
         assert carried(server) == BARE
+
+
+def test_unpublishing_applies_nothing_and_so_leaves_no_entry_of_ours(server: NodeServer) -> None:
+    """An empty map is a field, too: its owner stays in managedFields."""
+    applied: list[Json] = []
+    serve = server.apply
+
+    def apply(path: str, body: Json, **others: Any) -> Json:
+        applied.append(body)
+        return serve(path, body, **others)
+
+    server.apply = apply  # type: ignore[method-assign]
+    unpublish("n", server.client)
+    assert [body["metadata"] for body in applied] == [{"name": "n"}]
 
 
 def test_unpublishing_leaves_upstream_alone(upstream: NodeServer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nfd_worker.child import Child, spawn
-from nfd_worker.node_content import NodeContent
+from nfd_worker.node_content import NodeContent, Unknown
 from nfd_worker.publisher import (
     CHILD_COMMAND,
     CHILD_DEADLINE_SECONDS,
@@ -269,11 +269,11 @@ def test_the_request_says_whether_to_take_over() -> None:
         return spawn(request, OK)
 
     publisher = Publisher("node", "/k", on_answer=lambda *_: None, take_over=True, start=start)
-    publisher.want(NodeContent({"a": "1"}), ("b",))
+    publisher.want(NodeContent({"a": "1"}), Unknown(("b",)), {"c": ("a",)})
     publisher.step(0.0)
     publisher.stop()
     assert PublishRequest.from_bytes(started[0]) == PublishRequest(
-        "node", NodeContent({"a": "1"}), ("b",), take_over=True, kubeconfig="/k"
+        "node", NodeContent({"a": "1"}), Unknown(("b",)), {"c": ("a",)}, take_over=True, kubeconfig="/k"
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nfd_worker.guarded_file import MAX_YAML_FILE
 from nfd_worker.host import Host
 from nfd_worker.rule_files import CUSTOM_DIRECTORY, RuleFiles, RuleSet
 from nfd_worker.rules.model import Rule
@@ -79,7 +80,7 @@ def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     """It was named, and what it would say is not known."""
     found = read(tmp_path, "", str(tmp_path / "none"))
     assert [problem.file for problem in found.problems] == [str(tmp_path / "none")]
-    assert not found.is_known
+    assert found.unknown == (str(tmp_path / "none"),)
 
 
 def test_rules_of_an_unchanged_file_are_the_same_objects(tmp_path: Path, custom: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_file_that_goes_bad_keeps_the_rules_it_had(tmp_path: Path, custom: Pat
     bad = files.read()
     assert bad.custom == before.custom
     assert bad.problems[-1].message == "no rule of it can be used; those it had before stay in force"
-    assert bad.is_known
+    assert bad.unknown == ()
     assert files.read() == bad
     write(custom, a=rule("c"))
     assert files.read().problems == ()
@@ -124,11 +125,37 @@ def test_a_file_that_was_never_good_is_not_known(tmp_path: Path, custom: Path) -
     """Until it is mended; bad twice is not known either."""
     write(custom, a="{")
     files = RuleFiles(Host(str(tmp_path)))
-    assert (files.read().custom, files.read().is_known) == ((), False)
+    assert (files.read().custom, files.read().unknown) == ((), ("custom.d/a",))
     write(custom, a="{{")
-    assert not files.read().is_known
+    assert files.read().unknown == ("custom.d/a",)
     write(custom, a=rule("a"))
-    assert files.read().is_known
+    assert files.read().unknown == ()
+
+
+def test_rules_know_their_file(tmp_path: Path, custom: Path) -> None:
+    """It is what the record on the Node calls them by, wherever the directory is mounted."""
+    write(custom, team__a=rule("a"))
+    mounted = write(tmp_path / "m", **{"b.yaml": rule("b")})
+    found = read(tmp_path, str(mounted))
+    assert [one.file for one in (*found.custom, *found.cluster)] == ["custom.d/team/a", "rules.d/b.yaml"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "long"])
+def test_what_is_no_file_of_rules_is_not_read(tmp_path: Path, custom: Path, kind: str) -> None:
+    """It neither holds the worker nor fills its memory, and stops no other file."""
+    write(custom, a=rule("a"))
+    bad = custom / "b"
+    if kind == "pipe":
+        os.mkfifo(bad)
+    elif kind == "device":
+        bad.symlink_to("/dev/zero")
+    else:
+        bad.touch()
+        os.truncate(bad, MAX_YAML_FILE + 1)
+    found = read(tmp_path)
+    assert names(found.custom) == ["a"]
+    assert found.unknown == ("custom.d/b",)
+    assert ("bytes" if kind == "long" else "not a regular file") in found.problems[0].message
 
 
 def test_good_rules_of_a_file_count_though_others_are_bad(tmp_path: Path, custom: Path) -> None:
@@ -137,7 +164,7 @@ def test_good_rules_of_a_file_count_though_others_are_bad(tmp_path: Path, custom
     found = read(tmp_path)
     assert names(found.custom) == ["a"]
     assert len(found.problems) == 1
-    assert found.is_known
+    assert found.unknown == ()
 
 
 def test_a_directory_that_cannot_be_listed_keeps_its_files(
@@ -156,7 +183,7 @@ def test_a_directory_that_cannot_be_listed_keeps_its_files(
         during = files.read()
         never = read(tmp_path)
     assert during.custom == before.custom
-    assert during.is_known
+    assert during.unknown == ()
     assert "Input/output error; the rules found there before stay in force" in during.problems[0].message
-    assert not never.is_known
+    assert never.unknown == ("custom.d/",)
     assert files.read() == before

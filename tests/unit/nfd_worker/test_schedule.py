@@ -15,6 +15,7 @@ from nfd_worker.schedule import (
     NEVER,
     RESYNC,
     SECONDS_PER_BURST,
+    SETTLE,
     START,
     Schedule,
 )
@@ -109,3 +110,41 @@ def test_new_periods_count_from_now() -> None:
 def test_what_asked_in_the_meantime_is_answered_by_the_same_cycle() -> None:
     """The interval comes first, and the event that waits for its burst is read with it."""
     assert run(started(), {59.9: CONFIG}, 100.0) == [(60.0, {CONFIG, INTERVAL})]
+
+
+def test_what_is_complete_is_looked_at_at_once_and_again_after_its_burst() -> None:
+    """An addition is published at once; what else the burst brings is seen by the second cycle."""
+    schedule = started()
+    schedule.ask(FILE, T0 + 1)
+    assert schedule.take(T0 + 1.001) == frozenset()
+    schedule.ask(FILE, T0 + 1.01, at_once=True)
+    assert schedule.due == T0 + 1.01
+    assert schedule.take(T0 + 1.01) == {FILE}
+    assert schedule.is_in_burst
+    schedule.ask(DEVICE, T0 + 1.2, at_once=True)
+    assert schedule.due == T0 + 1 + COALESCE_SECONDS
+    assert schedule.take(schedule.due) == {FILE, DEVICE}
+    assert not schedule.is_in_burst
+    assert schedule.due == T0 + 1 + COALESCE_SECONDS + 60
+
+
+def test_a_stream_without_end_is_not_looked_at_at_once() -> None:
+    """It costs one cycle every few seconds, whatever it asks for."""
+    schedule, cycles, now = started(NEVER), 0, T0
+    for step in range(36000):
+        now = T0 + step / 10
+        schedule.ask(DEVICE, now, at_once=True)
+        while schedule.take(now):
+            cycles += 1
+    assert cycles <= 2 * BURSTS_IN_A_ROW + 3600 / SECONDS_PER_BURST + 1
+
+
+def test_a_removal_is_looked_at_when_it_has_settled_and_ends_no_burst() -> None:
+    """The burst that is under way still has its own cycle."""
+    schedule = started()
+    schedule.settle(T0 + 1)
+    schedule.ask(FILE, T0 + 0.9)
+    assert schedule.take(T0 + 1) == {SETTLE}
+    assert schedule.take(T0 + 0.9 + COALESCE_SECONDS) == {FILE}
+    schedule.settle(NEVER)
+    assert schedule.take(T0 + 2) == frozenset()

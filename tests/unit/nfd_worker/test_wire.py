@@ -3,16 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NodeContent, Taint, Unknown
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
 TEXTS = st.dictionaries(st.text(), st.text())
+NAMES = st.lists(st.text()).map(tuple)
 TAINTS = st.lists(st.builds(Taint, st.text(), st.text(), st.text())).map(tuple)
 REQUESTS = st.builds(
     PublishRequest,
     node_name=st.text(),
     content=st.builds(NodeContent, TEXTS, TEXTS, TEXTS, TAINTS),
-    known_prefixes=st.none() | st.lists(st.text()).map(tuple),
+    unknown=st.none() | st.builds(Unknown, NAMES, st.booleans(), NAMES, NAMES, NAMES),
+    origins=st.dictionaries(st.text(), NAMES),
     take_over=st.booleans(),
     kubeconfig=st.none() | st.text(),
     action=st.sampled_from(["publish", UNPUBLISH]),

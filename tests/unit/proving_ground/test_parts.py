@@ -17,6 +17,7 @@ from tests.proving_ground.kube_binaries import is_usable_release, source_version
 from tests.proving_ground.kubeconfig import kubeconfig_text, token_user
 from tests.proving_ground.kubelet_proxy import target_port
 from tests.proving_ground.pki import CertificateAuthority
+from tests.proving_ground.ports import free_ports
 from tests.proving_ground.registry import bcrypt, config_text
 from tests.proving_ground.runtime_wrapper import option, with_allowed_oom_score
 from tests.proving_ground.small_image import busybox_archive
@@ -202,3 +203,9 @@ def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     state.save(tmp_path)
     assert GroundState.load(tmp_path) == state
     assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_ports_are_given_out_once() -> None:
+    """Also those that nobody listens on yet: a part may be started minutes after its port was chosen."""
+    first, second = free_ports(200), free_ports(200)
+    assert not set(first) & set(second)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nfd_worker.rules.template import TemplateError, parse_template
@@ -49,6 +49,7 @@ def test_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@settings(max_examples=settings().max_examples // 3)  # There are more than a hundred functions.
 @given(st.data())
 def test_any_arguments(name: str, data: st.DataObject) -> None:
     """Each function with arguments of any type and number."""

@@ -9,9 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nfd_worker.features import Failed, Features
+from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources import discover
-from nfd_worker.sources.local import FEATURE_FILES, MAX_FILE_BYTES, labels, parse_feature_file, parse_time
+from nfd_worker.sources.local import FEATURE_FILES, labels, parse_feature_file, parse_time
 from nfd_worker.sources.settings import LocalSettings, SourceSettings
 from tests.unit.nfd_worker.trees import host
 
@@ -149,7 +150,7 @@ def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
 
 def test_a_bad_file_is_told_once_and_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Too long, a pipe, a dangling link, a wrong line."""
-    it = files(tmp_path, {"long": b"a" * (MAX_FILE_BYTES + 1), "wrong": "# +what\n", "good": "good=1\n"})
+    it = files(tmp_path, {"long": b"a" * (MAX_FEATURE_FILE + 1), "wrong": "# +what\n", "good": "good=1\n"})
     folder = tmp_path / FEATURE_FILES
     os.mkfifo(folder / "pipe")
     (folder / "link").symlink_to("nowhere")
@@ -160,7 +161,7 @@ def test_a_bad_file_is_told_once_and_stops_no_other(tmp_path: Path, caplog: pyte
     assert told == [
         "link left out: No such file or directory",
         "local: wrong:1: there is no directive 'what'; there are expiry-time, no-label and no-feature",
-        f"long left out: it has {MAX_FILE_BYTES + 1} bytes, and {MAX_FILE_BYTES} is the most",
+        f"long left out: it has {MAX_FEATURE_FILE + 1} bytes, and {MAX_FEATURE_FILE} is the most",
         "loop left out: Too many levels of symbolic links",
         "pipe left out: it is not a regular file",
     ]
@@ -181,13 +182,23 @@ def test_a_directory_that_cannot_be_listed_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(discover("local", Host(str(tmp_path)), SETTINGS), Failed)
 
 
-def test_a_file_that_cannot_be_read_just_now_is_a_failure(tmp_path: Path) -> None:
-    """An I/O error passes; the labels of the file stay until then."""
-    it = files(tmp_path, {"a": "a=1\n"})
-    (tmp_path / FEATURE_FILES / "b").symlink_to("/proc/self/mem")
-    found = discover("local", it, SETTINGS)
-    assert isinstance(found, Failed)
-    assert found.reason.endswith("features.d/b: Input/output error")
+def test_a_file_that_cannot_be_read_just_now_counts_with_what_it_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An I/O error passes, and is that file's alone: others come, change and go."""
+    it = files(tmp_path, {"a": "a=1\n", "b": "b=1\n"})
+    found_on(it)
+    folder = tmp_path / FEATURE_FILES
+    (folder / "b").unlink()
+    (folder / "b").symlink_to("/proc/self/mem")
+    (folder / "never").symlink_to("/proc/self/mem")
+    (folder / "a").rename(folder / "c")
+    found = found_on(it)
+    assert found.attributes["local.label"] == {"a": "1", "b": "1"}
+    assert found.files == {"features.d/b": {"b"}, "features.d/c": {"a"}, "features.d/never": None}
+    assert "features.d/b: Input/output error; what it said before stays" in caplog.text
+    (folder / "b").unlink()
+    assert found_on(it).attributes["local.label"] == {"a": "1"}
 
 
 @given(st.text())

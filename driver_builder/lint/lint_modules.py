@@ -1,0 +1,22 @@
+"""Drivers that name one module for the same nodes. Pure.
+
+Place in the flow: ``lint`` asks, where it knows the nodes. The controller lets one of the two keep the module.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from driver_builder.planning import conflicts
+from driver_builder.planning.inventory import Node
+from driver_builder.spec.driver_spec import DriverSpec
+
+
+def shared_modules(
+    driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
+) -> Iterator[str]:
+    """Say which module another driver names as well, to load or to remove it, and on which nodes both are."""
+    nodes = tuple(nodes)
+    for other in sorted(others.keys() - {driver}):
+        module = conflicts.shared_module(spec, others[other])
+        both = conflicts.selected(spec, nodes) & conflicts.selected(others[other], nodes) if module else frozenset()
+        if module and both:
+            yield f"{conflicts.words(module, other, both)}; only one of them gets it"

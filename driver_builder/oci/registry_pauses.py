@@ -1,0 +1,71 @@
+"""What is remembered of registries for a while: which is left alone, and what Secrets and ConfigMaps hold.
+
+Place in the flow: ``registries`` asks here before it asks a registry or the API server; several threads at a time.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from driver_builder.model.image_state import ImageState, Unreachable
+
+FIRST_SILENCE = 5.0
+MOST_SILENCE = 60.0
+"""Seconds for which a registry that does not answer is left alone: doubling, as each question may take 30."""
+MOST_KEPT = 1000
+
+Value = TypeVar("Value")
+
+
+class Pauses:
+    """The accounts at registries that are left alone, and what is said of them meanwhile."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._paused: dict[Hashable, tuple[float, float, Unreachable]] = {}
+        """When it ends, how long it is, and the answer."""
+
+    def of(self, account: Hashable) -> Unreachable | None:
+        """The answer that stands, None when the registry is to be asked."""
+        with self._lock:
+            ends, _, state = self._paused.get(account, (0.0, 0.0, None))
+            return state if self._clock() < ends else None
+
+    def saw(self, account: Hashable, state: ImageState) -> None:
+        """Take note of an answer."""
+        with self._lock:
+            now = self._clock()
+            ends, length, _ = self._paused.pop(account, (0.0, 0.0, None))
+            if isinstance(state, Unreachable) and state.retry_after is not None:
+                self._paused[account] = (now + state.retry_after, 0.0, state)
+            elif isinstance(state, Unreachable) and state.is_silent:
+                # Of several that were asked in the same moment the first one counts.
+                longer = length if now < ends else min(2 * length, MOST_SILENCE) or FIRST_SILENCE
+                self._paused[account] = (now + longer, longer, replace(state, is_silent=False))
+            while len(self._paused) > MOST_KEPT:
+                del self._paused[next(iter(self._paused))]
+
+
+class Memory(Generic[Value]):
+    """Values that are read once in ``seconds``; what cannot be read is not remembered."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, tuple[float, Value]] = {}
+
+    def get(self, key: Hashable, read: Callable[[], Value]) -> Value:
+        """The value of a key."""
+        with self._lock:
+            at, known = self._known.get(key, (0.0, None))
+            if known is not None and self._clock() - at < self._seconds:
+                return known
+        value = read()
+        with self._lock:
+            now = self._clock()
+            self._known = {other: kept for other, kept in self._known.items() if now - kept[0] < self._seconds}
+            self._known[key] = (now, value)
+        return value

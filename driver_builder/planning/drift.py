@@ -1,0 +1,77 @@
+"""A module that is not what it was any more is loaded again: its pod is replaced, with growing waits. Pure.
+
+The verdict of ``hold`` starts it: a module was removed by hand, another build took its place, or its device went. The
+first replacement follows at once; each further one waits twice as long as the one before, up to an hour. A node that
+had none for two such waits starts from the beginning.
+"""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
+
+from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.evidence import NodeEvidence
+from driver_builder.planning.node_notes import MAX_RELOADED, NodeNote
+from driver_builder.planning.plan_view import DriverView, TargetPart
+
+MIN_SECONDS = 30.0
+MAX_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What is to be done now, what is to be remembered of the nodes, and when to look again."""
+
+    actions: tuple[Action, ...] = ()
+    notes: tuple[NodeNote, ...] = ()
+    requeue_at: float | None = None
+
+
+def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = frozenset()) -> Repair:
+    """Replace the pods whose modules are not what they were, and note which nodes are not heard of.
+
+    On nodes that the driver leaves, and where another driver keeps the module, nothing is loaded again.
+    """
+    others = leaving | {name for conflict in view.conflicts for name in conflict.nodes}
+    now = view.snapshot.now
+    parts = tuple(parts)
+    replaced = {action.uid for part in parts for action in part.actions if isinstance(action, ReplacePod)}
+    actions: list[Action] = []
+    notes: list[NodeNote] = []
+    times: list[float] = []
+    room = MAX_RELOADED - sum(note.reloads > 0 for note in view.notes.values())
+    for node, found in ((node, found) for part in parts for node, found in part.evidence.items()):
+        note = _settled(view.notes.get(node, NodeNote(node=node)), found, now)
+        pods = view.pods_on(node) if node not in others else []
+        drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting]
+        drifted = [pod for pod in drifted if pod.uid not in replaced and pod.target in view.daemon_sets]
+        due_at = _due_at(note)
+        if drifted and found.version is None and due_at > now:
+            times.append(due_at)
+        elif drifted and found.version is None and (note.reloads or room > 0):
+            room -= not note.reloads
+            note = replace(note, reloads=note.reloads + 1, last_reload=float(int(now)))
+            actions += (
+                ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, why=found.why)
+                for pod in drifted
+            )
+        notes.append(note)
+    return Repair(actions=tuple(actions), notes=tuple(notes), requeue_at=min(times, default=None))
+
+
+def _settled(note: NodeNote, found: NodeEvidence, now: float) -> NodeNote:
+    """Bring a note up to date: whether its node is heard of, and whether its last replacement is long ago."""
+    silent_since = None
+    if found.version is not None and not found.works:
+        silent_since = min(found.silent_since or note.silent_since or now, now)
+    last = min(note.last_reload, now) if note.last_reload is not None else None
+    if last is None or (found.works and now >= last + 2 * _wait(note.reloads)):
+        return NodeNote(node=note.node, silent_since=silent_since)
+    return replace(note, silent_since=silent_since, last_reload=last)
+
+
+def _due_at(note: NodeNote) -> float:
+    return note.last_reload + _wait(note.reloads) if note.last_reload is not None else 0.0
+
+
+def _wait(reloads: int) -> float:
+    return min(MAX_SECONDS, MIN_SECONDS * 2.0 ** min(reloads, 20))

@@ -1,0 +1,141 @@
+"""Whether an image that a registry has may run on nodes: a tag alone proves nothing. Pure.
+
+Place in the flow: ``plan_target`` asks before an image is rolled out, ``gate`` before a node may move to its kernel;
+``observe`` asks which key an image must be signed with. A refusal changes nothing that runs.
+
+- The label with the build key must equal the key. The key is public: this is a check against mistakes.
+- The digest that was rolled out is kept in ``status.targets[].imageDigest``. A tag that names another one is taken only
+  where a build of this controller ended with it, the DaemonSet has it already, the new image is signed with the
+  driver's image key, or an admin accepts its digest.
+- With an image key the signature is wanted of every image, but of one that the spec names by digest.
+- An image must say which modules it has; else any module of that name would prove that it works. One that the
+  DaemonSet has already is left there.
+"""
+
+from dataclasses import dataclass
+
+from driver_builder.model import images
+from driver_builder.model.image_state import Present
+from driver_builder.model.images import ImageRef
+from driver_builder.planning.desired import Wanted
+from driver_builder.planning.plan_rollout import identities
+from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.status import Reason, TargetStatus
+from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.spec.driver_spec import DriverSpec
+from kube_api import names
+
+_SHORT_DIGEST = len("sha256:") + 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an image is not rolled out."""
+
+    reason: Reason
+    message: str
+
+
+def image_key(spec: DriverSpec, item: Wanted) -> str | None:
+    """Name the Secret with the key that an image must be signed with; None where it need not be."""
+    if item.request is not None:
+        return item.request.signing.image_key_secret if item.request.signing else None
+    if _is_digest(item.image):
+        return None
+    return spec.signing.image_key_secret if spec.signing else None
+
+
+def pin(before: TargetStatus | None, image: ImageRef) -> str:
+    """The digest of an image that was rolled out, or found, before; empty where there was none."""
+    return before.digest if before is not None and before.image == str(image) else ""
+
+
+def refusal(
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    spec: DriverSpec,
+    item: Wanted,
+    state: Present,
+    *,
+    before: TargetStatus | None,
+) -> Refusal | None:
+    """Say why an image may not run, None where it may; ``before`` is what was said of its target last."""
+    return (
+        _moved(snapshot, driver, item, state, pin(before, item.image))
+        or _foreign(item, state)
+        or _unsigned(spec, item, state)
+        or _without_identities(snapshot, driver, spec, item, state)
+    )
+
+
+def _moved(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Present, pinned: str) -> Refusal | None:
+    if not pinned or pinned == state.digest or _is_digest(item.image):
+        return None
+    is_ours = snapshot.pushed.get(item.image) == state.digest or _is_rolled_out(snapshot, driver, item, state)
+    if is_ours or state.is_signed or state.digest in driver.accepted_digests:
+        return None
+    command = (
+        f"kubectl -n {driver.namespace} annotate drivercontainer {driver.name} --overwrite"
+        f" {names.ACCEPT_DIGEST_ANNOTATION}={state.digest}"
+    )
+    return Refusal(
+        reason=Reason.TAG_MOVED,
+        # The command first: a message is cut at its end.
+        message=(
+            f"{command} accepts the new image, if the tag was moved on purpose: {pinned[:_SHORT_DIGEST]} was rolled out"
+            f" and stays, and another one is under {item.image}"
+        ),
+    )
+
+
+def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Present) -> bool:
+    """Tell whether the target's DaemonSet has the image already, which may be known before the status says so."""
+    image = str(item.image.at(state.digest))
+    return any(
+        found.driver == driver.key and found.target == item.target.short_hash and found.image == image
+        for found in snapshot.daemon_sets
+    )
+
+
+def _foreign(item: Wanted, state: Present) -> Refusal | None:
+    if item.request is None or state.labels.get(images.KEY_LABEL) == item.request.key:
+        return None
+    return Refusal(
+        reason=Reason.WRONG_BUILD_KEY,
+        message=(
+            f"{item.image.at(state.digest)} has not the label {images.KEY_LABEL}={item.request.key}, so it is not what"
+            f" was built as {item.image}: remove that tag, and it is built anew"
+        ),
+    )
+
+
+def _unsigned(spec: DriverSpec, item: Wanted, state: Present) -> Refusal | None:
+    secret = image_key(spec, item)
+    if secret is None or state.is_signed:
+        return None
+    return Refusal(
+        reason=Reason.IMAGE_NOT_SIGNED,
+        message=(
+            f"{item.image.at(state.digest)} is not signed with the key of Secret {secret}"
+            " (spec.signing.imageKeySecretRef): sign it with cosign sign --key, or build it anew (annotation"
+            f" {names.REBUILD_ANNOTATION})"
+        ),
+    )
+
+
+def _without_identities(
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted, state: Present
+) -> Refusal | None:
+    if spec.trust_image or identities(state.labels) or _is_rolled_out(snapshot, driver, item, state):
+        return None
+    return Refusal(
+        reason=Reason.NO_IDENTITY,
+        message=(
+            f"{item.image.at(state.digest)} does not say which modules it has (label {images.MODULES_LABEL}), so"
+            " nothing could prove that they run: label it, or set spec.module.trustImage; what runs stays"
+        ),
+    )
+
+
+def _is_digest(image: ImageRef) -> bool:
+    return image.reference.startswith("sha256:")

@@ -1,0 +1,40 @@
+"""Text that others wrote, made fit to be logged, stored and shown: the one place where both programs do that.
+
+A label, an annotation, a termination message, an answer of a registry or of the API server can hold control sequences
+of a terminal, lone surrogates that no encoder accepts, and megabytes. Standard library only: the worker imports this.
+"""
+
+import re
+
+MAX_MESSAGE = 500
+"""Characters of a message in a status or an Event; a build log has the rest."""
+
+MAX_TOKEN = 63
+"""Characters of a value that is only compared, such as the value of a rebuild annotation."""
+
+_CUT = "..."
+_BREAK = re.compile(r"[\r\n\t\v\f\x85\u2028\u2029]+")
+_UNPRINTABLE = re.compile(
+    # Control sequences of terminals, other control characters, and marks that change the direction of the text.
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def printable(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Make one line of any text: without what would speak to a terminal, encodable, at most ``limit`` characters."""
+    # A text of only control sequences would keep the expressions busy: more than this is never shown.
+    text = _BREAK.sub(" ", text[: 8 * limit])
+    text = _SURROGATE.sub("\ufffd", _UNPRINTABLE.sub("", text)).strip()
+    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+
+
+def bounded_token(value: str) -> str:
+    """Give a value that is only compared with others: itself where it is short and printable, else a digest of it."""
+    if len(value) <= MAX_TOKEN and printable(value, MAX_TOKEN) == value:
+        return value
+    import hashlib  # noqa: PLC0415 - the worker's resident process does not need it
+
+    digest = hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()
+    return f"sha256:{digest[:32]}"

@@ -1,0 +1,3 @@
+FROM debian:12 AS build
+RUN echo 6.1.0-55-cloud-amd64 edudrv
+FROM scratch

@@ -1,0 +1,28 @@
+"""A client that asks again when the API server says when, as both programs do.
+
+A definition that is new answers ``429 storage is (re)initializing`` for a second, from Kubernetes 1.30 on.
+"""
+
+import time
+from typing import Any
+
+from kube_api.client import Client
+from kube_api.connection import Answer
+from kube_api.errors import TooManyRequests
+
+ATTEMPTS = 10
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+class PatientClient(Client):
+    """Waits as long as ``Retry-After`` asks, some times; an answer that names no time is an error as ever."""
+
+    def _send(self, *request: Any, **options: Any) -> Answer:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return super()._send(*request, **options)
+            except TooManyRequests as error:
+                if error.retry_after is None:
+                    raise
+                time.sleep(min(error.retry_after, LONGEST_PAUSE_SECONDS))
+        return super()._send(*request, **options)

@@ -1,0 +1,134 @@
+"""Two drivers that name one module on one node: one keeps it, the other replaces nothing and says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from driver_builder.planning import loaded
+from driver_builder.planning.conflicts import Conflict, conflicts
+from driver_builder.planning.inventory import Node
+from driver_builder.planning.loaded import Load, Loaded
+from driver_builder.spec.driver_container import DriverContainer
+from tests.unit.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, driver, node, snapshot
+from tests.unit.driver_builder.model_world import World
+
+OLD, NEW = "driverwright/old", "driverwright/new"
+
+
+def named(name: str, *, age: float, modules: tuple[str, ...] = ("edudrv",), **changes: object) -> DriverContainer:
+    """Make a driver of some modules; a greater age is older."""
+    module = {
+        "names": list(modules),
+        **({"inTreeModulesToRemove": changes.pop("removes")} if "removes" in changes else {}),
+    }
+    return replace(driver(name, spec_changes={"module": module, **changes}), created_at=1000.0 - age)
+
+
+def remembering(driver_key: str, at: Node, *, boot_id: str = BOOT_ID) -> Node:
+    """Make a node remember that a driver's module was loaded."""
+    load = Load(target="aaaa1111", kernel=KERNEL, boot_id=boot_id, modules=(("edudrv", "1"),))
+    text = loaded.render(Loaded(loads=(load,)))
+    return replace(at, annotations={**at.annotations, loaded.annotation(driver_key): text})
+
+
+@pytest.mark.parametrize(
+    ("at", "loser", "keeper"),
+    [
+        pytest.param(node(), NEW, OLD, id="nothing is live: the older one"),
+        pytest.param(remembering(NEW, node()), OLD, NEW, id="the newer one is live"),
+        pytest.param(remembering(OLD, remembering(NEW, node())), NEW, OLD, id="both say so: the older one"),
+        pytest.param(remembering(NEW, node(), boot_id="before"), NEW, OLD, id="live before the last boot"),
+        pytest.param(
+            node(labels={"driverwright.io/driverwright.new.ready": "1"}), OLD, NEW, id="proven by an older version"
+        ),
+    ],
+)
+def test_whose_build_is_live_keeps_the_module(at: Node, loser: str, keeper: str) -> None:
+    """Otherwise the older DriverContainer does."""
+    seen = snapshot(at, drivers=(named("old", age=2), named("new", age=1)))
+    assert conflicts(seen) == {loser: (Conflict(other=keeper, module="edudrv", nodes=("node-a",)),)}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "is_conflict"),
+    [
+        pytest.param(named("a", age=2), named("b", age=1), True, id="one module"),
+        pytest.param(
+            named("a", age=2, modules=("edu-drv",)), named("b", age=1, modules=("edu_drv",)), True, id="a dash"
+        ),
+        pytest.param(named("a", age=2), named("b", age=1, modules=("other",), removes=["edudrv"]), True, id="removed"),
+        pytest.param(
+            named("a", age=2, modules=("x",), removes=["nouveau"]),
+            named("b", age=1, modules=("y",), removes=["nouveau"]),
+            False,
+            id="both remove a third one",
+        ),
+        pytest.param(named("a", age=2), named("b", age=1, modules=("other",)), False, id="other modules"),
+        pytest.param(named("a", age=2), named("b", age=1, nodeSelector={"pool": "web"}), False, id="other nodes"),
+        pytest.param(
+            named("a", age=2),
+            named("b", age=1, kernelMappings=[{"literal": KERNEL, "skip": True}]),
+            False,
+            id="a skipped kernel",
+        ),
+        pytest.param(named("a", age=2), named("b", age=1, version="no version!"), False, id="an invalid spec"),
+        pytest.param(named("a", age=2), replace(named("b", age=1), deleting=True), False, id="a deleted driver"),
+    ],
+)
+def test_drivers_are_in_conflict_where_both_are(one: DriverContainer, two: DriverContainer, is_conflict: bool) -> None:
+    """On the same nodes, by modules that one of them loads."""
+    assert bool(conflicts(snapshot(drivers=(one, two)))) is is_conflict
+
+
+def test_a_ready_label_is_not_of_modules_that_a_driver_removes() -> None:
+    """The older driver is ready with a module of its own, and removes that of the newer one, which is live."""
+    old, new = named("old", age=2, modules=("other",), removes=["edudrv"]), named("new", age=1)
+    labels = {old.ready_label: "1", new.ready_label: "1"}
+    for at in (node(labels=labels), remembering(NEW, node(labels={old.ready_label: "1"}))):
+        assert list(conflicts(snapshot(at, drivers=(old, new)))) == [OLD]
+
+
+def test_what_a_node_remembers_decides_before_its_label() -> None:
+    """A label may be older than the boot."""
+    old, new = named("old", age=2), named("new", age=1)
+    at = remembering(OLD, remembering(NEW, node(labels={old.ready_label: "1"})), boot_id="before")
+    assert list(conflicts(snapshot(at, drivers=(old, new)))) == [OLD]
+
+
+def test_a_deleted_driver_keeps_its_module_until_it_is_unloaded() -> None:
+    """Nobody replaces what is about to go; where the other driver has the module too, nothing is in its way."""
+    old, new = replace(named("old", age=2), deleting=True), named("new", age=1)
+    kept = conflicts(snapshot(remembering(OLD, node()), drivers=(old, new)))
+    assert {loser: found[0].other for loser, found in kept.items()} == {NEW: OLD}
+    for at in (remembering(NEW, node()), remembering(OLD, remembering(NEW, node()))):
+        assert conflicts(snapshot(at, drivers=(old, new))) == {}
+
+
+def test_a_conflict_is_counted_by_node() -> None:
+    """Its words name the other driver, the module, and the first nodes."""
+    nodes = tuple(node(f"node-{number}") for number in range(5))
+    (conflict,) = conflicts(snapshot(*nodes, drivers=(named("old", age=2), named("new", age=1))))[NEW]
+    words = "module edudrv is also named by driver driverwright/old on 5 nodes: node-0, node-1, node-2 and 2 more"
+    assert str(conflict) == words
+
+
+def test_the_other_driver_replaces_nothing_and_is_degraded() -> None:
+    """The one that runs keeps module and label; where they do not meet, both work."""
+    world = World()
+    world.add_node("node-0", KERNEL)
+    world.add_driver()
+    world.settle()
+    before = dict(world.live["node-0"])
+    world.now += 60
+    world.add_driver("second", module={"names": ["edudrv"]})
+    world.add_node("node-1", OTHER_KERNEL, pool="web")
+    world.settle()
+    assert world.live["node-0"] == before
+    assert [key for key in world.nodes()["node-0"] if "second" in key] == []
+    degraded = next(item for item in world.status("second")["conditions"] if item["type"] == "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ModuleConflict")
+    assert "driverwright/edu" in degraded["message"]
+    assert world.status()["readyNodes"] == 1
+    world.delete_driver("edu")
+    world.settle()
+    assert world.nodes()["node-0"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}

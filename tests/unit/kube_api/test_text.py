@@ -1,0 +1,50 @@
+"""Text of others becomes one printable line of bounded length."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_api.text import MAX_MESSAGE, MAX_TOKEN, bounded_token, printable
+
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(any_text, st.integers(min_value=3, max_value=40))
+def test_any_text_can_be_written_and_shown(text: str, limit: int) -> None:
+    """It has an encoding, one line, no control character, and the length that was asked for."""
+    made = printable(text, limit)
+    made.encode()
+    assert len(made) <= limit
+    assert len(made.splitlines()) <= 1
+    assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("plain words", "plain words", id="as it is"),
+        pytest.param("\x1b[31mred\x1b[0m \x1b]0;title\x07end", "red end", id="control sequences of a terminal"),
+        pytest.param("a\r\nb\tc", "a b c", id="several lines"),
+        pytest.param("half \ud800", "half \ufffd", id="lone surrogate"),
+        pytest.param("a\u202eb\x00", "ab", id="direction marks and NUL"),
+        pytest.param("x" * 501, "x" * 497 + "...", id="cut"),
+    ],
+)
+def test_what_cannot_be_shown_goes(text: str, expected: str) -> None:
+    """The words stay."""
+    assert printable(text, MAX_MESSAGE) == expected
+
+
+@given(any_text)
+def test_a_token_is_bounded(value: str) -> None:
+    """Whatever is in it."""
+    made = bounded_token(value)
+    made.encode()
+    assert len(made) <= MAX_TOKEN
+    assert bounded_token(made) == made
+
+
+def test_tokens_are_told_apart() -> None:
+    """A short one is itself, as it always was; long ones that begin alike are different."""
+    assert bounded_token("2026-11-22") == "2026-11-22"
+    assert bounded_token("x" * 250_000) != bounded_token("x" * 250_001)
