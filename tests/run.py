@@ -2,8 +2,8 @@
 
 The unit tests come first, on both cores. Then two processes run side by side, because the real parts spend much of
 their time waiting: one has the tests that share the cluster and is shown as it goes, the other all that need single
-parts, shown at its end. Each leaves a JUnit file in ``build/tests``, and what a failed test's testbed looked like is in
-``build/artefacts``.
+parts, shown at its end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed
+test's testbed looked like is in ``build/artefacts``.
 """
 
 import os
@@ -29,6 +29,7 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 
 UNIT = ("tests/unit", "tests/contract", "-n", "2", "-q")
 REAL = ("tests/integration", "tests/e2e")
+AS_IT_GOES = ("-p", "tests.as_it_goes")
 SLOWEST = 10
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
@@ -76,8 +77,10 @@ class Running:
     def __init__(self, part: Part, output: IO[str] | None) -> None:
         self._part = part
         self._began = time.monotonic()
-        argv = [sys.executable, "-m", "pytest", *part.arguments, f"--junitxml={RESULTS / part.name}.xml"]
-        self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output and subprocess.STDOUT)
+        argv = [sys.executable, "-m", "pytest", *part.arguments, *AS_IT_GOES, f"--junitxml={RESULTS / part.name}.xml"]
+        environment = os.environ | {"DRIVERWRIGHT_TIMES": str(RESULTS / f"{part.name}.times")}
+        both = output and subprocess.STDOUT
+        self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=both, env=environment)
 
     def wait(self) -> Ended:
         """Wait for its end; its processor time includes all that it started and saw end."""

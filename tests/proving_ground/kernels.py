@@ -18,13 +18,15 @@ from pathlib import Path
 from tests.proving_ground.cache import cache_root, cached_folder
 from tests.proving_ground.command import run
 from tests.proving_ground.errors import ProvingGroundError
-from tests.proving_ground.packages import PrivateApt, unpack
+from tests.proving_ground.packages import PrivateApt, ensure_packages, unpack
 from tests.proving_ground.progress import Progress, Step
 
 CLOUD = "cloud-amd64"
 """Small and quick to boot; without USB, graphics and most of the drivers for real machines."""
 GENERIC = "amd64"
 """The kernel of an ordinary installation."""
+PACKAGES = ("kmod",)
+"""What unpacking a kernel needs: depmod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ def parse_candidates(policy: str) -> dict[str, str]:
 
 def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
     """Return `count` kernels that refuse each other's modules, oldest first, downloaded and unpacked."""
+    ensure_packages(PACKAGES, progress)
     with progress.step(f"Choose {count} kernels whose modules refuse each other") as step:
         apt = PrivateApt()
         apt.refresh()
@@ -137,6 +140,7 @@ def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
 
 def newest_kernel(flavour: str, progress: Progress) -> KernelPackage:
     """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked."""
+    ensure_packages(PACKAGES, progress)
     with progress.step(f"Provide the newest {flavour} kernel") as step:
         apt = PrivateApt()
         apt.refresh()
@@ -154,6 +158,7 @@ def find_kernel(release: str, progress: Progress) -> KernelPackage:
     """Return one kernel by its release, downloaded and unpacked."""
     if cached := _cached_kernel(release):
         return cached
+    ensure_packages(PACKAGES, progress)
     with progress.step(f"Provide kernel {release}") as step:
         apt = PrivateApt()
         apt.refresh()
