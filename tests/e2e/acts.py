@@ -195,6 +195,17 @@ def run_pod(story: Story, name: str, guest: Guest, image: str, command: list[str
         story.cluster.client.delete(path)
 
 
+def pod_uids(story: Story) -> dict[str, str]:
+    """Give the uid of the driver's pod on each node."""
+    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in story.cluster.driver_pods(DRIVER)}
+
+
+def live_module(guest: Guest) -> str:
+    """Give reference count and identity of the driver's module in a guest's kernel, and when it was loaded."""
+    # The kernel makes the folder when the module is loaded; a module that was loaded anew has another one.
+    return guest.check("cd /sys/module/edudrv && cat refcnt srcversion && stat -c %i .")
+
+
 def image_of(story: Story, kernel: str) -> str:
     """The driver image for a kernel, by digest, as nodes pull it."""
     target = story.cluster.targets(DRIVER)[kernel]

@@ -143,7 +143,7 @@ def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(story: Story) 
     """The other kernel keeps its image, and the status says who asked."""
     here, there = story.guests["guest-b"].kernel.release, story.guests["guest-a"].kernel.release
     before = {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
-    pods_before = pod_uids(story)
+    pods_before = acts.pod_uids(story)
     wish = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "once"}}}
     story.cluster.client.patch(NODES.path(name="guest-b"), wish)
     story.wait_for_image(here, acts.SILENT, not_digest=before[here])
@@ -152,7 +152,7 @@ def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(story: Story) 
     assert_proven(story, "guest-b")
     assert story.cluster.targets(DRIVER)[there]["imageDigest"] == before[there]
     assert "Node/guest-b" in story.cluster.driver(DRIVER)["status"]["rebuild"]["requests"]
-    pods = pod_uids(story)
+    pods = acts.pod_uids(story)
     assert (pods["guest-a"], pods["guest-b"] != pods_before["guest-b"]) == (pods_before["guest-a"], True)
 
 
@@ -189,7 +189,7 @@ def test_events_tell_the_story(story: Story) -> None:
 def test_what_changes_nothing_on_a_node_moves_nothing(story: Story) -> None:
     """Another version of the operating system on the same kernel, and other tolerations: pods, modules, labels stay."""
     guest = story.guests["guest-b"]
-    pods, modules = pod_uids(story), guest.run("cat /sys/module/edudrv/refcnt /sys/module/edudrv/srcversion")[1]
+    pods, module = acts.pod_uids(story), acts.live_module(guest)
     labels = {names.OS_VERSION_LABEL: "99.1"}
     story.cluster.client.patch(NODES.path(name=guest.name), {"metadata": {"labels": labels}})
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
@@ -199,31 +199,26 @@ def test_what_changes_nothing_on_a_node_moves_nothing(story: Story) -> None:
     for _ in range(16):
         assert all(READY_LABEL in story.cluster.labels(name) for name in story.guests)
         time.sleep(0.5)
-    assert pod_uids(story) == pods
-    assert guest.run("cat /sys/module/edudrv/refcnt /sys/module/edudrv/srcversion")[1] == modules
+    assert acts.pod_uids(story) == pods
+    assert acts.live_module(guest) == module
     assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
 
 
 def test_a_module_removed_by_hand_is_loaded_again(story: Story) -> None:
     """Ready is a fact: a module that is gone from the kernel is noticed, its pod is replaced and loads it."""
     guest = story.guests["guest-b"]
-    before = pod_uids(story)[guest.name]
+    before = acts.pod_uids(story)[guest.name]
     assert guest.run("rmmod edudrv")[0] == 0
     wait_for_another_pod(story, guest.name, before)
     story.wait_for_ready()
     assert_proven(story, guest.name)
 
 
-def pod_uids(story: Story) -> dict[str, str]:
-    """Give the uid of the driver's pod on each node."""
-    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in story.cluster.driver_pods(DRIVER)}
-
-
 def wait_for_another_pod(story: Story, node: str, uid: str) -> None:
     """Wait until the driver's pod of a node is another one."""
     story.cluster.wait(
         f"the driver pod of {node} is replaced",
-        lambda: pod_uids(story).get(node, uid) != uid or None,
+        lambda: acts.pod_uids(story).get(node, uid) != uid or None,
         timeout=60,
         seen=lambda: story.cluster.describe_targets(DRIVER),
     )
