@@ -26,6 +26,9 @@ _NONE: Mapping[str, str] = {}
 Unwritten = KubeApiError | InternalError
 """Why a status could not be written."""
 
+STRIKES = 2
+"""So many drivers without an answer, and the API server is away: each further write would wait as long."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -35,34 +38,45 @@ class Reporter:
     def __init__(self, client: Client, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._client = client
         self._is_stopping = is_stopping
+        self._silent: set[str] = set()
+        """Drivers whose status got no answer. This is only an order: a restart forgets it."""
 
     def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, Unwritten]:
         """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
 
         All statuses come first, then the Events of those that were written: while a status cannot be written, its
         Events would be posted by each pass. ``refusals`` says, by driver, what the API server refused to do for it.
+        One write without an answer costs its driver alone: a webhook may time out in one namespace. At the second one
+        the API server is away, and the rest is left to the next pass.
         """
         errors: dict[str, Unwritten] = {}
         written: list[tuple[DriverPlan, Json]] = []
-        away: Unreachable | None = None
-        for part in plan.drivers:
-            if away is not None or self._is_stopping():
-                errors[part.driver.key] = away or Unreachable(f"status of {part.driver.key}: stopped before")
+        silent: list[Unreachable] = []
+        for part in self._silent_last(plan.drivers):
+            key = part.driver.key
+            if len(silent) >= STRIKES or self._is_stopping():
+                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
                 continue
-            refusal = refusals.get(part.driver.key, "")
             error = contained(
                 "driver",
-                part.driver.key,
-                partial(self._try, part, refusal, now, written),
+                key,
+                partial(self._try, part, refusals.get(key, ""), now, written),
                 partial(self._say_trouble, part, now, written),
             )
+            self._silent.discard(key)
             if error is not None:
-                logger.warning("status of %s: %s", part.driver.key, error)
-                errors[part.driver.key] = error
-            away = error if isinstance(error, Unreachable) else None
-        if away is None:
+                logger.warning("status of %s: %s", key, error)
+                errors[key] = error
+            if isinstance(error, Unreachable):
+                silent.append(error)
+                self._silent.add(key)
+        if len(silent) < STRIKES:
             self._post(written, now)
         return errors
+
+    def _silent_last(self, parts: Iterable[DriverPlan]) -> list[DriverPlan]:
+        """Put those to the end whose status got no answer the last time: they keep nobody else from theirs."""
+        return sorted(parts, key=lambda part: part.driver.key in self._silent)
 
     def _try(
         self, part: DriverPlan, refusal: str, now: float, written: list[tuple[DriverPlan, Json]]
@@ -82,8 +96,8 @@ class Reporter:
     ) -> Unwritten:
         """Write at least that a status could not be made."""
         shell = replace(part, trouble=Trouble(reason=Reason.INTERNAL_ERROR, message=str(error)))
-        contained("driver", part.driver.key, partial(self._try, shell, "", now, written), lambda worse: worse)
-        return error
+        failed = contained("driver", part.driver.key, partial(self._try, shell, "", now, written), lambda worse: worse)
+        return failed if isinstance(failed, Unreachable) else error
 
     def _write(self, driver: DriverContainer, status_: Json) -> bool:
         """Write a status where it changed; tells whether it did."""
@@ -97,7 +111,11 @@ class Reporter:
 
     def _post(self, written: Iterable[tuple[DriverPlan, Json]], now: float) -> None:
         """Post the Events of changed statuses; one that cannot be posted is in the log, no reason for a new pass."""
+        silent = 0
         for part, status_ in written:
+            if silent >= STRIKES:
+                logger.warning("events of %s and all after it: the API server does not answer", part.driver.key)
+                return
             driver = part.driver
             subject = events.Subject(
                 resource=DRIVER_CONTAINERS, namespace=driver.namespace, name=driver.name, uid=driver.uid
@@ -108,8 +126,9 @@ class Reporter:
                 try:
                     events.post(self._client, subject, event, now=now)
                 except Unreachable as error:
-                    logger.warning("event of %s, and all after it: %s", driver.key, error)
-                    return
+                    logger.warning("events of %s: %s", driver.key, error)
+                    silent += 1
+                    break
                 except KubeApiError as error:
                     logger.warning("event of %s: %s", driver.key, error)
 

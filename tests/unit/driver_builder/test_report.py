@@ -1,8 +1,11 @@
 """What a pass tells: statuses and Events."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from driver_builder.cluster.report import Reporter
+from driver_builder.planning import status
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
@@ -34,9 +37,9 @@ def test_an_old_shape_of_status_is_replaced_whole(world: World) -> None:
     decided = world.decide()
     decided.drivers[0].rebuilds.tokens.pop("gone")  # type: ignore[attr-defined]
     assert Reporter(world.client).report(decided, now=NOW) == {}
-    status = world.client.get(DRIVER_PATH)["status"]
-    assert "phase" not in status
-    assert status["rebuild"]["tokens"] == {}
+    written = world.client.get(DRIVER_PATH)["status"]
+    assert "phase" not in written
+    assert written["rebuild"]["tokens"] == {}
 
 
 def test_one_status_that_cannot_be_written_does_not_keep_the_others_from_theirs(world: World) -> None:
@@ -120,10 +123,101 @@ def test_an_event_that_cannot_be_posted_is_no_reason_for_a_new_pass(world: World
     assert world.status()["targets"]
 
 
-def test_an_api_server_that_does_not_answer_is_not_asked_again(world: World) -> None:
-    """Every driver waits for the next pass."""
-    world.add_driver("other")
-    decided = world.decide()
-    world.client.faults = [Unreachable("PATCH: no answer")] * 2
-    assert len(Reporter(world.client).report(decided, now=NOW)) == 2
-    assert len(world.client.faults) == 1
+class Deaf(MemoryClient):
+    """An API server where requests that concern some drivers get no answer, such as behind a webhook that hangs."""
+
+    def __init__(self, objects: dict[str, Object], *drivers: str, verb: str = "status") -> None:
+        super().__init__()
+        self.objects = objects
+        self.drivers, self.verb = drivers, verb
+        self.asked: list[str] = []
+
+    def patch(
+        self, path: str, body: Object | JsonPatch, *, content_type: str = "application/merge-patch+json"
+    ) -> Object:
+        """Time out for some statuses."""
+        if path.endswith("/status"):
+            self._ask("status", path.split("/")[-2])
+        return super().patch(path, body, content_type=content_type)
+
+    def create(self, path: str, body: Object) -> Object:
+        """Time out for some Events."""
+        if "involvedObject" in body:
+            self._ask("event", body["involvedObject"]["name"])
+        return super().create(path, body)
+
+    def _ask(self, verb: str, driver: str) -> None:
+        if verb == self.verb:
+            self.asked.append(driver)
+            if driver in self.drivers:
+                raise Unreachable(f"{verb} of {driver}: no answer")
+
+
+@pytest.fixture
+def four(world: World) -> World:
+    """Make a world of four drivers."""
+    for name in ("a", "b", "z"):
+        world.add_driver(name)
+    return world
+
+
+def events_of(client: MemoryClient) -> set[str]:
+    """Name the drivers that have an Event."""
+    return {obj["involvedObject"]["name"] for path, obj in client.objects.items() if "/events/" in path}
+
+
+def test_one_status_without_an_answer_costs_its_driver_alone(four: World) -> None:
+    """The statuses and Events of all others are written in the same pass."""
+    client = Deaf(four.client.objects, "a")
+    errors = Reporter(client).report(four.decide(), now=NOW)
+    assert set(errors) == {"driverwright/a"}
+    assert [name for name in ("a", "b", "edu", "z") if "targets" in four.status(name)] == ["b", "edu", "z"]
+    assert events_of(client) == {"b", "edu", "z"}
+
+
+def test_after_two_statuses_without_an_answer_nothing_more_is_asked(four: World) -> None:
+    """The API server is away; every driver waits for the next pass."""
+    client = Deaf(four.client.objects, "a", "edu")
+    errors = Reporter(client).report(four.decide(), now=NOW)
+    assert client.asked == ["a", "b", "edu"]
+    assert set(errors) == {"driverwright/a", "driverwright/edu", "driverwright/z"}
+    assert events_of(client) == set()
+
+
+def test_statuses_without_an_answer_are_written_last_in_the_next_pass(four: World) -> None:
+    """However many do not answer, the others get their turn; one that answers again goes back to its place."""
+    client = Deaf(four.client.objects, "a", "b")
+    reporter = Reporter(client)
+    reporter.report(four.decide(), now=NOW)
+    assert set(reporter.report(four.decide(), now=NOW)) == {"driverwright/a", "driverwright/b"}
+    assert client.asked == ["a", "b", "edu", "z", "a", "b"]
+    client.drivers = ()
+    assert reporter.report(four.decide(), now=NOW) == {}
+    client.asked.clear()
+    four.now += 60
+    four.change_source("int y;")
+    reporter.report(four.decide(), now=NOW)
+    assert client.asked == ["a", "b", "edu", "z"]
+
+
+def test_one_event_without_an_answer_costs_its_driver_alone(four: World) -> None:
+    """The Events of the others are posted, and the pass has no error."""
+    client = Deaf(four.client.objects, "a", verb="event")
+    assert Reporter(client).report(four.decide(), now=NOW) == {}
+    assert events_of(client) == {"b", "edu", "z"}
+
+
+def test_after_two_events_without_an_answer_none_is_posted(four: World) -> None:
+    """Each would wait as long."""
+    client = Deaf(four.client.objects, "a", "b", verb="event")
+    assert Reporter(client).report(four.decide(), now=NOW) == {}
+    assert client.asked == ["a", "b"]
+
+
+def test_trouble_that_gets_no_answer_counts_as_well(four: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the status nor the word that it could not be made is written: the API server is away."""
+    monkeypatch.setattr(status, "render", Mock(side_effect=ZeroDivisionError))
+    client = Deaf(four.client.objects, "a", "b", "edu", "z")
+    errors = Reporter(client).report(four.decide(), now=NOW)
+    assert client.asked == ["a", "b"]
+    assert {type(error) for error in errors.values()} == {Unreachable}
