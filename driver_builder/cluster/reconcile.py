@@ -44,6 +44,7 @@ class Reconciler:
         snapshot = self._observer.observe()
         decided = plan(snapshot, self._settings)
         self._planned(decided)
+        decided = self._reporter.acknowledged(decided)
         owners = owners_of(decided)
         failed = self._executor.perform(decided.actions, lambda action: owners.get(id(action), ""))
         silent = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}

@@ -10,6 +10,7 @@ from driver_builder.boundary import contained
 from driver_builder.cluster import events
 from driver_builder.errors import InternalError
 from driver_builder.planning import ahead_status, status, unloading
+from driver_builder.planning.actions import Action, ReplacePod
 from driver_builder.planning.node_notes import render_notes
 from driver_builder.planning.plan import Plan
 from driver_builder.planning.plan_view import DriverPlan
@@ -74,6 +75,35 @@ class Reporter:
             self._post(written, now)
         return errors
 
+    def acknowledged(self, plan: Plan) -> Plan:
+        """Write into the statuses what ``noted`` actions rest on; where that fails, the plan is without them.
+
+        The status alone tells that they were done: a request was served, or a module was loaded again so often.
+        """
+        parts: list[DriverPlan] = []
+        silent = 0
+        for part in plan.drivers:
+            is_written = not any(_is_noted(action) for action in part.actions)
+            if not is_written and silent < STRIKES and not self._is_stopping():
+                error = contained("driver", part.driver.key, partial(self._acknowledge, part), lambda error: error)
+                is_written = error is None
+                silent += isinstance(error, Unreachable)
+            parts.append(part if is_written else _without_noted(part))
+        return replace(plan, drivers=tuple(parts))
+
+    def _acknowledge(self, part: DriverPlan) -> Unwritten | None:
+        """Write the parts of a status that actions rest on, where they changed."""
+        before = part.driver.status
+        after = {"nodes": render_notes(part.notes), "rebuild": part.rebuilds.as_status()}
+        if after == {"nodes": before.get("nodes") or [], "rebuild": before.get("rebuild")}:
+            return None
+        try:
+            self._client.patch(_path(part.driver), {"status": _with_removed(before, after)})
+        except KubeApiError as error:
+            logger.warning("status of %s, so no pod is replaced that it does not tell of: %s", part.driver.key, error)
+            return error
+        return None
+
     def _silent_last(self, parts: Iterable[DriverPlan]) -> list[DriverPlan]:
         """Put those to the end whose status got no answer the last time: they keep nobody else from theirs."""
         return sorted(parts, key=lambda part: part.driver.key in self._silent)
@@ -103,10 +133,9 @@ class Reporter:
         """Write a status where it changed; tells whether it did."""
         if status_ == driver.status:
             return False
-        path = DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
         # null first: a merge patch would keep keys of an older rebuild map.
         stale = {key: None for key in driver.status if key not in status_}
-        self._client.patch(path, {"status": {**stale, **_with_removed(driver.status, status_)}})
+        self._client.patch(_path(driver), {"status": {**stale, **_with_removed(driver.status, status_)}})
         return True
 
     def _post(self, written: Iterable[tuple[DriverPlan, Json]], now: float) -> None:
@@ -131,6 +160,18 @@ class Reporter:
                     break
                 except KubeApiError as error:
                     logger.warning("event of %s: %s", driver.key, error)
+
+
+def _path(driver: DriverContainer) -> str:
+    return DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
+
+
+def _is_noted(action: Action) -> bool:
+    return isinstance(action, ReplacePod) and action.noted
+
+
+def _without_noted(part: DriverPlan) -> DriverPlan:
+    return replace(part, actions=tuple(action for action in part.actions if not _is_noted(action)))
 
 
 def _render(part: DriverPlan, refusal: str, now: float) -> Json:

@@ -117,13 +117,18 @@ class DeleteDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePod:
-    """Delete a pod; its DaemonSet makes a new one, which loads anew."""
+    """Delete a pod; its DaemonSet makes a new one, which loads anew.
+
+    ``noted`` says that only the driver's status tells that it was done: it is not done before the status says so, or
+    each pass would do it again while the status cannot be written.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
     why: str = "its node is to get something else"
+    noted: bool = False
 
     def __str__(self) -> str:
         return f"replace pod {self.namespace}/{self.name} on {self.node}: {self.why}"

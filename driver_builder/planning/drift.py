@@ -51,7 +51,7 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
             room -= not note.reloads
             note = replace(note, reloads=note.reloads + 1, last_reload=float(int(now)))
             actions += (
-                ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, why=found.why)
+                ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, why=found.why, noted=True)
                 for pod in drifted
             )
         notes.append(note)

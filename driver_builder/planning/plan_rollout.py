@@ -58,7 +58,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
     pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes]
     outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
     if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
-        actions += _replacements(view, pods, outdated, item.nodes)
+        actions += _replacements(view, pods, outdated, item.nodes, written)
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
     done = all(part.evidence[node].version is not None and node in current for node in item.nodes)
     status = replace(
@@ -177,9 +177,16 @@ def _reused_words(labels: Mapping[str, str]) -> str:
 
 
 def _replacements(
-    view: DriverView, pods: Iterable[DriverPod], outdated: Iterable[DriverPod], nodes: tuple[str, ...]
+    view: DriverView,
+    pods: Iterable[DriverPod],
+    outdated: Iterable[DriverPod],
+    nodes: tuple[str, ...],
+    written: DaemonSet,
 ) -> list[Action]:
-    """Replace outdated pods: those that do not have a driver at work at once, the others one at a time."""
+    """Replace outdated pods: those that do not have a driver at work at once, the others one at a time.
+
+    That a node asked for a rebuild, and had which pod then, stands in the status alone.
+    """
     finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
     outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, pod.node))
     waiting = {pod.uid for pod in outdated}
@@ -189,7 +196,10 @@ def _replacements(
     chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
     if not chosen and not unsettled:
         chosen = outdated[:1]
-    return [ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node) for pod in chosen]
+    return [
+        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, noted=is_current(pod, written))
+        for pod in chosen
+    ]
 
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:

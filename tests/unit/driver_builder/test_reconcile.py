@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.cluster.execute import Executor, FailedAction
-from driver_builder.cluster.observe import Observer
-from driver_builder.cluster.reconcile import Reconciler, refusals
-from driver_builder.cluster.report import Reporter
+from driver_builder.cluster.execute import FailedAction
+from driver_builder.cluster.reconcile import refusals
 from driver_builder.model.image_state import Absent
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import LabelNode
@@ -17,7 +15,8 @@ from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable,
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
-from tests.unit.driver_builder.model_world import MemoryClient, ModelBuilds, World
+from tests.unit.driver_builder.model_world import MemoryClient, World
+from tests.unit.driver_builder.passes import reconciler
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
 
 
@@ -25,24 +24,6 @@ from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
 def world() -> World:
     """Make a world of one node and one driver."""
     return small_world()
-
-
-def reconciler(world: World, builds: ModelBuilds) -> Reconciler:
-    """Make a reconciler of a world."""
-    return Reconciler(
-        observer=Observer(
-            world.client,
-            world.registries,
-            namespaces=(NAMESPACE,),
-            recipes=SETTINGS.recipes,
-            builds=builds,
-            clock=lambda: world.now,
-        ),
-        executor=Executor(world.client, builds),
-        reporter=Reporter(world.client),
-        builds=builds,
-        settings=SETTINGS,
-    )
 
 
 def test_a_reported_failure_is_forgotten_and_a_time_is_given(world: World) -> None:

@@ -1,11 +1,16 @@
 """What a pass tells: statuses and Events."""
 
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
 
 from driver_builder.cluster.report import Reporter
 from driver_builder.planning import status
+from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.node_notes import NodeNote
+from driver_builder.planning.plan import Plan
+from driver_builder.planning.status import timestamp
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
@@ -198,6 +203,45 @@ def test_statuses_without_an_answer_are_written_last_in_the_next_pass(four: Worl
     four.change_source("int y;")
     reporter.report(four.decide(), now=NOW)
     assert client.asked == ["a", "b", "edu", "z"]
+
+
+def about_to_replace(world: World) -> Plan:
+    """Plan that a pod of every driver is replaced, of which only the status will tell."""
+    action = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a", noted=True)
+    notes = (NodeNote(node="node-a", reloads=1, last_reload=NOW),)
+    decided = world.decide()
+    return replace(decided, drivers=tuple(replace(part, actions=(action,), notes=notes) for part in decided.drivers))
+
+
+def test_what_only_the_status_tells_of_is_written_before_it_is_done(four: World) -> None:
+    """Once: where the status says so already nothing is written."""
+    decided = about_to_replace(four)
+    assert Reporter(four.client).acknowledged(decided) == decided
+    assert four.status("z")["nodes"] == [{"name": "node-a", "reloads": 1, "lastReloadTime": timestamp(NOW)}]
+    again, writes = about_to_replace(four), len(four.client.writes)
+    assert Reporter(four.client).acknowledged(again) == again
+    assert len(four.client.writes) == writes
+
+
+def test_what_the_status_cannot_tell_of_is_not_done(four: World) -> None:
+    """The other drivers' actions are."""
+    decided = about_to_replace(four)
+    four.client.faults = [Forbidden("403", status=403)]
+    left = Reporter(four.client).acknowledged(decided)
+    assert [(part.driver.name, len(part.actions)) for part in left.drivers] == [
+        ("a", 0),
+        ("b", 1),
+        ("edu", 1),
+        ("z", 1),
+    ]
+
+
+def test_no_more_than_two_drivers_are_waited_for_before_anything_is_done(four: World) -> None:
+    """What the others wanted is done in a later pass."""
+    client = Deaf(four.client.objects, "a", "b", "edu", "z")
+    left = Reporter(client).acknowledged(about_to_replace(four))
+    assert client.asked == ["a", "b"]
+    assert left.actions == ()
 
 
 def test_one_event_without_an_answer_costs_its_driver_alone(four: World) -> None:

@@ -1,0 +1,26 @@
+"""The controller's own passes over a model world."""
+
+from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.reconcile import Reconciler
+from driver_builder.cluster.report import Reporter
+from tests.unit.driver_builder.factories import NAMESPACE, SETTINGS
+from tests.unit.driver_builder.model_world import ModelBuilds, World
+
+
+def reconciler(world: World, builds: ModelBuilds) -> Reconciler:
+    """Make a reconciler of a world."""
+    return Reconciler(
+        observer=Observer(
+            world.client,
+            world.registries,
+            namespaces=(NAMESPACE,),
+            recipes=SETTINGS.recipes,
+            builds=builds,
+            clock=lambda: world.now,
+        ),
+        executor=Executor(world.client, builds),
+        reporter=Reporter(world.client),
+        builds=builds,
+        settings=SETTINGS,
+    )
