@@ -4,7 +4,8 @@ Pure but for the reads: the same host, settings, rules and last good features gi
 """
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,9 +17,10 @@ from nfd_worker.features import NO_FEATURES, Failed, Features, merge
 from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
 from nfd_worker.labels import CLUSTER, CUSTOM, make_content
 from nfd_worker.node_content import NodeContent, Origins, Refusal, Unknown
-from nfd_worker.origins import origins_of, recorded_origin
+from nfd_worker.open_keys import open_keys
+from nfd_worker.origins import origins_of
 from nfd_worker.rule_files import CUSTOM_ORIGIN, RuleSet
-from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
+from nfd_worker.rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
 from nfd_worker.rules.run import BACK_REFERENCE, run_rules
 from nfd_worker.sources import SOURCES, discover, local
 from nfd_worker.sources.custom import BUILT_IN_RULES
@@ -90,13 +92,13 @@ def run_cycle(
     content, refusals = make_content(source_labels, outputs, named, settings.namespaces, _annotations(host))
     # 6. Report.
     files = {file: labels for one in known.values() for file, labels in one.files.items()}
-    auto_prefix = settings.namespaces.auto_prefix
+    made = tuple(chain.from_iterable(ran.matched for ran in outputs.values()))
     return CycleReport(
         content=content,
         features=features,
         failed=failed,
-        unknown=_unknown(settings, outcomes.keys() - known.keys(), files, rules),
-        origins=origins_of(content, chain(*(ran.matched for ran in outputs.values())), files, auto_prefix=auto_prefix),
+        unknown=_unknown(settings, outcomes.keys() - known.keys(), files, rules, made),
+        origins=origins_of(content, made, files, auto_prefix=settings.namespaces.auto_prefix),
         refusals=refusals,
         problems=(*settings.rule_problems, *rules.problems, *_problems(outputs)),
         matched=tuple(output.rule for ran in outputs.values() for output in ran.matched),
@@ -133,24 +135,31 @@ def _custom_rules(settings: Settings, rules: RuleSet) -> tuple[Rule, ...]:
 
 
 def _unknown(
-    settings: Settings, unread: Set[str], files: Mapping[str, Set[str] | None], rules: RuleSet
+    settings: Settings,
+    unread: Set[str],
+    files: Mapping[str, Set[str] | None],
+    rules: RuleSet,
+    made: Sequence[RuleOutput],
 ) -> Unknown | None:
-    """Say what nobody knows: sources and files that were never read, and with a source what rules make of it.
+    """Say what nobody knows: sources and files that were never read, and what rules may make of their features.
 
     A source that makes no labels is known to make none, whether it can be read or not.
     """
     has_custom = CUSTOM in settings.label_sources
     origins = {origin for origin in rules.unknown if has_custom or not origin.startswith(CUSTOM_ORIGIN)}
-    origins |= {file for file, labels in files.items() if labels is None}
+    unread_files = {file for file, labels in files.items() if labels is None}
+    origins |= unread_files
     origins |= {local.ORIGIN} if "local" in unread else set()
     if not unread and not origins:
         return None
+    layers = (_custom_rules(settings, rules), rules.cluster)
+    opened = partial(open_keys, layers, made, auto_prefix=settings.namespaces.auto_prefix)
     silent = unread - set(settings.label_sources)
     return Unknown(
         prefixes=_prefixes(unread - silent),
-        has_sources=bool(unread),
         origins=tuple(sorted(origins)),
-        rules=tuple(sorted({recorded_origin(rule) for rule in (*_custom_rules(settings, rules), *rules.cluster)})),
+        rules=opened(unread),
+        file_rules=opened({"local"} if unread_files else set()),
         known_prefixes=_prefixes(SOURCES.keys() - (unread - silent)),
     )
 

@@ -43,21 +43,25 @@ Origins = Mapping[str, tuple[str, ...]]
 NO_ORIGINS: Origins = MappingProxyType({})
 
 
+OpenKeys = Mapping[str, tuple[str, ...] | None]
+"""A rule or a file -> the keys that it may want, sorted; None for any."""
+
+
 class Unknown(NamedTuple):
     """What could not be read since the worker's start: what it made of the Node before must stay.
 
     ``prefixes``: the beginnings of the label keys of the sources that could not be read.
-    ``has_sources``: whether there are such sources; then nobody knows what rules would make.
     ``origins``: the files that could not be read or used, as in the record of what made what; one that ends in ``/`` is
     a directory that could not be listed, and stands for all in it.
-    ``rules``: the origins of the rules in force.
+    ``rules``: what rules may make of the features of the sources that could not be read.
+    ``file_rules``: what they may make of those of the feature files among ``origins``.
     ``known_prefixes``: the beginnings of the label keys of the sources that were read.
     """
 
     prefixes: tuple[str, ...] = ()
-    has_sources: bool = False
     origins: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    rules: OpenKeys = NO_ORIGINS
+    file_rules: OpenKeys = NO_ORIGINS
     known_prefixes: tuple[str, ...] = ()
 
 

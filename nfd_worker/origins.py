@@ -26,8 +26,7 @@ def origins_of(
     carried = {*content.labels, *content.annotations, *content.extended_resources, *(t.key for t in content.taints)}
     made: dict[str, set[str]] = {}
     for output in outputs:
-        names = (*output.labels, *output.annotations, *output.extended_resources, *(t.key for t in output.taints))
-        keys = {_full(name, auto_prefix=auto_prefix) for name in names} & carried
+        keys = keys_of(output, auto_prefix=auto_prefix) & carried
         if keys:
             made.setdefault(recorded_origin(output), set()).update(keys)
     for file, labels in files.items():
@@ -39,6 +38,12 @@ def origins_of(
 def recorded_origin(rule: Rule | RuleOutput) -> str:
     """Say what a rule is called in the record: its file, which can go bad as a whole, or else its own name."""
     return rule.file or rule.origin
+
+
+def keys_of(made: Rule | RuleOutput, *, auto_prefix: bool) -> set[str]:
+    """Give the keys that a rule or its output names; those of a rule's template are not among them."""
+    names = (*made.labels, *made.annotations, *made.extended_resources, *(taint.key for taint in made.taints))
+    return {_full(name, auto_prefix=auto_prefix) for name in names}
 
 
 def _full(name: str, *, auto_prefix: bool) -> str:

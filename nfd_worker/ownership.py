@@ -62,9 +62,10 @@ class Kept(NamedTuple):
 def kept_for(unknown: Unknown, recorded: Origins | None, ours: NodeContent, wanted: Origins = NO_ORIGINS) -> Kept:
     """Say what stays because nobody knows better; ``recorded`` is the Node's record of what made what, if it has one.
 
-    A file that could not be read or used holds what the record says it made, and so do rules where a source or a
-    feature file that made something is unknown. Without a record anything may have been made by anybody, but for what
-    has an origin in ``wanted``: that is known from now on, and goes when its origin does not want it any more.
+    A file that could not be read or used holds what the record says it made. Rules hold of it what they may still want:
+    those that look at a source that is unknown, or at the features of such a file. Without a record anything may have
+    been made by anybody, but for what has an origin in ``wanted``: that is known from now on, and goes when its origin
+    does not want it any more.
     """
     claimed = set(chain.from_iterable(wanted.values()))
     if recorded is None:
@@ -74,12 +75,15 @@ def kept_for(unknown: Unknown, recorded: Origins | None, ours: NodeContent, want
             unknown.prefixes, {BEFORE: tuple(sorted(key for key in keys - claimed if not key.startswith(known)))}
         )
     held = {origin for origin in recorded if origin == BEFORE or _is_named(origin, unknown.origins)}
-    if unknown.has_sources or any(origin.startswith(_FEATURE_FILES) for origin in held):
-        held |= recorded.keys() & set(unknown.rules)
-    origins = {origin: recorded[origin] for origin in sorted(held)}
+    has_files = any(origin.startswith(_FEATURE_FILES) for origin in held)
+    origins = {origin: keys for origin, keys in recorded.items() if origin in held}
+    for origin, keys in (*unknown.rules.items(), *(unknown.file_rules.items() if has_files else ())):
+        if origin in recorded and origin not in held:
+            may_want = recorded[origin] if keys is None else set(recorded[origin]).intersection(keys)
+            origins[origin] = tuple(sorted({*origins.get(origin, ()), *may_want}))
     if BEFORE in origins:
         origins[BEFORE] = tuple(key for key in origins[BEFORE] if key not in claimed)
-    return Kept(unknown.prefixes, origins)
+    return Kept(unknown.prefixes, dict(sorted(origins.items())))
 
 
 def _is_named(origin: str, names: Iterable[str]) -> bool:

@@ -53,7 +53,9 @@ class PublishRequest(NamedTuple):
 
 
 def _unknown(values: dict[str, Any]) -> Unknown:
-    fields: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    fields: Any = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    for name in ("rules", "file_rules"):
+        fields[name] = {origin: keys if keys is None else tuple(keys) for origin, keys in values[name].items()}
     return Unknown(**fields)
 
 

@@ -101,7 +101,7 @@ def test_rule_files_that_were_never_usable_are_not_known() -> None:
     """And nothing else; custom rules that are switched off are known to make nothing."""
     report = run_cycle(recorded("intel-gpu-server"), Settings(), {}, RuleSet(unknown=("rules.d/a.yaml", "custom.d/b")))
     assert report.unknown is not None
-    assert (report.unknown.prefixes, report.unknown.has_sources) == ((), False)
+    assert (report.unknown.prefixes, report.unknown.rules) == ((), {})
     assert report.unknown.origins == ("custom.d/b", "rules.d/a.yaml")
     settings = load_settings({"label-sources": "all,-custom"}, {})
     report = run_cycle(recorded("intel-gpu-server"), settings, {}, RuleSet(unknown=("custom.d/b",)))
@@ -140,7 +140,7 @@ def test_a_feature_file_that_was_never_read_is_not_known(tmp_path: Path) -> None
     (folder / "b").symlink_to("/proc/self/mem")
     report = run_cycle(Host(str(it)), Settings(), {}, scanned=NO_GPU)
     assert report.unknown is not None
-    assert (report.unknown.origins, report.unknown.has_sources) == (("features.d/b",), False)
+    assert (report.unknown.origins, report.unknown.rules) == (("features.d/b",), {})
     assert report.content.labels[f"{PREFIX}/a"] == "1"
     assert report.failed == {}
 

@@ -65,7 +65,7 @@ def kept(unknown: Unknown, recorded: Origins | None) -> NodeContent:
 
 RULE_FILE, OTHER_FILE, FEATURE_FILE = "custom.d/a.yaml", "rules.d/b.yaml", "features.d/f"
 RECORD: Origins = {RULE_FILE: (TAINT.key, SLOTS), OTHER_FILE: (), FEATURE_FILE: (KERNEL,), "rule conf/r": (PCI,)}
-RULES = (RULE_FILE, OTHER_FILE, "rule conf/r")
+RULES = {RULE_FILE: None, OTHER_FILE: None, "rule conf/r": None, "rule conf/new": (PCI,)}
 NOTHING = NodeContent({}, {}, {}, ())
 ALL = NodeContent({KERNEL: "6.1", PCI: "true"}, {}, {SLOTS: "2"}, (TAINT,))
 
@@ -76,18 +76,30 @@ ALL = NodeContent({KERNEL: "6.1", PCI: "true"}, {}, {SLOTS: "2"}, (TAINT,))
         pytest.param(Unknown(origins=(RULE_FILE,)), NodeContent({}, {}, {SLOTS: "2"}, (TAINT,)), id="a rule file"),
         pytest.param(Unknown(origins=("custom.d/",)), NodeContent({}, {}, {SLOTS: "2"}, (TAINT,)), id="a directory"),
         pytest.param(Unknown(origins=("custom.d/README",)), NOTHING, id="a file that never made anything"),
-        pytest.param(Unknown(origins=(OTHER_FILE,), rules=RULES), NOTHING, id="a file that made nothing"),
-        pytest.param(Unknown(origins=("features.d/g",), rules=RULES), NOTHING, id="a feature file that never was good"),
+        pytest.param(Unknown(origins=(OTHER_FILE,), file_rules=RULES), NOTHING, id="a file that made nothing"),
         pytest.param(
-            Unknown(origins=(FEATURE_FILE,), rules=RULES), ALL, id="a feature file, on which rules may depend"
+            Unknown(origins=("features.d/g",), file_rules=RULES), NOTHING, id="a feature file that never was good"
+        ),
+        pytest.param(
+            Unknown(origins=(FEATURE_FILE,), file_rules=RULES), ALL, id="a feature file, on which rules may depend"
         ),
         pytest.param(
             Unknown(origins=(FEATURE_FILE,)), NodeContent({KERNEL: "6.1"}, {}, {}, ()), id="rules that are gone"
         ),
         pytest.param(
-            Unknown(prefixes=(f"{FEATURE}/kernel-",), has_sources=True, rules=("rule conf/r",)),
+            Unknown(prefixes=(f"{FEATURE}/kernel-",), rules={"rule conf/r": (PCI, "x")}),
             NodeContent({KERNEL: "6.1", PCI: "true"}, {}, {}, ()),
-            id="a source, and the rule that may depend on it",
+            id="a source, and the rule that depends on it",
+        ),
+        pytest.param(
+            Unknown(rules={RULE_FILE: (SLOTS,), "rule conf/r": ("x",)}),
+            NodeContent({}, {}, {SLOTS: "2"}, ()),
+            id="of a file with rules only what those that depend on a source may want",
+        ),
+        pytest.param(
+            Unknown(rules={RULE_FILE: (SLOTS,)}, file_rules={RULE_FILE: (TAINT.key,)}, origins=(FEATURE_FILE,)),
+            NodeContent({KERNEL: "6.1"}, {}, {SLOTS: "2"}, (TAINT,)),
+            id="rules that depend on a source, others on a feature file",
         ),
     ],
 )
@@ -121,7 +133,7 @@ def test_what_was_there_before_the_record_stays_as_long_as_anything_is_unknown()
 
 def test_what_an_origin_claims_is_no_more_from_before_the_record() -> None:
     """When the rule does not want it any more it goes, though something else is still unknown."""
-    unknown = Unknown(origins=(RULE_FILE,), rules=("rule conf/r",))
+    unknown = Unknown(origins=(RULE_FILE,))
     wanted: Origins = {"rule conf/r": (TAINT.key, PCI)}
     for recorded in (None, {BEFORE: (KERNEL, PCI, SLOTS, TAINT.key)}):
         record = with_kept_origins(wanted, kept_for(unknown, recorded, OURS, wanted))

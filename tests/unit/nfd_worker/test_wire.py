@@ -8,12 +8,13 @@ from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
 TEXTS = st.dictionaries(st.text(), st.text())
 NAMES = st.lists(st.text()).map(tuple)
+OPEN_KEYS = st.dictionaries(st.text(), st.none() | NAMES)
 TAINTS = st.lists(st.builds(Taint, st.text(), st.text(), st.text())).map(tuple)
 REQUESTS = st.builds(
     PublishRequest,
     node_name=st.text(),
     content=st.builds(NodeContent, TEXTS, TEXTS, TEXTS, TAINTS),
-    unknown=st.none() | st.builds(Unknown, NAMES, st.booleans(), NAMES, NAMES, NAMES),
+    unknown=st.none() | st.builds(Unknown, NAMES, NAMES, OPEN_KEYS, OPEN_KEYS, NAMES),
     origins=st.dictionaries(st.text(), NAMES),
     take_over=st.booleans(),
     kubeconfig=st.none() | st.text(),

@@ -1,0 +1,201 @@
+"""Which keys may still be wanted once a source is read that could not be: of rules that look at it, and no others."""
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nfd_worker.config import Settings
+from nfd_worker.cycle import run_cycle, with_back_references
+from nfd_worker.features import Failed, Features, merge
+from nfd_worker.labels import CLUSTER, CUSTOM, make_content
+from nfd_worker.namespaces import NamespaceOptions
+from nfd_worker.node_content import NodeContent, OpenKeys, Origins, Unknown
+from nfd_worker.open_keys import open_keys
+from nfd_worker.origins import origins_of
+from nfd_worker.ownership import kept_for, with_kept
+from nfd_worker.rule_files import RuleSet
+from nfd_worker.rules.load import load_rules
+from nfd_worker.rules.model import Rule, RuleOutput
+from nfd_worker.rules.run import run_rules
+from nfd_worker.sources import SOURCES, discover
+from tests.unit.nfd_worker.trees import RECORDED, recorded
+
+PREFIX = "feature.node.kubernetes.io"
+UNREAD = {"pci"}
+
+
+def rules(*texts: str, file: str = "") -> tuple[Rule, ...]:
+    """Load rules that are all good, each of a text in flow style."""
+    loaded = load_rules("\n".join(f"- {{{text}}}" for text in texts), "r.yaml", dialect="rule")
+    assert not loaded.problems
+    return tuple(rule._replace(file=file) for rule in loaded.rules)
+
+
+def opened(*texts: str) -> OpenKeys:
+    """Say what is open of some rules of the cluster while nothing is known of PCI, and something of the CPU."""
+    cluster = rules(*texts)
+    made = run_rules(cluster, Features(attributes={"cpu.model": {"family": "6"}})).matched
+    return open_keys((cluster,), made, UNREAD, auto_prefix=True)
+
+
+PCI = 'matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}}}]'
+CPU = "matchFeatures: [{feature: cpu.model, matchExpressions: {family: {op: Exists}}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(f"name: r, labels: {{a: '1'}}, {PCI}", ("a",), id="looks at it"),
+        pytest.param(f"name: r, labels: {{a: '1'}}, {PCI.replace('pci', 'PCI')}", ("a",), id="in any letter case"),
+        pytest.param(f"name: r, labels: {{a: '1'}}, {CPU}", None, id="looks at another source"),
+        pytest.param("name: r, labels: {a: '1'}", None, id="looks at nothing"),
+        pytest.param(
+            "name: r, labels: {a: '1'}, matchAny: [{matchFeatures: [{feature: cpu.model}]}, "
+            "{matchFeatures: [{feature: pci.device}]}]",
+            ("a",),
+            id="one alternative looks at it",
+        ),
+        pytest.param(
+            "name: r, labels: {a: '@pci.device.x', b: '1', c: '@cpu.model.family'}", ("a",), id="dynamic value"
+        ),
+        pytest.param(
+            f"name: r, annotations: {{a: '1'}}, extendedResources: {{b: '1'}}, taints: "
+            f"[{{key: c, effect: NoSchedule}}], {PCI}",
+            ("a", "b", "c"),
+            id="all kinds",
+        ),
+        pytest.param(
+            f'name: r, labelsTemplate: "{{{{range .cpu.model}}}}a={{{{.Value}}}}{{{{end}}}}", {CPU}',
+            None,
+            id="template of what is known",
+        ),
+    ],
+)
+def test_a_rule_that_looks_at_an_unknown_source_is_open(text: str, expected: tuple[str, ...] | None) -> None:
+    """With the keys that it names."""
+    assert opened(text) == ({} if expected is None else {"rule r.yaml/r": tuple(f"{PREFIX}/{key}" for key in expected)})
+
+
+def test_a_template_of_what_is_unknown_may_name_any_key() -> None:
+    """Its labels are not in the rule."""
+    text = (
+        f'name: r, labels: {{a: "1"}}, labelsTemplate: "{{{{range .pci.device}}}}x={{{{.vendor}}}}{{{{end}}}}", {PCI}'
+    )
+    assert opened(text) == {"rule r.yaml/r": None}
+
+
+def test_a_template_may_write_a_dynamic_value() -> None:
+    """Then its key is open, as that of a rule that writes it down."""
+    text = f'name: r, labelsTemplate: "a=@pci.device.x\\nb=1", {CPU}'
+    assert opened(text) == {"rule r.yaml/r": (f"{PREFIX}/a",)}
+
+
+def test_a_rule_that_looks_at_what_an_open_rule_makes_is_open() -> None:
+    """By a condition only if it comes later; by a dynamic value wherever it stands."""
+    back = "matchFeatures: [{feature: rule.matched, matchExpressions: {a: {op: Exists}}}]"
+    before, after = f"name: before, labels: {{b: '1'}}, {back}", f"name: after, labels: {{c: '1'}}, {back}"
+    dynamic = "name: dynamic, labels: {d: '@rule.matched.a'}"
+    looks = f"name: looks, labels: {{a: '1'}}, {PCI}"
+    assert set(opened(dynamic, before, looks, after)) == {
+        f"rule r.yaml/{name}" for name in ("looks", "after", "dynamic")
+    }
+    assert opened(dynamic, before, after) == {}
+
+
+def test_rules_of_one_file_have_one_origin() -> None:
+    """The keys of those that are open stand together, and not those of the others."""
+    cluster = rules(f"name: a, labels: {{a: '1'}}, {PCI}", f"name: b, labels: {{b: '1'}}, {PCI}",
+                    f"name: c, labels: {{c: '1'}}, {CPU}", file="rules.d/f")  # fmt: skip
+    assert open_keys((cluster,), (), UNREAD, auto_prefix=True) == {"rules.d/f": (f"{PREFIX}/a", f"{PREFIX}/b")}
+
+
+@pytest.mark.parametrize("host", RECORDED)
+def test_features_of_a_source_begin_with_its_name(host: str) -> None:
+    """That is how a rule is known to look at it."""
+    for name in SOURCES:
+        found = discover(name, recorded(host), Settings().sources)
+        if isinstance(found, Features):
+            assert {key.partition(".")[0] for kind in found[:3] for key in kind} <= {name}
+
+
+def test_a_source_that_fails_from_the_start_holds_what_rules_made_of_it_and_nothing_else() -> None:
+    """After a restart: a rule of another source that does not match any more loses its label."""
+    cluster = (
+        *rules(f"name: of pci, labels: {{of-pci: '1'}}, {PCI}", file="rules.d/pci"),
+        *rules("name: of cpu, labels: {of-cpu: '1'}, matchFeatures: [{feature: cpu.gone}]", file="rules.d/cpu"),
+    )
+    record: Origins = {"rules.d/pci": (f"{PREFIX}/of-pci",), "rules.d/cpu": (f"{PREFIX}/of-cpu",)}
+    ours = NodeContent({key: "1" for keys in record.values() for key in keys})
+    host = recorded("intel-gpu-server")
+    report = run_cycle(host, Settings(), {}, RuleSet(cluster=cluster), {"pci": Failed("no sysfs"), "gpu": Features()})
+    assert report.unknown is not None
+    kept = with_kept(NodeContent(), ours, kept_for(report.unknown, record, ours, report.origins))
+    assert kept.labels == {f"{PREFIX}/of-pci": "1"}
+
+
+FEATURES = ("pci.device", "pci.slot", "cpu.model", "rule.matched")
+CONDITIONS = (
+    "matchExpressions: {a: {op: Exists}}", "matchExpressions: {a: {op: DoesNotExist}}",
+    "matchExpressions: {b: {op: In, value: ['1']}}", "matchName: {op: In, value: ['a']}",
+)  # fmt: skip
+MATCHERS = st.builds("{{feature: {}, {}}}".format, st.sampled_from(FEATURES), st.sampled_from(CONDITIONS))
+LISTS = st.lists(MATCHERS, min_size=1, max_size=2).map(lambda found: f"[{', '.join(found)}]")
+VALUES = st.sampled_from(["'1'", "'@pci.slot.a'", "'@cpu.model.b'", "'@rule.matched.a'"])
+TEMPLATES = st.sampled_from(
+    [
+        "",
+        'labelsTemplate: "{{range .pci.slot}}{{.Name}}={{.Value}}\\n{{end}}"',
+        'labelsTemplate: "{{range .cpu.model}}{{.Name}}=@pci.slot.b\\n{{end}}"',
+        'varsTemplate: "{{range .rule.matched}}b={{.Value}}\\n{{end}}"',
+    ]
+)
+
+
+@st.composite
+def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
+    """Make rules that look at each other and at two sources."""
+    texts = []
+    for number in range(draw(st.integers(1, 4))):
+        parts = [f"name: r{number}", f"labels: {{{draw(st.sampled_from('abcd'))}: {draw(VALUES)}}}"]
+        parts += [f"matchFeatures: {draw(LISTS)}"] if draw(st.booleans()) else []
+        alternatives = st.lists(LISTS, min_size=1, max_size=2)
+        parts += (
+            [f"matchAny: [{', '.join(f'{{matchFeatures: {found}}}' for found in draw(alternatives))}]"]
+            if draw(st.booleans())
+            else []
+        )
+        texts.append(", ".join(filter(None, [*parts, draw(TEMPLATES)])))
+    return rules(*texts, file=draw(st.sampled_from(["", "rules.d/f"])))
+
+
+ATTRIBUTES = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"))
+PCI_FEATURES = st.builds(
+    lambda slot, devices: Features(attributes={"pci.slot": slot}, instances={"pci.device": devices}),
+    ATTRIBUTES,
+    st.lists(ATTRIBUTES, max_size=2).map(tuple),
+)
+CPU_FEATURES = ATTRIBUTES.map(lambda model: Features(attributes={"cpu.model": model}))
+
+
+def made_of(custom: tuple[Rule, ...], cluster: tuple[Rule, ...], found: Features) -> tuple[Origins, list[RuleOutput]]:
+    """Say which origin wants which keys, as a cycle does."""
+    outputs = {CUSTOM: run_rules(custom, found), CLUSTER: run_rules(cluster, found)}
+    named = with_back_references(found, outputs[CLUSTER])
+    content, _ = make_content({}, outputs, named, NamespaceOptions())
+    made = [output for ran in outputs.values() for output in ran.matched]
+    return origins_of(content, made, {}, auto_prefix=True), made
+
+
+@given(some_rules(), some_rules(), CPU_FEATURES, PCI_FEATURES)
+def test_nothing_that_an_unknown_source_makes_is_lost(
+    custom: tuple[Rule, ...], cluster: tuple[Rule, ...], cpu: Features, pci: Features
+) -> None:
+    """Whatever it had before a restart: each key that is on the Node for it is wanted now, or stays."""
+    record, _ = made_of(custom, cluster, merge([cpu, pci]))
+    known, made = made_of(custom, cluster, cpu)
+    unknown = Unknown(rules=open_keys((custom, cluster), made, UNREAD, auto_prefix=True))
+    kept = kept_for(unknown, record, NodeContent(), known)
+    there, wanted = (set(chain.from_iterable(origins.values())) for origins in (record, known))
+    assert {key for key in there - wanted if not kept.has(key)} == set()
