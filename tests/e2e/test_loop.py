@@ -199,9 +199,10 @@ def test_what_changes_nothing_on_a_node_moves_nothing(story: Story) -> None:
     for _ in range(16):
         assert all(READY_LABEL in story.cluster.labels(name) for name in story.guests)
         time.sleep(0.5)
+    # A probe that a busy guest did not answer in time is told and moves nothing either.
+    story.wait_for_ready()
     assert acts.pod_uids(story) == pods
     assert acts.live_module(guest) == module
-    assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
 
 
 def test_a_module_removed_by_hand_is_loaded_again(story: Story) -> None:
