@@ -9,6 +9,9 @@ of another's. A presence is asked for again after :data:`PRESENT_SECONDS`, every
 :data:`NEGATIVE_SECONDS`, in each case when a pass wants it. An absence starts builds, so it is given as fresh for
 :data:`NEGATIVE_SECONDS` only.
 
+A registry that has not answered yet, or did not the last time, is asked one question at a time, and only
+:data:`MOST_PROBES` of them in a namespace at once: those that hang do not keep waiting those that answer.
+
 An absence that is confirmed wakes a pass as well, but at most one per :data:`NEGATIVE_SECONDS` for all images together:
 that pass asks for other images again, whose answers would otherwise wake the next one, without end.
 """
@@ -42,6 +45,8 @@ MOST_OF_A_HOST = 4
 MOST_OF_A_NAMESPACE = 8
 MOST = 32
 """Questions at the same time: one registry, or one namespace with many of them, does not keep the others waiting."""
+MOST_PROBES = 4
+"""So many questions of a namespace go to registries that do not answer, one to each; the rest is for those that do."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,19 +79,47 @@ class _Entry:
 class _Running:
     hosts: Counter[str] = field(default_factory=Counter)
     namespaces: Counter[str] = field(default_factory=Counter)
+    probes: list[Question] = field(default_factory=list)
+    answering: set[tuple[str, str]] = field(default_factory=set)
+    """Namespaces and hosts that answered there the last time."""
 
     def has_room(self, question: Question) -> bool:
         return (
             self.hosts.total() < MOST
             and self.hosts[question.image.host] < MOST_OF_A_HOST
             and self.namespaces[question.namespace] < MOST_OF_A_NAMESPACE
+            and (_place(question) in self.answering or self._may_probe(question))
         )
 
-    def add(self, question: Question, number: int) -> None:
+    def _may_probe(self, question: Question) -> bool:
+        probes = [_place(probe) for probe in self.probes if probe.namespace == question.namespace]
+        return len(probes) < MOST_PROBES and _place(question) not in probes
+
+    def begin(self, question: Question) -> None:
+        self._add(question, 1)
+        if _place(question) not in self.answering:
+            self.probes.append(question)
+
+    def end(self, question: Question) -> None:
+        self._add(question, -1)
+        if question in self.probes:
+            self.probes.remove(question)
+
+    def saw(self, question: Question, state: ImageState) -> None:
+        if isinstance(state, Unreachable):
+            self.answering.discard(_place(question))
+        else:
+            self.answering.add(_place(question))
+
+    def _add(self, question: Question, number: int) -> None:
         for counter, key in ((self.hosts, question.image.host), (self.namespaces, question.namespace)):
             counter[key] += number
             if not counter[key]:
                 del counter[key]
+
+
+def _place(question: Question) -> tuple[str, str]:
+    return question.namespace, question.image.host
 
 
 def after(seconds: float, work: Callable[[], None]) -> None:
@@ -179,7 +212,7 @@ class ImageAnswers:
             for question, entry in list(self._waiting.items()):
                 if not self._is_stopped and self._running.has_room(question):
                     del self._waiting[question]
-                    self._running.add(question, 1)
+                    self._running.begin(question)
                     begun.append((question, entry))
             self._count()
         for question, entry in begun:
@@ -193,7 +226,7 @@ class ImageAnswers:
     def _put_back(self, question: Question, entry: _Entry) -> None:
         """Let a question wait again for which there is no thread: the next pass, or the next answer, starts it."""
         with self._lock:
-            self._running.add(question, -1)
+            self._running.end(question)
             if self._entries.get(question) is entry and not self._is_stopped:
                 self._waiting[question] = entry
             self._count()
@@ -206,7 +239,8 @@ class ImageAnswers:
         state = self._answer(question)
         telemetry.REGISTRY_CHECKS.labels(type(state).__name__).inc()
         with self._lock:
-            self._running.add(question, -1)
+            self._running.end(question)
+            self._running.saw(question, state)
             is_confirmed = isinstance(entry.state, Absent) and isinstance(state, Absent)
             is_news = self._entries.get(question) is entry and self._keep(entry, state)
         self._start()
@@ -266,6 +300,7 @@ class ImageAnswers:
             for question, entry in self._entries.items()
             if entry.is_asked or now - entry.wanted < KEPT_SECONDS
         }
+        self._running.answering &= {_place(question) for question in self._entries}
 
 
 def _invalid(error: InternalError) -> ImageState:

@@ -28,7 +28,7 @@ from driver_builder.model.images import (
     ImageRef,
 )
 from driver_builder.model.repositories import LookUp, Repository
-from driver_builder.oci.registries import Registries
+from driver_builder.oci.registries import Inspector, Registries
 from driver_builder.planning import manifests, unload_pod
 from driver_builder.planning.actions import Action, LookUpKernels, StartBuild
 from driver_builder.planning.ahead import DAY_SECONDS
@@ -278,6 +278,8 @@ class World:
         self.client = MemoryClient()
         self.client.clock = lambda: self.now
         self.registries = ModelRegistries()
+        self.inspector: Inspector | None = None
+        """Whom passes ask instead of ``registries``."""
         self.settings = settings
         self.now = NOW
         self.kernels: dict[str, str] = {}
@@ -409,7 +411,7 @@ class World:
         """Make what reads the cluster and the registries."""
         return Observer(
             self.client,
-            self.registries,
+            self.inspector or self.registries,
             namespaces=self.namespaces,
             recipes=self.settings.recipes,
             builds=self.builds,

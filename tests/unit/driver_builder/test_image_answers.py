@@ -8,7 +8,15 @@ import pytest
 
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorised, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.oci.image_answers import MOST, MOST_OF_A_HOST, ImageAnswers, after, settled
+from driver_builder.oci.image_answers import (
+    KEPT_SECONDS,
+    MOST,
+    MOST_OF_A_HOST,
+    MOST_PROBES,
+    ImageAnswers,
+    after,
+    settled,
+)
 from driver_builder.spec.driver_spec import ConfigMapKey, RegistrySettings
 from kube_api.errors import ServerUnavailable
 from tests.unit.driver_builder.factories import DIGEST
@@ -242,10 +250,61 @@ def test_one_namespace_does_not_take_all_turns(bench: Bench) -> None:
     for number in range(40):
         bench.look(ImageRef(f"r{number}.io", "edu", "1"), namespace="greedy")
     bench.look(namespace="modest")
-    begun = [bench.asked.get(timeout=PATIENCE)[0] for _ in range(9)]
-    assert sorted(begun) == ["greedy"] * 8 + ["modest"]
+    begun = [bench.asked.get(timeout=PATIENCE)[0] for _ in range(MOST_PROBES + 1)]
+    assert sorted(begun) == ["greedy"] * MOST_PROBES + ["modest"]
+    assert bench.asked.empty()
     for number in range(40):
         bench.replies_of(f"r{number}.io").put(Absent())
+
+
+def test_a_registry_that_does_not_answer_is_asked_one_question_at_a_time(bench: Bench) -> None:
+    """Once it answers, more of them, until it does not any more."""
+    images = [ImageRef("r.io", "edu", str(number)) for number in range(MOST_OF_A_HOST + 1)]
+    bench.look(images[0])
+    bench.look(images[1])
+    bench.reply(PRESENT)
+    assert bench.asked.get(timeout=PATIENCE)[1] == images[1]
+    for image in images:
+        bench.look(image)
+    begun = [bench.asked.get(timeout=PATIENCE)[1] for _ in range(MOST_OF_A_HOST - 1)]
+    assert sorted(begun) == images[2:]
+    for _ in begun:
+        bench.replies_of("r.io").put(Unreachable(message="x"))
+        bench.wakes.get(timeout=PATIENCE)
+    bench.replies_of("r.io").put(Unreachable(message="x"))
+    bench.wakes.get(timeout=PATIENCE)
+    bench.now = 10.0
+    for image in images:
+        bench.look(image)
+    assert bench.asked.get(timeout=PATIENCE)[1] == images[1]
+    assert bench.asked.empty()
+
+
+def test_silent_registries_leave_room_for_those_of_their_namespace_that_answer(bench: Bench) -> None:
+    """However many there are: whoever wrote the drivers of a namespace, one of them is not in the others' way."""
+    bench.look()
+    bench.reply(Absent())
+    for number in range(40):
+        bench.look(ImageRef(f"silent{number}.io", "edu", "1"))
+    assert {bench.asked.get(timeout=PATIENCE)[1].host for _ in range(MOST_PROBES)} == {
+        f"silent{number}.io" for number in range(MOST_PROBES)
+    }
+    bench.now = 10.0
+    bench.look()
+    bench.reply(PRESENT)
+    assert bench.look() == PRESENT
+    for number in range(40):
+        bench.replies_of(f"silent{number}.io").put(Unreachable(message="x"))
+
+
+def test_what_no_pass_wants_is_not_known_to_answer(bench: Bench) -> None:
+    """Hosts that somebody once named do not pile up."""
+    bench.look()
+    bench.reply(PRESENT)
+    assert bench.answers._running.answering == {("n", "r.io")}
+    bench.now = 2 * KEPT_SECONDS
+    bench.look(ImageRef("other.io", "edu", "1"))
+    assert bench.answers._running.answering == set()
 
 
 @pytest.mark.parametrize(
