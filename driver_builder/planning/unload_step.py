@@ -83,14 +83,14 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
     pod = next((pod for pod in view.unload_pods.get(node.name, ()) if pod.target == load.target), None)
     if pod is None or pod.deleting:
         if late:
-            return _give_up(view, node, known, "no unload pod ran before the deadline")
+            return _give_up(view, node, known, known.held or "no unload pod ran before the deadline")
         return _wait(view, known, deadline, *(() if pod else (start(view, node, load),)))
     if pod.verdict is not None and pod.verdict.result == unload_pod.UNLOADED:
         left = known.without(load.target)
         return _remembering(view, node, left if left.loads else None, "it is unloaded")
     if pod.ended_at is None:
         if late or (not pod.started and now >= pod.created_at + UNSEEN_SECONDS):
-            return _give_up(view, node, known, pod.message if pod.started else UNSEEN)
+            return _give_up(view, node, known, (pod.message or known.held) if pod.started else UNSEEN)
         return _wait(view, known, deadline)
     why = loaded.words(_why(pod))
     if late:

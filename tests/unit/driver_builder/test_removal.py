@@ -10,6 +10,7 @@ from driver_builder.planning import loaded, manifests, unload_pod, unload_step
 from driver_builder.planning.actions import Action
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.removal import OUTSIDE_SECONDS
+from driver_builder.planning.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import Forbidden
@@ -167,6 +168,26 @@ def test_a_module_in_use_beyond_the_deadline_stays_and_is_said() -> None:
     assert known is not None
     assert known.given_up
     assert unload_pods(world) == []
+
+
+@pytest.mark.parametrize("began", [False, True], ids=["deleted a moment before", "begun a moment before"])
+def test_what_held_the_modules_is_said_whatever_the_last_unload_pod_is_at(began: bool) -> None:
+    """The deadline may come between two tries, or during one."""
+    world = fleet()
+    world.in_use.add("node-0")
+    world.delete_driver("edu")
+    rounds(world, 60)
+    assert condition(world)["reason"] == "InUse"
+    (pod,) = unload_pods(world)
+    path = PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"])
+    world.client.objects[path]["status"] = {"phase": "Running", "startTime": timestamp(world.now)}
+    if not began:
+        world.client.delete(path)
+    world.now += world.settings.unload_deadline_seconds
+    world.reconcile()
+    rounds(world, 60)
+    assert is_gone(world)
+    assert "node-0: module edudrv: refcnt 1" in events(world)["StaysLoaded"]
 
 
 def test_the_deadline_counts_from_the_beginning_whoever_runs() -> None:
