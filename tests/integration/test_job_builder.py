@@ -4,14 +4,17 @@ import base64
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import multiprocessing
 import re
 import subprocess
+import tarfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,6 @@ from typing import Any
 import pytest
 
 from driver_builder.building.builds import BuildQueue
-from driver_builder.building.docker_builder import DockerBuilder
-from driver_builder.building.docker_engine import docker_engine
 from driver_builder.commands import cli
 from driver_builder.commands.builder_choice import secret_values
 from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, RegistryRefused, TemporaryError
@@ -28,10 +29,9 @@ from driver_builder.jobs import job_manifest
 from driver_builder.jobs.job_builder import JobBuilder
 from driver_builder.jobs.job_manifest import BUILD_LABEL, JobSettings
 from driver_builder.jobs.job_run import Patience
-from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.image_state import Present
-from driver_builder.model.images import KERNEL_LABEL, MODULES_LABEL, ImageRef
+from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.credentials import Credentials
 from driver_builder.oci.image_archive import read_image_archive
@@ -107,9 +107,9 @@ class Place:
             builder=BuilderKind.JOB,
         )
 
-    def left(self, action: StartBuild) -> list[str]:
+    def left(self, key: str) -> list[str]:
         """Name what there is of a build in the cluster."""
-        selector = f"{BUILD_LABEL}={action.request.key}"
+        selector = f"{BUILD_LABEL}={key}"
         found = [
             (resource.kind, item["metadata"]["name"])
             for resource in (JOBS, CONFIG_MAPS, PODS)
@@ -154,7 +154,7 @@ class Build:
         """Build what cannot be built; gives how it ended, once nothing of it is left."""
         with pytest.raises(DriverBuilderError) as caught:
             self()
-        wait_until("nothing of the build is left", lambda: not self.place.left(self.action))
+        wait_until("nothing of the build is left", lambda: not self.place.left(self.action.request.key))
         return caught.value
 
 
@@ -204,38 +204,77 @@ def newest_kernel() -> str:
     return f"6.1.0-{max(map(int, abis))}-cloud-amd64"
 
 
-def test_engine_and_job_build_the_same_modules(place: Place, tmp_path: Path) -> None:
-    """One request, two builders: the modules are the same to the byte, and so is what they were built against."""
-    files = {name: (MODULE_SOURCE / name).read_bytes() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
-    action = place.action(
-        "same",
-        target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
-        template="debian",
-        source=SourceFiles(files=files),
-        modules=(ModuleSpec(name="dw_probe"),),
-        deadline_seconds=900.0,
+def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """``driver-builder preflight --push`` as an admin would, with either builder: both images say and hold the same.
+
+    Compiler and headers are installed in the Job; the modules are the same to the byte, and so is what they were built
+    against.
+    """
+    files = {name: (MODULE_SOURCE / name).read_text() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
+    create_quietly(
+        place.root, CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "probe-source"}, "data": files}
     )
-    build = Build(place, action, tmp_path / "job")
-    by_job = build()
-    with docker_engine(place.ground.engine.socket) as api:
-        (tmp_path / "docker").mkdir()
-        by_engine = DockerBuilder(api).build(
-            action.request, directory=tmp_path / "docker", log=lambda _: None, cancelled=threading.Event()
-        )
-    seen = [_seen(action.request, built) for built in (by_job, by_engine)]
-    assert seen[0] == seen[1]
-    assert "srcversion" in seen[0][0][0]
-    assert by_job.module_symvers == by_engine.module_symvers
-    assert by_job.compiler == by_engine.compiler
-    assert any("CC [M]" in line for line in build.lines), "the log is streamed"
-    wait_until("nothing of the build is left", lambda: not place.left(action))
+    kernel = newest_kernel()
+    by_job, by_engine = (
+        _preflight(place, builder, kernel, capsys) for builder in (BuilderKind.JOB, BuilderKind.DOCKER)
+    )
+    assert by_job == by_engine
+    labels, content = by_job
+    assert labels[KERNEL_LABEL] == kernel
+    assert [module["name"] for module in json.loads(labels[MODULES_LABEL])] == ["dw_probe"]
+    assert [name for name in content if name.endswith("/dw_probe.ko")]
+    wait_until("nothing of the build is left", lambda: not place.left(labels[KEY_LABEL]))
 
 
-def _seen(request: BuildRequest, built: BuiltImage) -> tuple[list[str], dict[str, bytes]]:
-    image = read_image_archive(built.archive, built.archive.parent / "layers")
-    modules = verify(image, request=request, module_symvers=built.module_symvers)
-    identities = [f"{module.name} {module.vermagic} srcversion {module.srcversion}" for module in modules]
-    return identities, image.read_files("/")
+def _preflight(
+    place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[Mapping[str, str], dict[str, bytes]]:
+    """Build, verify and push by the command; gives labels and files of what is in the registry then."""
+    repository = f"job-builds/by-{builder.value}"
+    secrets = {"secrets": [{"name": SECRET}]} if builder is BuilderKind.JOB else {}
+    driver = factories.driver_object(
+        "job-probe",
+        finalizer=False,
+        spec_changes={
+            "image": f"{place.ground.registry.host}/{repository}",
+            "registry": {"plainHttp": True},
+            "source": {"configMap": {"name": "probe-source"}},
+            "module": {"names": ["dw_probe"]},
+            "build": {"builder": builder.value, "baseImage": place.base_image, **secrets},
+        },
+    )
+    del driver["metadata"]["uid"]
+    create_quietly(place.root, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
+    images = [f"--job-image={place.settings.image}", f"--hand-over-image={place.settings.hand_over_image}"]
+    where = [f"--kubeconfig={place.ground.kubeconfig}", f"--namespace={NAMESPACE}", "--job-host-network"]
+    engine = f"--docker-host={place.ground.engine.socket}"
+    words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json", engine]
+    capsys.readouterr()
+    try:
+        assert cli.main([*words, *where, *images]) == 0
+    finally:
+        place.root.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="job-probe"))
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["verdict"], result["kernel"]) == ("verified", kernel)
+    tag = result["message"].rpartition(":")[2]
+    state = place.registry.inspect(repository, tag)
+    assert isinstance(state, Present), state
+    return state.labels, _files(place.registry, repository, tag)
+
+
+def _files(registry: RegistryClient, repository: str, tag: str) -> dict[str, bytes]:
+    """Read what the layers of an image hold; those of a driver image hide nothing of each other."""
+    manifest = registry.fetch_manifest(repository, tag)
+    assert manifest
+    found = {}
+    for layer in manifest["layers"]:
+        blob = registry.fetch_blob(repository, layer["digest"], limit=layer["size"])
+        with tarfile.open(fileobj=io.BytesIO(blob)) as tar:
+            for member in tar:
+                content = tar.extractfile(member)
+                if content is not None:
+                    found[member.name.removeprefix("./")] = content.read()
+    return found
 
 
 def test_a_secret_is_read_by_the_build_and_is_nowhere_afterwards(place: Place, tmp_path: Path) -> None:
@@ -334,7 +373,7 @@ def test_a_killed_controller_finds_its_build_again(place: Place, tmp_path: Path)
     assert build.lines[0].startswith("following Job ")
     assert build.lines.count("begun") == build.lines.count("done") == 1
     assert len(uids) == 1
-    wait_until("nothing of the build is left", lambda: not place.left(action))
+    wait_until("nothing of the build is left", lambda: not place.left(action.request.key))
 
 
 def _pod_uids(place: Place, action: StartBuild) -> set[str]:
@@ -349,7 +388,7 @@ def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: P
     threading.Thread(target=_cancel_when_begun, args=(build,)).start()
     with pytest.raises(BuildFailed):
         build()
-    assert any(name.startswith("Job/") for name in place.left(action))
+    assert any(name.startswith("Job/") for name in place.left(action.request.key))
     again = Build(place, action, tmp_path / "again")
     assert again().compiler == "gcc 12"
     assert again.lines[0].startswith("following Job ")
@@ -388,10 +427,19 @@ def test_a_build_that_fails_says_why(
     assert expected[1] in str(failure)
 
 
-def test_a_deadline_ends_a_build(place: Place, tmp_path: Path) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def hanging(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[DriverBuilderError]]:
+    """A build that hangs until its deadline, from the first test on: the others need not wait for it."""
+    action = place.action("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
+    build = Build(place, action, tmp_path_factory.mktemp("hanging") / "job")
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(build.failure)
+        build.cancelled.set()
+
+
+def test_a_deadline_ends_a_build(hanging: Future[DriverBuilderError]) -> None:
     """With the last line in the message."""
-    action = place.action("deadline", "echo hanging; sleep 300", deadline_seconds=30.0)
-    failure = Build(place, action, tmp_path / "job").failure()
+    failure = hanging.result()
     assert isinstance(failure, BuildFailed)
     assert failure.reason is BuildFailure.DEADLINE_EXCEEDED
     assert "hanging" in str(failure)
@@ -464,40 +512,3 @@ def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_pa
         assert Build(place, given, tmp_path / "job")().compiler == "gcc 12"
     finally:
         registry.set_auth(None)
-
-
-def test_a_driver_is_built_by_a_job_from_its_spec_to_its_tag(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """``driver-builder preflight --push`` of a DriverContainer that asks for a Job, as an admin would."""
-    files = {name: (MODULE_SOURCE / name).read_text() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
-    create_quietly(
-        place.root, CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "probe-source"}, "data": files}
-    )
-    driver = factories.driver_object(
-        "job-probe",
-        finalizer=False,
-        spec_changes={
-            "image": f"{place.ground.registry.host}/job-builds/preflight",
-            "registry": {"plainHttp": True},
-            "source": {"configMap": {"name": "probe-source"}},
-            "module": {"names": ["dw_probe"]},
-            "build": {"builder": "job", "baseImage": place.base_image, "secrets": [{"name": SECRET}]},
-        },
-    )
-    del driver["metadata"]["uid"]
-    create_quietly(place.root, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
-    kernel = newest_kernel()
-    images = [f"--job-image={place.settings.image}", f"--hand-over-image={place.settings.hand_over_image}"]
-    where = [f"--kubeconfig={place.ground.kubeconfig}", f"--namespace={NAMESPACE}", "--job-host-network"]
-    words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json"]
-    capsys.readouterr()
-    try:
-        assert cli.main([*words, *where, *images]) == 0
-    finally:
-        place.root.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="job-probe"))
-    (result,) = json.loads(capsys.readouterr().out)
-    assert (result["verdict"], result["kernel"]) == ("verified", kernel)
-    tag = result["message"].rpartition(":")[2]
-    state = place.registry.inspect("job-builds/preflight", tag)
-    assert isinstance(state, Present), state
-    assert state.labels[KERNEL_LABEL] == kernel
-    assert [module["name"] for module in json.loads(state.labels[MODULES_LABEL])] == ["dw_probe"]
