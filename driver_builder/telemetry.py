@@ -114,6 +114,8 @@ class _PatientServer(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 4 * MAX_CONNECTIONS
+    """The library's five are full while threads start; whoever comes then asks again after a second, then three."""
 
     def __init__(self, *arguments: Any, **words: Any) -> None:
         self._open: dict[socket.socket, None] = {}

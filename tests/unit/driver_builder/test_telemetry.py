@@ -92,7 +92,7 @@ class Answer(NamedTuple):
     body: str
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ask() -> Iterator[Callable[[str, bool], Answer]]:
     """Serve on a free port; ask for a path of a controller that is healthy or not."""
     health = [True]
