@@ -2,7 +2,8 @@
 
 Compiler and headers as our own template installs them: tests build for the same few kernels again and again, and that
 takes longer than all they do with them. They are made by the product's own builder, so that its builds find them. And
-the first layers of the product's own images, up to where these copy something.
+the first layers of other images, up to where these copy something: the product's own, what the other templates install
+of Debian, and the base image with other distributions' package managers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -19,8 +21,9 @@ import docker
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.docker_engine import docker_engine
 from driver_builder.building.templates import HEADERS_STAGE, render, templates_directory
-from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from tests.integration import rpm_archive
 from tests.proving_ground.base_image import base_image_ref
 from tests.proving_ground.errors import ProvingGroundError
 from tests.proving_ground.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel, parse_candidates
@@ -28,9 +31,11 @@ from tests.proving_ground.packages import PrivateApt
 from tests.proving_ground.progress import PlainLines, Progress, Step
 from tests.proving_ground.warm_root import Preparation
 
-_DOCKERFILES = Path(__file__).parents[1] / "dockerfiles"
+_ROOT = Path(__file__).parents[1]
+OWN_TEMPLATE = "docs/templates.md"
+_EXAMPLE = re.compile(r"```dockerfile\n(.*?)```\n", re.DOTALL)
 _KERNELS = 3
-_TOOLS = ("gcc", "gcc-12", "libc6-dev", "make", "kmod", "busybox-static", "dkms", "binutils")
+_TOOLS = ("gcc", "gcc-12", "libc6-dev", "make", "kmod", "busybox-static", "dkms", "dnf", "zypper", "dwarves")
 
 
 def preparation(progress: Progress | None = None) -> Preparation:
@@ -39,8 +44,8 @@ def preparation(progress: Progress | None = None) -> Preparation:
     requests = [_request(kernel) for kernel in kernels]
     versions = parse_candidates(PrivateApt().cache("policy", *_TOOLS))
     recipes = [_headers_stage(request) for request in requests]
-    product = [text for path in sorted(_DOCKERFILES.glob("*/Dockerfile")) for text in first_layers(path.read_text())]
-    parts = (sorted(versions.items()), [(kernel.release, kernel.version) for kernel in kernels], recipes, product)
+    others = [*_of_the_product(), *_of_templates(kernels[0])]
+    parts = (sorted(versions.items()), [(kernel.release, kernel.version) for kernel in kernels], recipes, others)
 
     def prepare(address: str, step: Step) -> None:
         with docker_engine(address) as api:
@@ -52,11 +57,35 @@ def preparation(progress: Progress | None = None) -> Preparation:
                 (name,) = api.inspect_image(image)["RepoTags"]
                 api.tag(image, "testbed/headers", str(number))
                 api.remove_image(name)
-            for number, text in enumerate(product):
-                step.detail("installing what the product's images stand on")
-                _build(api, text, f"testbed/product:{number}")
+            for number, text in enumerate(others):
+                step.detail(f"installing what other images stand on: {number + 1} of {len(others)}")
+                _build(api, text, f"testbed/others:{number}")
 
     return Preparation(hashlib.sha256(repr(parts).encode()).hexdigest(), prepare)
+
+
+def own_template() -> OwnTemplate:
+    """Return the example of an admin's own template."""
+    found = _EXAMPLE.search((_ROOT / OWN_TEMPLATE).read_text())
+    if not found:
+        raise ProvingGroundError(f"{OWN_TEMPLATE} has no example of a template")
+    return OwnTemplate(place=OWN_TEMPLATE, text=found[1])
+
+
+def _of_the_product() -> Iterator[str]:
+    for path in sorted((_ROOT / "dockerfiles").glob("*/Dockerfile")):
+        yield from first_layers(path.read_text())
+
+
+def _of_templates(kernel: KernelPackage) -> Iterator[str]:
+    """Give what templates install of Debian, and the image in which other distributions' are built."""
+    request = _request(kernel)
+    tools = _rendered(replace(request, template="rhel"))
+    # What is fetched from where a test serves it, is made by the test.
+    generic, _, _ = _rendered(replace(request, template="generic")).partition("\nRUN file=")
+    own = _rendered(replace(request, template="own", own_template=own_template()))
+    yield from (next(first_layers(text)) for text in (tools, generic, own))
+    yield f"FROM {base_image_ref()}\n{rpm_archive.package_managers(kernel)}\n"
 
 
 def first_layers(dockerfile: str) -> Iterator[str]:
@@ -95,5 +124,8 @@ def _request(kernel: KernelPackage) -> BuildRequest:
 
 
 def _headers_stage(request: BuildRequest) -> str:
-    text = render(request, templates_directory(None))
-    return text.partition(f"FROM {HEADERS_STAGE} AS ")[0]
+    return _rendered(request).partition(f"FROM {HEADERS_STAGE} AS ")[0]
+
+
+def _rendered(request: BuildRequest) -> str:
+    return render(request, templates_directory(None))

@@ -1,7 +1,8 @@
 """Archives of RPM packages, made here and signed: Debian's kernel headers under the names of other distributions.
 
 The content is a real kernel's, so that modules can be built against it; names, versions and the folders below /usr/src
-are those that the other distribution would give them.
+are those that the other distribution would give them. What Debian's headers of all flavours share is not in the
+packages but in the image that they are installed in.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from tests.proving_ground.kernels import KernelPackage
 from tests.proving_ground.packages import PrivateApt, unpack
 
 PACKAGES = ("createrepo-c", "gpg", "gpg-agent", "rpm")
+PACKAGE_MANAGERS = (
+    *("dnf", "zypper", "binutils", "gawk", "gcc", "gpg", "kmod", "libelf-dev", "make", "patch", "rpm", "xz-utils"),
+)
+"""What Debian has of them, with the tools that their distributions' templates use."""
 
 _SPEC = """\
 Name: {name}
@@ -99,6 +104,25 @@ class Signer:
         index.with_name("repomd.xml.key").write_text(self.public_key)
 
 
+def companions(kernel: KernelPackage) -> tuple[str, str]:
+    """Name the two packages that those of a kernel's headers refer to."""
+    numbers, _, flavour = kernel.release.partition("-")
+    series = ".".join(numbers.split(".")[:2])
+    return f"linux-headers-{numbers}-{flavour.split('-')[0]}-common", f"linux-kbuild-{series}"
+
+
+def package_managers(kernel: KernelPackage) -> str:
+    """Write the command that gives a Debian image all package managers, and what Debian's headers stand on.
+
+    It is the first one of a Dockerfile: the tests' engines have it in their cache from the start.
+    """
+    packages = " ".join((*PACKAGE_MANAGERS, *companions(kernel)))
+    return (
+        f"RUN apt-get update -q && apt-get install -q --yes --no-install-recommends {packages}"
+        " && ln -s dnf /usr/bin/yum"
+    )
+
+
 @contextmanager
 def signer(home: Path, name: str) -> Iterator[Signer]:
     """Make a key, for as long as the block runs."""
@@ -117,17 +141,9 @@ class Headers:
 
     def __init__(self, kernel: KernelPackage, folder: Path) -> None:
         self._folder = folder
-        numbers, _, flavour = kernel.release.partition("-")
-        series = ".".join(numbers.split(".")[:2])
-        abi = flavour.split("-")[0]
-        names = (kernel.headers_package, f"linux-headers-{numbers}-{abi}-common", f"linux-kbuild-{series}")
-        for deb in PrivateApt().download([f"{name}={kernel.version}" for name in names], folder / "debs"):
-            unpack(deb, folder / "tree")
+        (deb,) = PrivateApt().download([f"{kernel.headers_package}={kernel.version}"], folder / "debs")
+        unpack(deb, folder / "tree")
         self._own = folder / "tree/usr/src" / kernel.headers_package
-        # The kernel's own folder refers to these two where Debian has them.
-        self._common = tuple(
-            (folder / "tree" / path, f"/{path}") for path in (f"usr/src/{names[1]}", f"usr/lib/linux-kbuild-{series}")
-        )
 
     def under(self, release: str, place: str) -> tuple[tuple[Path, str], ...]:
         """Give the folders of a package that brings them to ``place`` for a kernel that calls itself ``release``."""
@@ -143,4 +159,4 @@ class Headers:
         variables = renamed / ".kernelvariables"
         kept = [line for line in variables.read_text().splitlines() if "KERNELRELEASE" not in line]
         variables.write_text("\n".join([*kept, f"override KERNELRELEASE = {release}", ""]))
-        return ((renamed, place), *self._common)
+        return ((renamed, place),)

@@ -1,13 +1,15 @@
 """The template ``generic`` with a real kernel: built against its source alone, its configuration and its symbols.
 
 Debian's kernel takes the part of a kernel that somebody built for himself: its headers are not used. Its source is in
-a package of its own, with the configuration and Module.symvers it gives what an admin would have of such a kernel.
+a package of its own, with the configuration and Module.symvers it gives what an admin would have of such a kernel. What
+no build of a module compiles or reads is left out of it: the code of drivers, file systems and other architectures.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -26,6 +28,8 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from tests.integration.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
 from tests.integration.web_server import served
+from tests.proving_ground.cache import cached_folder
+from tests.proving_ground.command import run
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest import emulation
 from tests.proving_ground.guest.script import run_script
@@ -34,6 +38,12 @@ from tests.proving_ground.packages import PrivateApt, ensure_packages, unpack
 from tests.proving_ground.progress import PlainLines
 
 pytestmark = pytest.mark.integration
+
+LEFT_OUT = (
+    *(f"{folder}/*.[chS]" for folder in ("block", "drivers", "fs", "net", "samples", "sound")),
+    *("Documentation/*/*", "arch/[!x]*/*.*", "tools/perf/*", "tools/testing/*"),
+)
+"""Kconfig files stay, or the configuration would be another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +80,38 @@ def kernel() -> KernelPackage:
 def mirror(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     """The source as kernel.org would name it, and the driver's with what is known of the kernel, from a web server."""
     root = tmp_path_factory.mktemp("mirror")
-    series = ".".join(map(str, release_key(kernel.release)[:2]))
-    (package,) = PrivateApt().download([f"linux-source-{series}={kernel.version}"], root / "deb")
-    unpack(package, root / "unpacked")
-    package.unlink()
-    (root / f"unpacked/usr/src/linux-source-{series}.tar.xz").rename(root / f"linux-{series}.tar.xz")
+    source = kernel_source(kernel)
+    shutil.copy(source, root / source.name)
     config = kernel.config.read_bytes()
     contents = {"driver": config, "strange": config + b"CONFIG_NOBODY_KNOWS=y\n"}
     digests = {name: _pack(root / f"{name}.tar.gz", kernel, content) for name, content in contents.items()}
     with served(root) as url:
         sources = [SourceArchive(url=f"{url}/{name}.tar.gz", sha256=sha256) for name, sha256 in digests.items()]
         yield Mirror(url, *sources)
+
+
+def kernel_source(kernel: KernelPackage) -> Path:
+    """Return the archive of the kernel's source, out of the cache."""
+    series = ".".join(map(str, release_key(kernel.release)[:2]))
+    name = f"linux-source-{series}"
+    digest = hashlib.sha256(repr(LEFT_OUT).encode()).hexdigest()[:8]
+
+    def make(folder: Path) -> None:
+        (package,) = PrivateApt().download([f"{name}={kernel.version}"], folder / "deb")
+        unpack(package, folder / "unpacked")
+        archive, tree = folder / f"unpacked/usr/src/{name}.tar.xz", folder / name
+        excludes = [f"--exclude={name}/{pattern}" for pattern in LEFT_OUT]
+        run(["tar", "--extract", "--file", archive, "--directory", folder, *excludes], timeout=300)
+        packed = folder / f"linux-{series}.tar.xz"
+        run(["tar", "--create", "--file", packed, "--use-compress-program=xz -1 -T0", "--directory", folder, name])
+        for left in (folder / "deb", folder / "unpacked", tree):
+            shutil.rmtree(left)
+
+    kept = cached_folder(f"kernel-sources/{name}_{kernel.version}-{digest}", make)
+    for old in kept.parent.iterdir():
+        if old != kept and not old.name.startswith("."):
+            shutil.rmtree(old, ignore_errors=True)
+    return kept / f"linux-{series}.tar.xz"
 
 
 def _pack(archive: Path, kernel: KernelPackage, config: bytes) -> str:

@@ -4,7 +4,6 @@ The driver is one that asks for firmware; the image is built by our template for
 docs/templates.md is built, which is the edu driver by a template of an admin's own.
 """
 
-import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ import pytest
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.errors import BuildFailed, BuildFailure
 from driver_builder.kernel_modules.verify import verify
-from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.oci.image_archive import read_image_archive
 from tests.integration.test_loader_on_real_kernels import (
     HOLD_AND_STOP,
@@ -32,15 +31,14 @@ from tests.integration.test_loader_on_real_kernels import (
 from tests.proving_ground.command import run
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.guest import cpio, emulation
-from tests.proving_ground.kernels import KernelPackage, choose_kernels
+from tests.proving_ground.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel
 from tests.proving_ground.packages import ensure_packages
 from tests.proving_ground.progress import PlainLines
+from tests.warm_layers import own_template
 
 pytestmark = pytest.mark.e2e
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "tests" / "data" / "firmware-driver"
-EXAMPLE = re.compile(r"```dockerfile\n(.*?)```\n", re.DOTALL)
+SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
 CHAIN = ("llc", "stp", "bridge")
 """Modules of the kernel that stand on each other, the lowest first. No hardware is needed for them."""
 POD = "DRIVER=drivers.fw-0a1b2c3d"
@@ -246,12 +244,10 @@ def test_a_build_without_its_firmware_says_so(
     assert caught.value.reason is BuildFailure.SOURCE_MISSING
 
 
-def test_the_example_of_an_own_template_is_good(kernel: KernelPackage, api: docker.APIClient, tmp_path: Path) -> None:
+def test_the_example_of_an_own_template_is_good(api: docker.APIClient, tmp_path: Path) -> None:
     """Built, verified and loaded, with a device: as docs/templates.md has it."""
-    found = EXAMPLE.search((ROOT / "docs" / "templates.md").read_text())
-    assert found
-    template = OwnTemplate(place="docs/templates.md", text=found[1])
-    request = replace(edu_request(kernel), key="test-own-template", template="own", own_template=template)
+    kernel = newest_kernel(CLOUD, PlainLines())
+    request = replace(edu_request(kernel), key="test-own-template", template="own", own_template=own_template())
     (tmp_path / "image").mkdir()
     image = build(api, request, tmp_path / "image")
     did = boot(kernel, image, {"load": LOAD, "verdict": VERDICT, "probe": PROBE}, tmp_path, "edu,addr=2")

@@ -49,8 +49,6 @@ TOOLS = RpmPackage(
     ),
 )
 BASE = (
-    "RUN apt-get update -q && apt-get install -q --yes --no-install-recommends"
-    " dnf zypper binutils gawk gcc gpg kmod libelf-dev make patch rpm xz-utils && ln -s dnf /usr/bin/yum",
     "COPY rpm.asc /etc/pki/rpm-gpg/KEY-test",
     "COPY dnf.repo /etc/yum.repos.d/base.repo",
     "COPY zypper.repo /etc/zypp/repos.d/base.repo",
@@ -171,12 +169,12 @@ def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def api(engine_ground: ProvingGround, archives: Archives) -> Iterator[docker.APIClient]:
+def api(engine_ground: ProvingGround, kernel: KernelPackage, archives: Archives) -> Iterator[docker.APIClient]:
     """The engine, with the base image, and one whose archives are not there."""
     files = {f"{name}.repo": REPO.format(url=archives.urls[name, "base"]).encode() for name in ("dnf", "zypper")}
     files |= {"rpm.asc": archives.rpm_key, "apt.asc": archives.apt_key, "mirror.asc": archives.apt_mirror_key}
     files["apt.list"] = f"deb {archives.urls['apt', 'base']} {SUITE} main\n".encode()
-    derive(engine_ground, IMAGE, files, *BASE, network="host")
+    derive(engine_ground, IMAGE, files, rpm_archive.package_managers(kernel), *BASE, network="host")
     derive(engine_ground, IMAGE_AWAY, {}, *AWAY, base=IMAGE)
     with docker_engine(engine_ground.engine.socket) as client:
         yield client
