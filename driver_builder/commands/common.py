@@ -115,5 +115,6 @@ def find_drivers(snapshot: Snapshot, name: str | None) -> tuple[DriverContainer,
     found = tuple(driver for driver in drivers if name in (None, driver.name, driver.key))
     if name is not None and not found:
         known = ", ".join(driver.key for driver in drivers) or "none"
-        raise ConfigurationError(f"DRIVER: there is no DriverContainer {name!r}; there are: {known}")
+        unread = "".join(f"; {words}" for words in snapshot.forbidden.values())
+        raise ConfigurationError(f"DRIVER: there is no DriverContainer {name!r}; there are: {known}{unread}")
     return found

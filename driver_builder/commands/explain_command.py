@@ -24,7 +24,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print each link; gives 0 when every driver that is wanted on the node is ready there, else 1.
 
-    Without a name, drivers that do not select the node are told in one line and do not count, unless none does.
+    Without a name, drivers that do not select the node are told in one line and do not count, unless none does. A
+    namespace that may not be read is a no: which of its drivers want the node is not known.
     """
     snapshot, plan_settings = common.seen(flags, settings)
     node = common.find_node(snapshot, flags.node)
@@ -35,8 +36,11 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         print("\n\n".join(_text(item, brief=brief) for item in told) or "no DriverContainer")
     else:
         print(output.document([item.as_document() for item in told], flags.output))
+    unread = tuple(snapshot.forbidden.values()) if flags.driver is None else ()
+    for words in unread:
+        print(f"{words}: what its drivers want of {node.name} is not known", file=sys.stderr)
     counted = [item for item in told if item.selected] if flags.driver is None else told
-    return EXIT_OK if counted and all(item.is_ready for item in counted) else EXIT_FAILED
+    return EXIT_OK if counted and not unread and all(item.is_ready for item in counted) else EXIT_FAILED
 
 
 def _text(item: Explanation, *, brief: bool) -> str:

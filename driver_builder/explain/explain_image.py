@@ -1,8 +1,8 @@
-"""The links from an admin's wish to an image in the registry: driver, selector, kernel, mapping, image, build. Pure."""
+"""The links from a driver to its image in the registry: selector, kernel, mapping, image, build. Pure."""
 
 from difflib import get_close_matches
 
-from driver_builder.errors import InvalidDriver
+from driver_builder.explain.explain_driver import BUG, controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
 from driver_builder.model.kernels import KernelTarget
@@ -10,9 +10,7 @@ from driver_builder.planning import mapping
 from driver_builder.planning.desired import Unwanted, Wanted
 from driver_builder.planning.inventory import Node, target_of
 from driver_builder.planning.status import Reason, TargetState, TargetStatus, previous_targets
-from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
-from kube_api import names
 
 _ADVICE = {
     "HeadersMissing": "move the node to a kernel whose headers are published, or add an archive that still has them to "
@@ -41,31 +39,12 @@ _ADVICE = {
     "RegistryUnreachable": "check that the controller reaches the registry",
     "RegistryFull": "remove images that no node needs, or give the registry's disk or the project's quota more room",
     "RegistryRejected": "see what the registry says: a limit of size or a rule of its own",
+    "InternalError": BUG,
     "CompilerMismatch": "give a base image with that compiler in spec.build.baseImage",
 }
 """What to do about a reason of a target, where the message does not say it already."""
 
 _UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
-
-
-def driver_link(driver: DriverContainer) -> Step:
-    """Say whether the DriverContainer can be acted on at all."""
-    if driver.deleting:
-        return broken("driver", f"DriverContainer {driver.key} is being deleted", "wait until it is gone; make it anew")
-    if isinstance(driver.spec, InvalidDriver):
-        edit = f"kubectl -n {driver.namespace} edit drivercontainer {driver.name}"
-        return broken("driver", f"its spec cannot be acted on: {driver.spec}", edit)
-    paused = ", and is paused: what is missing stays missing" if driver.paused else ""
-    return ok("driver", f"DriverContainer {driver.key} wants version {driver.spec.version}{paused}")
-
-
-def paused_link(driver: DriverContainer) -> Step:
-    """Say that nothing that is waited for will come."""
-    return broken(
-        "driver",
-        f"DriverContainer {driver.key} is paused: nothing is built, rolled out or labelled",
-        f"kubectl -n {driver.namespace} annotate drivercontainer {driver.name} {names.PAUSE_ANNOTATION}-",
-    )
 
 
 def selector_link(spec: DriverSpec, node: Node) -> Step:
@@ -200,13 +179,3 @@ def _after_failure(scene: Scene, status: TargetStatus) -> str:
     again = scene.decided.requeue_at
     when = f"it is tried again in {again - scene.snapshot.now:.0f} s" if again is not None else ""
     return "; ".join(words for words in (advice, log, when) if words)
-
-
-def controller_hint(driver: DriverContainer) -> str:
-    """Say what to look at when the controller does not do what is next."""
-    for condition in driver.status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("reason") == Reason.ACTION_REFUSED:
-            return f"the API server refused the controller: {condition.get('message', '')}"
-    if not driver.status:
-        return f"no controller has looked at it yet: does one run that watches namespace {driver.namespace}?"
-    return "wait; if it stays so, see that the controller runs: kubectl get lease,deployments -A | grep driver-builder"

@@ -2,14 +2,17 @@
 
 import re
 
-from driver_builder.explain.explain_image import controller_hint
+from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, waiting
 from driver_builder.planning import evidence, proof
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.evidence import Finding
+from driver_builder.planning.inventory import Node
 from driver_builder.planning.proof import WRONG_KERNEL
 from driver_builder.planning.replacement import is_current
-from driver_builder.planning.snapshot import DriverPod
+from driver_builder.planning.snapshot import DriverPod, Snapshot
+from driver_builder.planning.status import Reason, TargetState
+from driver_builder.spec.driver_container import DriverContainer
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
 """Reasons of the kubelet for an image that does not come (kubernetes/pkg/kubelet/images/types.go)."""
@@ -47,7 +50,7 @@ _LOAD_ADVICE = (
 
 
 def rollout_link(scene: Scene) -> Step:
-    """Say whether the target has a DaemonSet, and whether it is the wanted one."""
+    """Say whether the target has a DaemonSet, and whether it is the wanted one, or why it gets none."""
     next_name = next(
         (
             action.name
@@ -56,6 +59,9 @@ def rollout_link(scene: Scene) -> Step:
         ),
         None,
     )
+    if scene.conflict is not None and (scene.daemon_set is None or next_name is not None):
+        words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {scene.conflict}; that driver keeps it there"
+        return broken("rollout", words, "let one of the two leave these nodes (spec.nodeSelector), or delete it")
     if scene.daemon_set is None:
         words = f"there is no DaemonSet for {scene.target.kernel_version} yet: that is next"
         return waiting("rollout", words, controller_hint(scene.driver))
@@ -146,13 +152,13 @@ def label_link(scene: Scene, pod: DriverPod) -> Step:
     return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(scene.driver))
 
 
-def serving(scene: Scene) -> str:
+def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Give the version that is proven on the node whatever image it is of; empty for none."""
-    for pod in scene.snapshot.pods:
-        is_of_node = (pod.driver, pod.node) == (scene.driver.key, scene.node.name)
-        if is_of_node and evidence.judge(scene.node, pod)[0] is Finding.WORKS:
-            label = scene.driver.ready_label
-            return evidence.version_of(pod, scene.node, label=label, daemon_sets=scene.daemon_sets)
+    daemon_sets = {item.target: item for item in snapshot.daemon_sets if item.driver == driver.key}
+    for pod in snapshot.pods:
+        is_of_node = (pod.driver, pod.node) == (driver.key, node.name)
+        if is_of_node and evidence.judge(node, pod)[0] is Finding.WORKS:
+            return evidence.version_of(pod, node, label=driver.ready_label, daemon_sets=daemon_sets)
     return ""
 
 

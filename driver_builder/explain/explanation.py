@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.planning.conflicts import Conflict
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
 from driver_builder.planning.snapshot import DaemonSet, DriverPod, Snapshot
@@ -97,7 +98,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """All that the links of one driver on one node are judged by; ``decided`` is what ``plan`` says of the driver."""
+    """All that the links of one driver on one node are judged by; ``decided`` is what ``plan`` says of the driver.
+
+    ``conflict`` is what keeps the driver from the nodes of the target: another driver's module.
+    """
 
     snapshot: Snapshot
     settings: PlanSettings
@@ -106,6 +110,7 @@ class Scene:
     spec: DriverSpec
     target: KernelTarget
     decided: DriverPlan
+    conflict: Conflict | None = None
 
     @property
     def status(self) -> TargetStatus | None:

@@ -8,15 +8,18 @@ without it. ``plan`` is asked what it would do, so that both always agree.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from driver_builder.explain import explain_image, explain_node
+from driver_builder.boundary import contained
+from driver_builder.explain import explain_driver, explain_image, explain_node
 from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import newest_kernel
+from driver_builder.planning.conflicts import Conflict, conflicts
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import Snapshot
+from driver_builder.planning.status import Reason, Trouble
 from driver_builder.planning.targets import stock_of
 from driver_builder.planning.wanted import desired_targets
 from driver_builder.spec.driver_container import DriverContainer
@@ -24,8 +27,17 @@ from driver_builder.spec.driver_spec import DriverSpec
 
 
 def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
-    """Walk the links from the driver's spec to the node's ready label."""
-    first = explain_image.driver_link(driver)
+    """Walk the links from the driver's spec to the node's ready label; a bug on the way is a trouble of this driver."""
+    return contained(
+        "driver",
+        driver.key,
+        lambda: _walk(snapshot, node, driver, settings),
+        lambda error: _in_trouble(snapshot, node, driver, Trouble(reason=Reason.INTERNAL_ERROR, message=str(error))),
+    )
+
+
+def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
+    first = explain_driver.driver_link(driver)
     spec = driver.spec
     if first.verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
         return _explanation(node, driver, [first])
@@ -38,14 +50,43 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
         return _explanation(node, driver, steps, selected=True)
     # Asked about this driver alone, as if it were not paused: what a pause holds up is said below.
     (decided,) = plan(replace(snapshot, drivers=(replace(driver, paused=False),)), settings).drivers
+    if decided.trouble is not None:
+        return _in_trouble(snapshot, node, driver, decided.trouble)
     scene = Scene(
-        snapshot=snapshot, settings=settings, node=node, driver=driver, spec=spec, target=target, decided=decided
+        snapshot=snapshot,
+        settings=settings,
+        node=node,
+        driver=driver,
+        spec=spec,
+        target=target,
+        decided=decided,
+        conflict=_conflict(snapshot, driver, target, spec),
     )
     steps += _to_the_first_that_breaks(_links(scene))
-    if driver.paused and any(step.verdict is Verdict.WAITING for step in steps):
-        steps = [explain_image.paused_link(driver), *steps[1:-1]]
-    walked = _explanation(node, driver, steps, selected=True, serving=explain_node.serving(scene))
+    if any(step.verdict is Verdict.WAITING for step in steps):
+        trouble = explain_driver.trouble_of(driver)
+        if driver.paused:
+            steps = [explain_driver.paused_link(driver), *steps[1:-1]]
+        elif trouble is not None:
+            steps = [explain_driver.trouble_link(driver, trouble), *steps[1:-1]]
+    walked = _explanation(node, driver, steps, selected=True, serving=explain_node.serving(snapshot, node, driver))
     return replace(walked, coming=_coming(scene))
+
+
+def _in_trouble(snapshot: Snapshot, node: Node, driver: DriverContainer, trouble: Trouble) -> Explanation:
+    """Say that nothing can be decided for a driver, and what works on the node meanwhile."""
+    serving = contained("driver", driver.key, lambda: explain_node.serving(snapshot, node, driver), lambda _error: "")
+    steps = [explain_driver.trouble_link(driver, trouble)]
+    if isinstance(driver.spec, DriverSpec):
+        steps.append(explain_image.selector_link(driver.spec, node))
+    return _explanation(node, driver, steps, selected=steps[-1].verdict is Verdict.OK, serving=serving)
+
+
+def _conflict(snapshot: Snapshot, driver: DriverContainer, target: KernelTarget, spec: DriverSpec) -> Conflict | None:
+    """Say which other driver keeps this one from the target, as ``plan`` does of all drivers together."""
+    nodes = stock_of(snapshot, driver, spec).targets.get(target, ())
+    found = conflicts(snapshot).get(driver.key, ())
+    return next((conflict for conflict in found if not set(nodes).isdisjoint(conflict.nodes)), None)
 
 
 def _target(snapshot: Snapshot, node: Node, driver: DriverContainer, spec: DriverSpec) -> KernelTarget | None:

@@ -291,6 +291,25 @@ def test_what_is_not_there_is_wrong_usage(
     assert said in capsys.readouterr().err
 
 
+def test_a_driver_in_trouble_is_explained_with_what_to_do(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """What works on the node meanwhile is not known either, where its pods may not be read."""
+    world.settle()
+    world.client.forbidden = ("/pods",)
+    lines = explained(capsys, 1, "node-a", "edu").splitlines()
+    assert "not ready: driver: DriverContainer driverwright/edu is Degraded: NamespaceForbidden: " in lines[0]
+    assert lines[2].split()[:4] == ["next:", "give", "whoever", "may"]
+
+
+def test_drivers_that_may_not_be_listed_are_not_success(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which of them want the node is not known, and neither is the one that is asked for by name."""
+    world.settle()
+    world.client.forbidden = ("/drivercontainers",)
+    assert cli.main(["explain", "node-a"]) == 1
+    assert "namespace driverwright may not be read" in capsys.readouterr().err
+    assert cli.main(["explain", "node-a", "edu"]) == 2
+    assert "namespace driverwright may not be read" in capsys.readouterr().err
+
+
 def test_without_drivers_nothing_is_ready(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """A namespace without drivers is said to be one, and is not success."""
     world.client.objects = {path: obj for path, obj in world.client.objects.items() if "/nodes/" in path}
