@@ -11,6 +11,7 @@ from functools import partial
 
 from driver_builder.boundary import contained
 from driver_builder.errors import InvalidDriver
+from driver_builder.model.image_state import Present
 from driver_builder.planning import plan_memory, removal, unloading, vacant
 from driver_builder.planning.actions import (
     Action,
@@ -30,6 +31,7 @@ from driver_builder.planning.node_notes import bounded
 from driver_builder.planning.node_pools import follows
 from driver_builder.planning.plan_labels import relabel, unlabel
 from driver_builder.planning.plan_rebuild import without_served
+from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
 from driver_builder.planning.rebuild import Rebuilds
@@ -118,7 +120,8 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
         return replace(view.nothing_new, actions=(*unlabel(view), *labels))
     wanted, stock, rebuilds = desired_targets(view.snapshot, driver, driver.spec, view.settings.recipes)
-    view = replace(view, wanted=wanted, rebuilds=rebuilds)
+    reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
+    view = replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable)
     # What was built ahead, or failed to, is not forgotten when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
@@ -159,6 +162,10 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
     )
+
+
+def _is_there(snapshot: Snapshot, driver: DriverContainer, item: Wanted) -> bool:
+    return isinstance(snapshot.image(driver.key, item.image), Present)
 
 
 def _is_leaving(action: Action, leaving: Leaving) -> bool:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from driver_builder.errors import BuildFailure
 from driver_builder.planning.desired import Wanted
-from driver_builder.planning.plan_reuse import candidates
 from driver_builder.planning.plan_view import DriverView, PlanSettings, TargetPart
 from driver_builder.planning.snapshot import FailedBuild
 from driver_builder.planning.status import Reason, TargetState, TargetStatus
@@ -33,9 +32,8 @@ def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *,
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
         if not is_known and retry_at is not None and seen.now < retry_at:
             return replace(part, status=status, requeue_at=retry_at)
-        build = start_build(
-            view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=candidates(view, spec, item)
-        )
+        reuse = view.reusable.candidates(item) if spec.reuse else ()
+        build = start_build(view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=reuse)
         part = replace(part, actions=(build,) if may_start else ())
         if may_start and item.target.short_hash in view.daemon_sets:
             # The registry proved that it lost what was rolled out: what is built now is the next pin.

@@ -1,35 +1,106 @@
 """Whose modules may fit a kernel that has no image yet: images of the same parts for other live kernels. Pure.
 
 Place in the flow: ``plan_build`` puts them into the action; whether one is there and fits is seen when the build's turn
-comes, for it may be built until then.
+comes, for it may be built until then. A fleet may have a thousand kernels, all new at once: so the images are grouped
+and sorted once for all targets of a driver, and of each group only those are kept that may be among the likeliest.
 """
 
 import re
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from driver_builder.model.build import BuildRequest
-from driver_builder.model.image_state import Present
 from driver_builder.planning.actions import ReuseCandidate
-from driver_builder.planning.desired import Wanted
-from driver_builder.planning.plan_view import DriverView
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.planning.desired import Unwanted, Wanted
 
 MAX_CANDIDATES = 3
 """So many are looked into: each is fetched, and they mostly fit or fail alike."""
 
 
-def candidates(view: DriverView, spec: DriverSpec, item: Wanted) -> tuple[ReuseCandidate, ...]:
-    """Name the images that may fit a target, the likeliest first; none where the spec forbids it."""
-    if not spec.reuse or item.request is None:
-        return ()
-    found = [
-        (_unlikeliness(view, item, other), ReuseCandidate(kernel=kernel, image=other.image, key=other.request.key))
-        for other in view.wanted
-        if isinstance(other, Wanted) and other.request is not None
-        if _has_same_parts(other.request, item.request)
-        if (kernel := other.target.kernel_version) != item.target.kernel_version
-    ]
-    return tuple(candidate for _, candidate in sorted(found, key=lambda pair: pair[0])[:MAX_CANDIDATES])
+class Reusable:
+    """The images that a driver's targets want; ``is_there`` tells whether the registry has one."""
+
+    def __init__(
+        self, wanted: Iterable[Wanted | Unwanted] = (), is_there: Callable[[Wanted], bool] = lambda _: False
+    ) -> None:
+        self._wanted = tuple(wanted)
+        self._is_there = is_there
+
+    def candidates(self, item: Wanted) -> tuple[ReuseCandidate, ...]:
+        """Name the images that may fit a target, the likeliest first.
+
+        Images that are there come first, then kernels of the same flavour, then the newest.
+        """
+        if item.request is None:
+            return ()
+        alike = self._groups.get(_face(item.request), ())
+        group = next((group for group in alike if _has_same_parts(group.example, item.request)), None)
+        return group.likeliest(item.target.kernel_version) if group is not None else ()
+
+    @cached_property
+    def _groups(self) -> dict[Hashable, list["_Group"]]:
+        """Group the images by what they are made of; those of one face mostly have the same parts."""
+        found: dict[Hashable, list[_Group]] = {}
+        images = [
+            (_image(item, item.request, is_there=self._is_there(item)), item.request)
+            for item in self._wanted
+            if isinstance(item, Wanted) and item.request is not None
+        ]
+        for image, request in sorted(images, key=lambda pair: (not pair[0].is_there, pair[0].rank)):
+            alike = found.setdefault(_face(request), [])
+            group = next((group for group in alike if _has_same_parts(group.example, request)), None)
+            if group is None:
+                alike.append(group := _Group(example=request))
+            group.add(image)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Image:
+    """An image; ``rank`` puts the newest kernels first."""
+
+    is_there: bool
+    flavour: str
+    rank: tuple[tuple[int, ...], str]
+    candidate: ReuseCandidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Images of the same parts as ``example``, that were added in their order: those that are there, the newest first.
+
+    ``flavours`` are the first ones of each flavour, ``firsts`` of all: enough for any kernel, which does not count
+    itself, and of ``firsts`` not its own flavour.
+    """
+
+    example: BuildRequest
+    flavours: dict[tuple[bool, str], list[_Image]] = field(default_factory=dict)
+    firsts: dict[bool, list[_Image]] = field(default_factory=dict)
+
+    def add(self, image: _Image) -> None:
+        of_flavour = self.flavours.setdefault((image.is_there, image.flavour), [])
+        firsts = self.firsts.setdefault(image.is_there, [])
+        if len(of_flavour) > MAX_CANDIDATES:
+            return
+        of_flavour.append(image)
+        if len(firsts) <= 2 * MAX_CANDIDATES:
+            firsts.append(image)
+
+    def likeliest(self, kernel: str) -> tuple[ReuseCandidate, ...]:
+        mine = _flavour(kernel)
+        found: list[ReuseCandidate] = []
+        for is_there in (True, False):
+            own = self.flavours.get((is_there, mine), [])
+            others = (image for image in self.firsts.get(is_there, ()) if image.flavour != mine)
+            found += (image.candidate for image in (*own, *others) if image.candidate.kernel != kernel)
+        return tuple(found[:MAX_CANDIDATES])
+
+
+def _face(request: BuildRequest) -> Hashable:
+    """Give what tells requests of one driver apart, as far as it can be hashed."""
+    target = request.target
+    return (target.os, target.architecture, request.template, request.rebuild, frozenset(request.args.items()))
 
 
 def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
@@ -39,17 +110,17 @@ def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
     return replace(one, key="", target=other.target) == replace(other, key="")
 
 
-def _unlikeliness(view: DriverView, item: Wanted, other: Wanted) -> tuple[bool, bool, tuple[int, ...], str]:
-    """Images that are there come first, then kernels of the same flavour, then the newest."""
-    mine, theirs = item.target.kernel_version, other.target.kernel_version
-    is_there = isinstance(view.snapshot.image(view.driver.key, other.image), Present)
-    return not is_there, _flavour(mine) != _flavour(theirs), tuple(-number for number in _numbers(theirs)), theirs
+def _image(item: Wanted, request: BuildRequest, *, is_there: bool) -> _Image:
+    kernel = item.target.kernel_version
+    newest_first = tuple(-int(number) for number in re.findall(r"[0-9]+", kernel))
+    return _Image(
+        is_there=is_there,
+        flavour=_flavour(kernel),
+        rank=(newest_first, kernel),
+        candidate=ReuseCandidate(kernel=kernel, image=item.image, key=request.key),
+    )
 
 
 def _flavour(release: str) -> str:
     """A release without its numbers: ``..--cloud-amd`` of 6.1.0-55-cloud-amd64."""
     return re.sub(r"[0-9]+", "", release)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]+", release))

@@ -12,6 +12,7 @@ from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.evidence import NodeEvidence
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.node_notes import NodeNote, previous_notes
+from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.planning.status import Reason, TargetState, TargetStatus, Trouble, previous_targets
@@ -86,6 +87,8 @@ class DriverView:
     """What the driver leaves to others."""
     wanted: tuple[Wanted | Unwanted, ...] = ()
     """What all targets of the driver should run, once that is known."""
+    reusable: Reusable = field(default_factory=Reusable)
+    """Which of that may be made of another's modules."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
 
     @classmethod
