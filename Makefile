@@ -1,6 +1,8 @@
 # driverwright: every target sets up what it needs by itself. See README.md.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
+# Tests start many processes of ours: where this is set, each would compile all that it imports anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,8 +25,8 @@ test: $(READY) ## Run the tests: unit, integration, e2e
 test-long: $(READY) ## Run what make test leaves out: studies, soaks, tests of the testbed itself
 	@$(BIN)/python tests/run.py --long
 
-unit: $(READY) ## Run the tests that need nothing but Python (three minutes)
-	@$(PYTEST) tests/unit tests/contract -q -n 2 -m "not long"
+unit: $(READY) ## Run the tests that need nothing but Python (a minute)
+	@$(PYTEST) tests/unit tests/contract -q -n 3 --dist worksteal -m "not long"
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
 	@$(PYTEST) -m "integration and not long"

@@ -27,7 +27,8 @@ from tests.proving_ground.progress import PlainLines  # noqa: E402
 COLLECTED_WITH = ("busybox-static", "gcc")
 """What tests look for when they are collected, so it has to be there before."""
 
-UNIT = ("tests/unit", "tests/contract", "-n", "2", "-q")
+UNIT = ("tests/unit", "tests/contract", "-n", "3", "--dist", "worksteal", "-q")
+"""More processes than cores: some of these tests wait for most of their time."""
 REAL = ("tests/integration", "tests/e2e")
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 SLOWEST = 10
