@@ -7,6 +7,12 @@ from tests.proving_ground import PlainLines, ProvingGround
 from tests.story.story import Story
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what boots a node of its own first: the story's nodes stay up from then on, and have their share."""
+    items.sort(key=lambda item: "story" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def story(ground: ProvingGround, request: pytest.FixtureRequest) -> Story:
     """The story up to two labelled nodes; what comes after is the tests'."""

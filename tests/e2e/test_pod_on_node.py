@@ -156,11 +156,15 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
     return verdicts[0]
 
 
-def test_pods_prepare_their_node_and_take_everything_away_when_asked(ground: ProvingGround, tmp_path: Path) -> None:
+def test_pods_prepare_their_node_and_take_everything_away_when_asked(
+    ground: ProvingGround, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Firmware, a module that makes room, a blacklist; a module that goes is noticed; a pod that ends leaves it all."""
-    kernel = ground.kernels(2)[0]
+    # As many as the story's: the nodes' disk is made once.
+    kernel = ground.kernels(3)[0]
     image, identity = build(ground, kernel, tmp_path)
     guest = ground.add_guest(NODE, kernel)
+    request.addfinalizer(lambda: ground.guests.remove(NODE))
     guest.wait_ready(timeout=SECONDS)
     client = Client.from_environment(str(ground.kubeconfig))
     cluster = Cluster(client)
