@@ -6,17 +6,20 @@ be there is built for it and verified. Tools that restart or upgrade nodes selec
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from driver_builder.boundary import contained
+from driver_builder.model.kernels import KernelVersion
+from driver_builder.planning import mapping
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.ahead_status import previous_ahead
 from driver_builder.planning.desired import Recipes, Wanted
-from driver_builder.planning.gate import Gate, gate, with_kernel
+from driver_builder.planning.gate import Finding, Gate, gate, with_kernel
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.node_pools import follows, known_of, pools_of
+from driver_builder.planning.rebuild import Rebuilds, from_status
 from driver_builder.planning.snapshot import Snapshot
 from driver_builder.planning.wanted import desired_targets
 from driver_builder.spec.driver_container import DriverContainer
@@ -30,11 +33,16 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Move:
-    """Nodes that the gate cannot tell apart, and the kernel they can move to; ``settable`` unless all is paused."""
+    """Nodes that the gate cannot tell apart, and the kernel they can move to; ``settable`` unless all is paused.
+
+    ``unheard`` names a driver that has not acknowledged yet that each of them asked for a rebuild. Moved now, the node
+    would take the request along to the new kernel, where nothing is built for it.
+    """
 
     kernel: str
     nodes: tuple[str, ...]
     settable: bool
+    unheard: str = ""
 
 
 def ready_for_label(kernel: str) -> str:
@@ -49,6 +57,8 @@ def ready_for_label(kernel: str) -> str:
 def images_of_moves(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
     """Name the images that the gate asks for, of every driver: the registries are asked for them."""
     for move in _moves(snapshot):
+        if move.unheard:
+            continue
         moved = with_kernel(snapshot, move.nodes[0], move.kernel)
         for driver in moved.drivers:
             found = contained(
@@ -76,11 +86,17 @@ def label_moves(snapshot: Snapshot, recipes: Recipes) -> dict[str, tuple[LabelNo
         return {}
     answers: dict[str, list[tuple[_Move, Gate]]] = {}
     for move in _moves(snapshot):
-        answer = gate(snapshot, move.nodes[0], move.kernel, recipes)
+        answer = _not_yet(move) if move.unheard else gate(snapshot, move.nodes[0], move.kernel, recipes)
         for name in move.nodes:
             answers.setdefault(name, []).append((move, answer))
     actions = [action for node in snapshot.nodes for action in _relabel(owner, node, answers.get(node.name, ()))]
     return {owner.key: tuple(actions)} if actions else {}
+
+
+def _not_yet(move: _Move) -> Gate:
+    words = "a request for a rebuild has not been acknowledged"
+    finding = Finding(driver=move.unheard, is_open=False, sentence=words)
+    return Gate(node=move.nodes[0], kernel=move.kernel, findings=(finding,))
 
 
 def _relabel(owner: DriverContainer, node: Node, answers: Iterable[tuple[_Move, Gate]]) -> Iterator[LabelNode]:
@@ -130,13 +146,47 @@ def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
     nodes = {node.name: node for node in snapshot.nodes}
     keys = {key for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)
             for key in driver.spec.node_selector}  # fmt: skip
+    unheard = _unheard_by(snapshot.drivers)
     groups: dict[tuple[object, ...], list[str]] = {}
     for (name, kernel), (pool_key, settable) in sorted(found.items()):
-        # A rebuild that a node asks for is of that node alone.
-        alone = name if nodes[name].rebuild else ""
         face = tuple(nodes[name].labels.get(key, "") for key in sorted(keys))
-        groups.setdefault((kernel, settable, pool_key, face, alone), []).append(name)
+        groups.setdefault((kernel, settable, unheard(nodes[name], kernel), pool_key, face), []).append(name)
     return tuple(
-        _Move(kernel=str(kernel), settable=bool(settable), nodes=tuple(names_))
-        for (kernel, settable, *_), names_ in groups.items()
+        _Move(kernel=str(kernel), settable=bool(settable), unheard=str(not_by), nodes=tuple(names_))
+        for (kernel, settable, not_by, *_), names_ in groups.items()
     )
+
+
+def _unheard_by(drivers: Iterable[DriverContainer]) -> Callable[[Node, str], str]:
+    """Make what names a driver that builds for a node on a kernel, and has not acknowledged what the node asked for."""
+    known = [
+        (driver.key, driver.spec, _rebuilds(driver))
+        for driver in drivers
+        if isinstance(driver.spec, DriverSpec) and not driver.deleting
+    ]
+
+    def unheard(node: Node, kernel: str) -> str:
+        value = node.rebuild
+        if not value:
+            return ""
+        labels = {**node.labels, names.KERNEL_VERSION_LABEL: names.label_value(kernel)}
+        waits = (
+            key
+            for key, spec, rebuilds in known
+            if not rebuilds.has_heard(node.name, value)
+            and spec.node_selector.items() <= labels.items()
+            and _builds(spec, kernel)
+        )
+        return next(waits, "")
+
+    return unheard
+
+
+def _builds(spec: DriverSpec, kernel: str) -> bool:
+    rule = mapping.mapping_for(spec, KernelVersion(kernel))
+    return rule is not None and not rule.skip and rule.image is None
+
+
+def _rebuilds(driver: DriverContainer) -> Rebuilds:
+    nothing = Rebuilds(requests={}, tokens={})
+    return contained("driver", driver.key, lambda: from_status(driver.status.get("rebuild")), lambda _error: nothing)

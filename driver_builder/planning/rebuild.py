@@ -55,6 +55,10 @@ class Rebuilds:
         parts = (self.of_driver, self.tokens.get(target.id, "") if target is not None else "")
         return ".".join(parts) if any(parts) else ""
 
+    def has_heard(self, node: str, value: str) -> bool:
+        """Tell whether a node's request is acknowledged: it makes nothing new any more, wherever the node moves."""
+        return self.requests.get(NODE + node) == _kept(value)
+
     @property
     def of_driver(self) -> str:
         """The part of every token that a request on the DriverContainer made; empty when it never had one."""

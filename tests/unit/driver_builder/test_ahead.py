@@ -9,11 +9,12 @@ from hypothesis import given
 from driver_builder.building.preflight import parse_target
 from driver_builder.model.image_state import Absent, ImageState, Unauthorised
 from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.planning import ahead_labels
 from driver_builder.planning.actions import LabelNode, LookUpKernels, StartBuild
 from driver_builder.planning.ahead import DAY_SECONDS, RETRY_SECONDS, images_ahead
 from driver_builder.planning.ahead_labels import images_of_moves, ready_for_label
 from driver_builder.planning.ahead_status import AheadStatus, condition, previous_ahead, render_ahead
-from driver_builder.planning.gate import gate
+from driver_builder.planning.gate import Gate, gate
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.snapshot import Snapshot, Suspension
 from driver_builder.planning.status import Reason, TargetState
@@ -213,6 +214,68 @@ def test_a_selector_that_names_a_kernel_meets_no_newer_one() -> None:
     assert of_kind(made, StartBuild) == []
     assert only_entry(made).target.reason == Reason.NO_NODES
     assert only_entry(made).is_ready
+
+
+def movable(made: Plan) -> set[str]:
+    """Name the nodes that a plan labels as ready for the newest kernel."""
+    return {
+        action.node for action in of_kind(made, LabelNode) if action.label == ready_for_label(NEWEST) and action.version
+    }
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note down for which nodes the gate is asked."""
+    nodes: list[str] = []
+
+    def note(world: Snapshot, name: str, *words: Any) -> Gate:
+        nodes.append(name)
+        return gate(world, name, *words)
+
+    monkeypatch.setattr(ahead_labels, "gate", note)
+    return nodes
+
+
+ANNOTATED = [node(f"n{number:02}", rebuild="1") for number in range(20)]
+NAMES = {item.name for item in ANNOTATED}
+
+
+def test_nodes_whose_requests_are_acknowledged_are_judged_together(asked: list[str]) -> None:
+    """The annotation stays on a node; a look at all nodes for each of a thousand takes a pass half a minute."""
+    (part,) = decided(*ANNOTATED).drivers
+    heard = following(status={"rebuild": part.rebuilds.as_status()})
+    asked.clear()
+    assert movable(decided(*ANNOTATED, drivers=(heard,), ahead=PRESENT)) == NAMES
+    assert asked == ["n00"]
+
+
+def test_nodes_whose_requests_are_not_acknowledged_do_not_move(asked: list[str]) -> None:
+    """They would take the request along to a kernel for which nothing is built that has it; the gate is not asked."""
+    labelled = [replace(item, labels={**item.labels, ready_for_label(NEWEST): "true"}) for item in ANNOTATED]
+    made = decided(*labelled, ahead=PRESENT)
+    gone = [action for action in of_kind(made, LabelNode) if action.label == ready_for_label(NEWEST)]
+    assert {(action.node, action.version, action.why) for action in gone} == {
+        (name, None, "not built and verified: driverwright/edu") for name in NAMES
+    }
+    assert asked == []
+    assert not gate(seen(*labelled, ahead=PRESENT), "n00", NEWEST, SETTINGS.recipes).is_open
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"nodeSelector": {"pool": "other"}}, id="another driver's nodes"),
+        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, id="an image that is not built"),
+        pytest.param({"kernelMappings": [{"literal": NEWEST, "skip": True}, {"regexp": ".*"}]}, id="skipped there"),
+    ],
+)
+def test_a_request_is_of_drivers_that_build_for_the_node(other: dict[str, Any]) -> None:
+    """A driver that never acknowledges it, or makes nothing of it, holds no node back."""
+    (part,) = decided(*ANNOTATED).drivers
+    heard = following(status={"rebuild": part.rebuilds.as_status()})
+    module = {"module": {"names": ["other"]}}
+    made = decided(*ANNOTATED, drivers=(heard, driver("other", spec_changes={**module, **other})), ahead=PRESENT)
+    assert movable(made) == NAMES
 
 
 @given(snapshots())
