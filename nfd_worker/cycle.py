@@ -152,7 +152,8 @@ def _unknown(
     origins |= {local.ORIGIN} if "local" in unread else set()
     if not unread and not origins:
         return None
-    layers = (_custom_rules(settings, rules), rules.cluster)
+    of_custom = {origin.startswith(CUSTOM_ORIGIN) for origin in rules.unknown}
+    layers = ((_custom_rules(settings, rules), True in of_custom), (rules.cluster, False in of_custom))
     opened = partial(open_keys, layers, made, auto_prefix=settings.namespaces.auto_prefix)
     silent = unread - set(settings.label_sources)
     return Unknown(

@@ -17,14 +17,15 @@ _BACK_REFERENCES = BACK_REFERENCE.partition(".")[0]
 
 
 def open_keys(
-    layers: Iterable[Sequence[Rule]], outputs: Iterable[RuleOutput], unread: Set[str], *, auto_prefix: bool
+    layers: Iterable[tuple[Sequence[Rule], bool]], outputs: Iterable[RuleOutput], unread: Set[str], *, auto_prefix: bool
 ) -> OpenKeys:
     """Say by origin, as in the record of what made what, which keys may be wanted once the ``unread`` sources are read.
 
-    ``layers`` are the rules that run together, each in their order; ``outputs`` is what all of them made of the
-    features that are known. None stands for any key: a template names its labels itself.
+    ``layers`` are the rules that run together, each in their order, and whether some of them could not be read;
+    ``outputs`` is what all of them made of the features that are known. None stands for any key: a template names its
+    labels itself.
     """
-    undecided = [rule for rules in layers for rule in _undecided(rules, unread)] if unread else []
+    undecided = [rule for rules, lacks_some in layers for rule in _undecided(rules, unread, lacks_some=lacks_some)]
     found: dict[str, set[str] | None] = {}
     for rule in undecided:
         _add(found, rule, keys_of(rule, auto_prefix=auto_prefix) if rule.labels_template is None else None)
@@ -34,13 +35,13 @@ def open_keys(
     return {origin: keys if keys is None else tuple(sorted(keys)) for origin, keys in sorted(found.items())}
 
 
-def _undecided(rules: Iterable[Rule], unread: Set[str]) -> list[Rule]:
+def _undecided(rules: Iterable[Rule], unread: Set[str], *, lacks_some: bool) -> list[Rule]:
     """Give the rules whose conditions nobody can decide on."""
     found: list[Rule] = []
     for rule in rules:
         features = {matcher.feature.lower() for matchers in _matchers(rule) for matcher in matchers}
         domains = {feature.partition(".")[0] for feature in features}
-        if not unread.isdisjoint(domains) or (found and BACK_REFERENCE in features):
+        if not unread.isdisjoint(domains) or ((found or lacks_some) and BACK_REFERENCE in features):
             found.append(rule)
     return found
 

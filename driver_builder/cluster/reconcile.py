@@ -44,17 +44,18 @@ class Reconciler:
         snapshot = self._observer.observe()
         decided = plan(snapshot, self._settings)
         self._planned(decided)
-        decided = self._reporter.acknowledged(decided)
+        decided, unwritten = self._reporter.acknowledged(decided)
         owners = owners_of(decided)
         failed = self._executor.perform(decided.actions, lambda action: owners.get(id(action), ""))
-        silent = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
+        # The status of a driver whose action got no answer would wait as long.
+        skipped = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
+        skipped.update(unwritten)
         if self._is_stopping():
             return None
         # Also without new builds: while they are suspended, one is tried now and then.
         self._builds.dispatch()
-        # The status of a driver whose action got no answer would wait as long.
-        reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in silent))
-        unwritten = self._reporter.report(reported, refusals=refusals(decided, failed), now=snapshot.now)
+        reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in skipped))
+        unwritten |= self._reporter.report(reported, refusals=refusals(decided, failed), now=snapshot.now)
         for part in reported.drivers:
             if part.driver.key not in unwritten:
                 self._builds.forget(part.failures)

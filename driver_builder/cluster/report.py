@@ -75,21 +75,28 @@ class Reporter:
             self._post(written, now)
         return errors
 
-    def acknowledged(self, plan: Plan) -> Plan:
-        """Write into the statuses what ``noted`` actions rest on; where that fails, the plan is without them.
+    def acknowledged(self, plan: Plan) -> tuple[Plan, dict[str, Unwritten]]:
+        """Write into the statuses what ``noted`` actions rest on; gives the plan without those of which none tells.
 
-        The status alone tells that they were done: a request was served, or a module was loaded again so often.
+        The status alone tells that they were done: a request was served, or a module was loaded again so often. The
+        drivers with an error are not to be reported in this pass: their status would tell of what was not done.
         """
-        parts: list[DriverPlan] = []
-        silent = 0
-        for part in plan.drivers:
-            is_written = not any(_is_noted(action) for action in part.actions)
-            if not is_written and silent < STRIKES and not self._is_stopping():
-                error = contained("driver", part.driver.key, partial(self._acknowledge, part), lambda error: error)
-                is_written = error is None
-                silent += isinstance(error, Unreachable)
-            parts.append(part if is_written else _without_noted(part))
-        return replace(plan, drivers=tuple(parts))
+        errors: dict[str, Unwritten] = {}
+        silent: list[Unreachable] = []
+        for part in self._silent_last(part for part in plan.drivers if any(map(_is_noted, part.actions))):
+            key = part.driver.key
+            if len(silent) >= STRIKES or self._is_stopping():
+                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
+                continue
+            error = contained("driver", key, partial(self._acknowledge, part), lambda error: error)
+            self._silent.discard(key)
+            if error is not None:
+                errors[key] = error
+            if isinstance(error, Unreachable):
+                silent.append(error)
+                self._silent.add(key)
+        parts = (_without_noted(part) if part.driver.key in errors else part for part in plan.drivers)
+        return replace(plan, drivers=tuple(parts)), errors
 
     def _acknowledge(self, part: DriverPlan) -> Unwritten | None:
         """Write the parts of a status that actions rest on, where they changed."""

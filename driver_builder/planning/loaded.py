@@ -79,7 +79,7 @@ class Loaded:
 
     def without(self, target: str) -> "Loaded":
         """Drop what an unload pod has taken."""
-        return replace(self, loads=tuple(load for load in self.loads if load.target != target))
+        return replace(self, loads=tuple(load for load in self.loads if load.target != target), held="")
 
     def on_boot(self, boot_id: str | None) -> "Loaded":
         """Drop the modules of earlier boots; what was given up because of them begins anew."""

@@ -188,7 +188,9 @@ def _replacements(
     That a node asked for a rebuild, and had which pod then, stands in the status alone.
     """
     finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
-    outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, pod.node))
+    noted = {pod.uid: is_current(pod, written) for pod in pods}
+    # What waits for the status comes last: where that is not written, nobody waits behind it.
+    outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, noted[pod.uid], pod.node))
     waiting = {pod.uid for pod in outdated}
     unsettled = any(pod.deleting or (pod.uid not in waiting and finding[pod.uid] is not Finding.WORKS) for pod in pods)
     # A pod that is gone and not yet made anew is away as well.
@@ -197,7 +199,7 @@ def _replacements(
     if not chosen and not unsettled:
         chosen = outdated[:1]
     return [
-        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, noted=is_current(pod, written))
+        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, noted=noted[pod.uid])
         for pod in chosen
     ]
 

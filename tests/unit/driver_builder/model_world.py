@@ -425,7 +425,8 @@ class World:
 
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
-        decided = Reporter(self.client).acknowledged(self.decide())
+        decided, unwritten = Reporter(self.client).acknowledged(self.decide())
+        assert unwritten == {}
         executor = Executor(self.client, self.builds, self.look_ups)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:

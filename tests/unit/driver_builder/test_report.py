@@ -216,10 +216,10 @@ def about_to_replace(world: World) -> Plan:
 def test_what_only_the_status_tells_of_is_written_before_it_is_done(four: World) -> None:
     """Once: where the status says so already nothing is written."""
     decided = about_to_replace(four)
-    assert Reporter(four.client).acknowledged(decided) == decided
+    assert Reporter(four.client).acknowledged(decided) == (decided, {})
     assert four.status("z")["nodes"] == [{"name": "node-a", "reloads": 1, "lastReloadTime": timestamp(NOW)}]
     again, writes = about_to_replace(four), len(four.client.writes)
-    assert Reporter(four.client).acknowledged(again) == again
+    assert Reporter(four.client).acknowledged(again) == (again, {})
     assert len(four.client.writes) == writes
 
 
@@ -227,7 +227,8 @@ def test_what_the_status_cannot_tell_of_is_not_done(four: World) -> None:
     """The other drivers' actions are."""
     decided = about_to_replace(four)
     four.client.faults = [Forbidden("403", status=403)]
-    left = Reporter(four.client).acknowledged(decided)
+    left, errors = Reporter(four.client).acknowledged(decided)
+    assert list(errors) == [four.decide().drivers[0].driver.key]
     assert [(part.driver.name, len(part.actions)) for part in left.drivers] == [
         ("a", 0),
         ("b", 1),
@@ -239,9 +240,21 @@ def test_what_the_status_cannot_tell_of_is_not_done(four: World) -> None:
 def test_no_more_than_two_drivers_are_waited_for_before_anything_is_done(four: World) -> None:
     """What the others wanted is done in a later pass."""
     client = Deaf(four.client.objects, "a", "b", "edu", "z")
-    left = Reporter(client).acknowledged(about_to_replace(four))
+    left, errors = Reporter(client).acknowledged(about_to_replace(four))
     assert client.asked == ["a", "b"]
     assert left.actions == ()
+    assert len(errors) == len(left.drivers)
+
+
+def test_who_was_not_waited_for_comes_first_the_next_time(four: World) -> None:
+    """Two drivers whose status never gets an answer keep no other from what it wants."""
+    client = Deaf(four.client.objects, "a", "b")
+    reporter = Reporter(client)
+    reporter.acknowledged(about_to_replace(four))
+    client.asked.clear()
+    left, _ = reporter.acknowledged(about_to_replace(four))
+    assert client.asked == ["edu", "z", "a", "b"]
+    assert [part.driver.name for part in left.drivers if part.actions] == ["edu", "z"]
 
 
 def test_one_event_without_an_answer_costs_its_driver_alone(four: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from driver_builder.planning.drift import MIN_SECONDS
 from kube_api.client import JsonPatch, Object
-from kube_api.errors import Invalid
+from kube_api.errors import Invalid, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import NODES
 from tests.unit.driver_builder.factories import KERNEL
@@ -17,14 +17,18 @@ PASSES = 12
 
 
 class NoStatus(MemoryClient):
-    """An API server that takes no status while it ``refuses``."""
+    """An API server that takes no status while it ``refuses``, and has no answer to the next ``unanswered`` ones."""
 
     refuses = False
+    unanswered = 0
 
     def patch(
         self, path: str, body: Object | JsonPatch, *, content_type: str = "application/merge-patch+json"
     ) -> Object:
         """Refuse statuses."""
+        if self.unanswered and path.endswith("/status"):
+            self.unanswered -= 1
+            raise Unreachable("PATCH: no answer")
         if self.refuses and path.endswith("/status"):
             raise Invalid("PATCH: 422 Invalid: status is too large", status=422)
         return super().patch(path, body, content_type=content_type)
@@ -110,3 +114,33 @@ def test_a_module_that_was_removed_is_loaded_when_the_status_can_be_written() ->
     seen = pods_over(world, between=lambda world: world.remove_module("b"))
     assert len(seen - {before["b"]}) == 1
     assert world.status()["nodes"][0]["reloads"] == 1
+
+
+def test_what_was_not_done_is_not_in_the_status() -> None:
+    """The pass fails, so the next one comes soon, and loads the module: once, and counted once."""
+    world = fleet()
+    before = pods(world)
+    world.remove_module("b")
+    world.turn()
+    assert isinstance(world.client, NoStatus)
+    world.client.refuses, world.client.unanswered = False, 1
+    with pytest.raises(Unreachable):
+        reconciler(world, world.builds).reconcile()
+    assert not world.status().get("nodes")
+    world.now += 1
+    reconciler(world, world.builds).reconcile()
+    world.turn()
+    world.turn()
+    assert pods(world)["b"] != before["b"]
+    assert world.status()["nodes"][0]["reloads"] == 1
+
+
+def test_nobody_waits_behind_a_request_that_cannot_be_acknowledged() -> None:
+    """The nodes that nobody asked for get the new source."""
+    world = fleet()
+    before = pods(world)
+    ask(world)
+    pods_over(world)
+    world.change_source("int y;")
+    pods_over(world, passes=30)
+    assert {name for name, uid in pods(world).items() if uid != before[name]} >= {"a", "c"}

@@ -37,7 +37,7 @@ def opened(*texts: str) -> OpenKeys:
     """Say what is open of some rules of the cluster while nothing is known of PCI, and something of the CPU."""
     cluster = rules(*texts)
     made = run_rules(cluster, Features(attributes={"cpu.model": {"family": "6"}})).matched
-    return open_keys((cluster,), made, UNREAD, auto_prefix=True)
+    return open_keys(((cluster, False),), made, UNREAD, auto_prefix=True)
 
 
 PCI = 'matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}}}]'
@@ -108,7 +108,19 @@ def test_rules_of_one_file_have_one_origin() -> None:
     """The keys of those that are open stand together, and not those of the others."""
     cluster = rules(f"name: a, labels: {{a: '1'}}, {PCI}", f"name: b, labels: {{b: '1'}}, {PCI}",
                     f"name: c, labels: {{c: '1'}}, {CPU}", file="rules.d/f")  # fmt: skip
-    assert open_keys((cluster,), (), UNREAD, auto_prefix=True) == {"rules.d/f": (f"{PREFIX}/a", f"{PREFIX}/b")}
+    assert open_keys(((cluster, False),), (), UNREAD, auto_prefix=True) == {"rules.d/f": (f"{PREFIX}/a", f"{PREFIX}/b")}
+
+
+def test_a_rule_on_what_a_rule_made_that_could_not_be_read_is_open() -> None:
+    """Its file is there and broken: what it made is not known, and all else is."""
+    cluster = rules(
+        "name: c, labels: {gpu-node: '1'}, matchFeatures: [{feature: rule.matched, "
+        "matchExpressions: {has-gpu: {op: Exists}}}]",
+        f"name: d, labels: {{d: '1'}}, {PCI}",
+    )
+    (keys,) = open_keys(((cluster, True),), (), frozenset(), auto_prefix=True).values()
+    assert keys == (f"{PREFIX}/gpu-node",)
+    assert open_keys(((cluster, False),), (), frozenset(), auto_prefix=True) == {}
 
 
 @pytest.mark.parametrize("host", RECORDED)
@@ -195,7 +207,7 @@ def test_nothing_that_an_unknown_source_makes_is_lost(
     """Whatever it had before a restart: each key that is on the Node for it is wanted now, or stays."""
     record, _ = made_of(custom, cluster, merge([cpu, pci]))
     known, made = made_of(custom, cluster, cpu)
-    unknown = Unknown(rules=open_keys((custom, cluster), made, UNREAD, auto_prefix=True))
+    unknown = Unknown(rules=open_keys(((custom, False), (cluster, False)), made, UNREAD, auto_prefix=True))
     kept = kept_for(unknown, record, NodeContent(), known)
     there, wanted = (set(chain.from_iterable(origins.values())) for origins in (record, known))
     assert {key for key in there - wanted if not kept.has(key)} == set()
