@@ -10,6 +10,7 @@ from driver_builder.boundary import contained
 from driver_builder.building.builds import BuildQueue
 from driver_builder.building.look_up_queue import LookUpQueue
 from driver_builder.errors import InternalError
+from driver_builder.planning import manifests
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
@@ -134,8 +135,12 @@ class Executor:
                 self._client.apply(path, action.manifest, field_manager=FIELD_MANAGER)
             case WidenDaemonSet():
                 selector = {"nodeSelector": {names.OS_VERSION_LABEL: None}}
-                # The uid makes a conflict of a younger DaemonSet of the same name.
-                body = {"metadata": {"uid": action.uid}, "spec": {"template": {"spec": selector}}}
+                recorded = {manifests.OS_VERSION_ANNOTATION: action.os_version}
+                body = {
+                    # The uid makes a conflict of a younger DaemonSet of the same name.
+                    "metadata": {"uid": action.uid, "annotations": recorded},
+                    "spec": {"template": {"spec": selector}},
+                }
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)

@@ -92,12 +92,16 @@ class ApplyDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidenDaemonSet:
-    """Take the version of the operating system out of a DaemonSet's selector, and leave everything else in it."""
+    """Take the version of the operating system out of a DaemonSet's selector, and leave everything else in it.
+
+    ``os_version`` is the recorded one, which stays known by an annotation.
+    """
 
     namespace: str
     name: str
     uid: str
     target: str
+    os_version: str
 
     def __str__(self) -> str:
         return f"let DaemonSet {self.namespace}/{self.name} keep nodes whose operating system is updated"

@@ -65,7 +65,13 @@ def _widened(view: DriverView, item: Wanted | Unwanted, part: TargetPart) -> Tar
     )
     if is_divided or any(isinstance(action, ApplyDaemonSet) for action in part.actions):
         return part
-    widen = WidenDaemonSet(namespace=existing.namespace, name=existing.name, uid=existing.uid, target=item.target.id)
+    widen = WidenDaemonSet(
+        namespace=existing.namespace,
+        name=existing.name,
+        uid=existing.uid,
+        target=item.target.id,
+        os_version=existing.os_version or "",
+    )
     return replace(part, actions=(*part.actions, widen))
 
 

@@ -8,11 +8,11 @@ import pytest
 from driver_builder.building import build_logs
 from driver_builder.building.build_logs import BuildLogs
 from driver_builder.building.builds import BuildQueue
-from driver_builder.cluster.execute import Executor
+from driver_builder.cluster.execute import FIELD_MANAGER, Executor
 from driver_builder.cluster.lease import Lease
 from driver_builder.jobs.job_manifest import SERVICE_ACCOUNT, JobSettings, job
 from driver_builder.model.image_state import Absent
-from driver_builder.planning import unload_pod
+from driver_builder.planning import manifests, unload_pod
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
@@ -23,11 +23,13 @@ from driver_builder.planning.actions import (
     SetFinalizer,
     StartBuild,
     StartUnload,
+    WidenDaemonSet,
 )
 from driver_builder.planning.loaded import Load
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import FailedBuild
 from driver_builder.spec.driver_container import FINALIZER
+from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Invalid, NotFound
 from kube_api.resources import (
@@ -310,6 +312,26 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     assert executor.perform((clear, delete, replace, release)) == ()
     assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
     queue.stop()
+
+
+def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:
+    """One of an earlier release, as that applied it: its selector loses one label, and an annotation has the value."""
+    manifest = factories.daemon_set_manifest(factories.snapshot())
+    selector = manifest["spec"]["template"]["spec"]["nodeSelector"]
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {**selector, names.OS_VERSION_LABEL: "12"}
+    del manifest["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION], manifest["metadata"]["ownerReferences"]
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=manifest["metadata"]["name"])
+    uid = builder.apply(path, manifest, field_manager=FIELD_MANAGER)["metadata"]["uid"]
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    widen = WidenDaemonSet(namespace=NAMESPACE, name=path.rpartition("/")[2], uid=uid, target="t", os_version="12")
+    try:
+        assert Executor(builder, queue).perform((widen, widen)) == ()
+        made = root.get(path)
+        assert made["spec"]["template"]["spec"]["nodeSelector"] == selector
+        assert made["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION] == "12"
+    finally:
+        queue.stop()
+        root.delete(path)
 
 
 def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> None:

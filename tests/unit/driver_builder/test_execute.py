@@ -5,6 +5,7 @@ import pytest
 from driver_builder.cluster.execute import Executor, FailedAction
 from driver_builder.errors import InternalError
 from driver_builder.model.image_state import Absent
+from driver_builder.planning import manifests
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
@@ -78,13 +79,16 @@ def test_a_world_that_moved_on_is_no_error(world: World) -> None:
 
 
 def test_a_daemon_set_loses_nothing_but_the_version_of_its_selector(world: World) -> None:
-    """Whatever wrote it: its pods stay as they are."""
+    """Whatever wrote it: its pods stay as they are, and an annotation says which version it was made for."""
     path, version = DAEMON_SETS.path(namespace=NAMESPACE, name="ds"), {names.OS_VERSION_LABEL: "12"}
     pod = {"nodeSelector": {"a": "b", **version}, "containers": [{"name": "hold", "image": "i"}]}
     body = {"metadata": {"name": "ds", "uid": "u"}, "spec": {"template": {"spec": pod}}}
     world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
-    executor(world.client).perform((WidenDaemonSet(namespace=NAMESPACE, name="ds", uid="u", target="t"),))
-    assert world.client.get(path)["spec"]["template"]["spec"] == {**pod, "nodeSelector": {"a": "b"}}
+    widen = WidenDaemonSet(namespace=NAMESPACE, name="ds", uid="u", target="t", os_version="12")
+    executor(world.client).perform((widen,))
+    made = world.client.get(path)
+    assert made["spec"]["template"]["spec"] == {**pod, "nodeSelector": {"a": "b"}}
+    assert made["metadata"]["annotations"] == {manifests.OS_VERSION_ANNOTATION: "12"}
 
 
 def test_one_refused_action_does_not_stop_the_others(world: World) -> None:

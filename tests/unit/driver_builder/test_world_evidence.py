@@ -325,6 +325,20 @@ def test_pods_of_an_earlier_release_stay_until_their_next_occasion(world: World,
     assert ready(world) == dict.fromkeys("abc", "2.0.0")
 
 
+def test_an_update_of_the_operating_system_during_the_first_build_of_this_release_takes_no_pod(world: World) -> None:
+    """The selector loses the version at once, so the DaemonSet has to say by itself what it was."""
+    as_before_this_release(world)
+    before = uids(world)
+    world.registries.images.clear()
+    world.reconcile()
+    assert len(world.builds.running) == 1
+    for name in sorted(world.selected()):
+        world.update_os(name, "13")
+    world.reconcile()
+    world.settle()
+    assert (uids(world), ready(world)) == (before, ALL_READY)
+
+
 def test_a_pod_that_proved_nothing_is_no_reason_to_keep_a_forged_label(world: World) -> None:
     """A label that somebody sets on a node without a proof of this boot goes."""
     world.add_node("d", OTHER_KERNEL)
