@@ -28,7 +28,7 @@ from driver_builder.planning.actions import (
 )
 from driver_builder.spec.driver_container import FINALIZER
 from kube_api import names
-from kube_api.client import Client
+from kube_api.client import STRATEGIC_MERGE_PATCH, Client, Object
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
@@ -132,6 +132,11 @@ class Executor:
         match action:
             case ApplyDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
+                if action.hooks:
+                    # An apply leaves an empty hook of one that it takes away, which the API server refuses.
+                    pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
+                    body: Object = {"spec": {"template": {"spec": pod}}}
+                    self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
                 self._client.apply(path, action.manifest, field_manager=FIELD_MANAGER)
             case WidenDaemonSet():
                 selector = {"nodeSelector": {names.OS_VERSION_LABEL: None}}

@@ -371,6 +371,7 @@ def _daemon_set(obj: Json) -> DaemonSet:
         selects_os_version=names.OS_VERSION_LABEL in selector,
         adopted=annotations.get(manifests.ADOPTED_ANNOTATION, ""),
         folders=manifests.folders_of(pod_spec),
+        hooks=tuple(item["name"] for item in pod_spec["containers"] if "lifecycle" in item),
         kept=kept,
         basis=basis,
         version=template_annotations.get(manifests.VERSION_ANNOTATION, ""),

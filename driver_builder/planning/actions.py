@@ -78,13 +78,14 @@ class LookUpKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyDaemonSet:
-    """Make one target's DaemonSet be as in ``manifest``."""
+    """Make one target's DaemonSet be as in ``manifest``; ``hooks`` are containers that have to lose theirs before."""
 
     namespace: str
     name: str
     driver: str
     target: str
     manifest: Json
+    hooks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"roll out {self.driver} to nodes on {self.target} (DaemonSet {self.namespace}/{self.name})"

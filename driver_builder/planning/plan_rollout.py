@@ -52,6 +52,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
                 driver=view.driver.key,
                 target=item.target.id,
                 manifest=manifest,
+                hooks=existing.hooks if existing is not None else (),
             )
         )
     nodes = frozenset(item.nodes)

@@ -50,7 +50,8 @@ class DaemonSet:
     ``fingerprint`` and ``template`` are the digests of :mod:`driver_builder.planning.manifests`. ``os_version`` is the
     recorded one, None where no version of this program recorded one; ``selects_os_version`` says whether nodes of
     other versions are kept away. ``adopted`` is the fingerprint that was wanted when its pods had one of an older form;
-    ``folders`` are those of the node that its pods see, by the names of the volumes.
+    ``folders`` are those of the node that its pods see, by the names of the volumes; ``hooks`` are the containers with
+    lifecycle hooks, which earlier releases wrote.
     """
 
     namespace: str
@@ -66,6 +67,7 @@ class DaemonSet:
     selects_os_version: bool = False
     adopted: str = ""
     folders: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     kept: frozenset[str] = frozenset()
     """Fingerprints of before a rebuild that only some nodes asked for; ``basis`` is what all of them had in common."""
     basis: str = ""

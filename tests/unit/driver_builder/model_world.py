@@ -39,8 +39,8 @@ from driver_builder.planning.status import timestamp
 from driver_builder.spec import driver_container
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
-from kube_api.client import Client, JsonPatch, Listing, Object
-from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
+from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.unit.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 
@@ -100,22 +100,25 @@ class MemoryClient(Client):
             return self._store(path, body)
 
     def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
-        """Make an object be as in the body."""
+        """Make an object be as in the body; as on the API server, a hook that is left out stays as an empty one."""
         self._maybe_fail()
         assert field_manager
         assert force
+        if _hooks(self.objects.get(path)) - _hooks(body):
+            raise Invalid(f"PATCH {path}: 422 lifecycle.preStop: must specify a handler type", status=422)
         return self._store(path, body)
 
-    def patch(
-        self, path: str, body: Object | JsonPatch, *, content_type: str = "application/merge-patch+json"
-    ) -> Object:
+    def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
         """Merge a patch; a subresource is a part of the object."""
         self._maybe_fail()
         assert isinstance(body, dict)
-        assert content_type == "application/merge-patch+json"
         with self._lock:
             path = path.removesuffix("/status")
             known = self.get(path)
+            if content_type == STRATEGIC_MERGE_PATCH:
+                body = _with_containers(known, body)
+            else:
+                assert content_type == MERGE_PATCH
             version = (body.get("metadata") or {}).get("resourceVersion")
             if version not in (None, known["metadata"]["resourceVersion"]):
                 raise Conflict(f"PATCH {path}: 409", status=409)
@@ -168,6 +171,20 @@ class MemoryClient(Client):
             raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
+
+
+def _hooks(daemon_set: Object | None) -> set[str]:
+    """Name the containers of a DaemonSet that have lifecycle hooks."""
+    template: Object = ((daemon_set or {}).get("spec") or {}).get("template") or {}
+    return {item["name"] for item in (template.get("spec") or {}).get("containers") or () if "lifecycle" in item}
+
+
+def _with_containers(known: Object, patch: Object) -> Object:
+    """Make a merge patch of a strategic one for containers, which are told apart by their names."""
+    patches = {item["name"]: item for item in patch["spec"]["template"]["spec"]["containers"]}
+    containers = known["spec"]["template"]["spec"]["containers"]
+    merged = [_merge(item, patches.get(item["name"], {})) for item in containers]
+    return {"spec": {"template": {"spec": {"containers": merged}}}}
 
 
 def _copied(value: _Value) -> _Value:

@@ -91,6 +91,20 @@ def test_a_daemon_set_loses_nothing_but_the_version_of_its_selector(world: World
     assert made["metadata"]["annotations"] == {manifests.OS_VERSION_ANNOTATION: "12"}
 
 
+def test_a_daemon_set_loses_its_hooks_before_it_is_applied(world: World) -> None:
+    """An apply alone would be refused: see ``MemoryClient.apply``."""
+    hold = {"name": "hold", "image": "i", "lifecycle": {"preStop": {"exec": {"command": ["leave"]}}}}
+    body = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [hold]}}}}
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
+    wanted = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [{"name": "hold"}]}}}}
+    action = ApplyDaemonSet(
+        namespace=NAMESPACE, name="ds", driver="d", target="t", manifest=wanted, hooks=("hold",)
+    )  # fmt: skip
+    assert executor(world.client).perform((action, action)) == ()
+    made = world.client.get(DAEMON_SETS.path(namespace=NAMESPACE, name="ds"))
+    assert made["spec"]["template"]["spec"]["containers"] == [{"name": "hold"}]
+
+
 def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     """Errors are gathered; the rest is done."""
     error = Forbidden("403", status=403)

@@ -279,7 +279,7 @@ def test_nothing_is_loaded_again_while_the_driver_is_paused(world: World) -> Non
 
 
 def as_before_this_release(world: World) -> None:
-    """Make DaemonSets and pods as release 0.1.0 had them: another fingerprint, the version in the selector."""
+    """Make DaemonSets and pods as release 0.1.0 had them: another fingerprint, the version in the selector, a hook."""
     for _, obj in (*world._objects("daemonsets"), *world._objects("pods")):
         annotations = obj["metadata"]["annotations"]
         for key in [key for key in annotations if key not in OLD_ANNOTATIONS]:
@@ -287,6 +287,7 @@ def as_before_this_release(world: World) -> None:
         annotations[manifests.FINGERPRINT_ANNOTATION] = "0123456789abcdef"
         template = obj["spec"].get("template", obj)
         template["spec"]["nodeSelector"][names.OS_VERSION_LABEL] = "12"
+        template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["leave"]}}}
     for _, obj in world._objects("nodes"):
         obj["metadata"]["annotations"].pop(READY, None)
 
