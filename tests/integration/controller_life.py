@@ -17,14 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from driver_builder.planning import manifests, unloading
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NAMESPACES
-from tests.integration.cluster_setup import make_namespace
+from tests.integration.cluster_setup import admin, install, make_namespace
 from tests.integration.played_nodes import PlayedNodes
-from tests.integration.tapped import Tap
+from tests.integration.tapped import ANY_PORT, Tap
 from tests.proving_ground.ground import ProvingGround
 from tests.proving_ground.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from tests.unit.driver_builder import factories
@@ -43,6 +45,15 @@ cp /src/Module.symvers /facts/
 echo gcc >/facts/compiler
 """
 """Of each life's own: lives share an engine, and one that is done with an image removes it."""
+TEMPLATE = """\
+{# recipe: 1 #}
+FROM {{ base_image }} AS build
+COPY source/ /src/
+RUN sh /src/build.sh {{ kernel_version }}
+FROM scratch
+COPY --from=build /out/ /
+"""
+"""Takes a compiled module. The build keys of recorded landings have its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +69,25 @@ class Boundary:
 
 
 class Life:
-    """One driver from its apply to its deletion, in a namespace of its own, with a controller that can be killed."""
+    """One driver from its apply to its deletion, in a namespace of its own, with a controller that can be killed.
 
-    def __init__(self, parts: Parts, name: str, kills: frozenset[Boundary]) -> None:
+    ``registry_at`` is where its registry is to be, ``port`` where the controller is to tell its metrics,
+    ``resync_seconds`` how often it is to look though nothing changes.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        name: str,
+        kills: frozenset[Boundary] = frozenset(),
+        *,
+        registry_at: tuple[str, int] = ANY_PORT,
+        port: int = 0,
+        resync_seconds: int = 5,
+    ) -> None:
         self.name = name
+        self._port = port
+        self._resync_seconds = resync_seconds
         self.writes: list[Boundary] = []
         self.killed: list[Boundary] = []
         self._stage = "born"
@@ -76,7 +102,8 @@ class Life:
         self._api = Tap(parts.cluster.api_server, self._saw, ca_file=str(parts.cluster.ca_file))
         self.may_push = threading.Event()
         self.may_push.set()
-        self._registry = Tap(f"http://{parts.builds.registry.host}", self._saw, coming=self._wait_to_push)
+        registry = f"http://{parts.builds.registry.host}"
+        self._registry = Tap(registry, self._saw, coming=self._wait_to_push, at=registry_at)
         self.nodes = PlayedNodes(parts.cluster, self._root, namespace=name, pool=name)
         token = token_user(parts.cluster.admin_token)
         text = kubeconfig_text(f"http://{self._api.host}", parts.cluster.ca_file.read_bytes(), token)
@@ -119,8 +146,9 @@ class Life:
             argv = [
                 sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
-                "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", "0",
-                "--loader-image", "r.io/l:1", "--no-feature-rules", "--resync-seconds", "5", "--retry-min-seconds", "1",
+                "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", str(self._port),
+                "--loader-image", "r.io/l:1", "--no-feature-rules", "--resync-seconds", str(self._resync_seconds),
+                "--retry-min-seconds", "1",
             ]  # fmt: skip
             with (self._folder / "controller.log").open("ab") as log:
                 self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
@@ -135,6 +163,18 @@ class Life:
         """Count the builds that were started, by key."""
         return Counter(re.findall(r"build (\w+): starting ", self.log()))
 
+    def passes(self) -> float:
+        """Count the passes that the controller has done since it was started."""
+        return self._metric("driver_builder_reconcile_seconds_count")
+
+    def _metric(self, name: str) -> float:
+        """Give the sum of a metric; 0 while the controller does not answer."""
+        try:
+            text = requests.get(f"http://127.0.0.1:{self._port}/metrics", timeout=30).text
+        except requests.ConnectionError:
+            return 0.0
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+
     def until(self, what: str, reached: Callable[[], object]) -> None:
         """Let controllers live, die and be started again until something is reached."""
         end, kills = time.monotonic() + WAIT_SECONDS, len(self.killed)
@@ -144,6 +184,20 @@ class Life:
                 end, kills = time.monotonic() + WAIT_SECONDS, len(self.killed)
             assert time.monotonic() < end, f"{self.name}: not reached: {what}: {self.log()[-3000:]}"
             time.sleep(0.1)
+
+    def settle(self) -> None:
+        """Wait until the controller that runs knows its image and does passes in which nothing moves."""
+        self.until("a registry has answered", lambda: self._metric("driver_builder_registry_checks_total") > 0)
+        self.until("what was built is rolled out", self._has_what_it_built)
+        passes = self.passes()
+        # The first of these may have begun before.
+        self.until("two passes more", lambda: self.passes() >= passes + 2)
+        self.until("nothing moves", self._is_quiet)
+
+    def _has_what_it_built(self) -> bool:
+        targets = (self._driver().get("status") or {}).get("targets") or ()
+        ready = {target["buildKey"] for target in targets if target["state"] == "Ready"}
+        return set(list(self.builds())[-1:]) <= ready
 
     # ------------------------------------------------------------ its stages
 
@@ -178,8 +232,8 @@ class Life:
         self.until("nothing moves", self._is_quiet)
         return self.state()
 
-    def apply(self, version: str) -> None:
-        """Ask for a version of the driver."""
+    def apply(self, version: str, **module: Any) -> None:
+        """Ask for a version of the driver, and for what ``module`` says beside its parameters."""
         changes: Json = {
             "version": version,
             "nodeSelector": {"pool": self.name},
@@ -187,7 +241,7 @@ class Life:
             "registry": {"plainHttp": True},
             "source": {"configMap": {"name": "source"}},
             # What is on the node changes with the version: else no pod would be replaced.
-            "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={version[0]}"]}},
+            "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={version[0]}"]}, **module},
             "build": {"template": "quick", "baseImage": "debian:bookworm-slim"},
             "kernelMappings": [{"literal": KERNEL}],
         }
@@ -297,10 +351,24 @@ class Parts:
     root: Client
     templates: Path
     folder: Path
-    tags: Callable[[str], list[str]]
     count: int = 0
     lives: list[Life] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def on(cls, cluster: ProvingGround, builds: ProvingGround, folder: Path) -> Parts:
+        """Take an API server, an engine and a registry, and install what controllers need of the cluster."""
+        templates = folder / "templates"
+        templates.mkdir()
+        (templates / "quick.Dockerfile.j2").write_text(TEMPLATE)
+        root = admin(cluster)
+        install(root)
+        return cls(cluster, builds, root, templates, folder)
+
+    def tags(self, repository: str) -> list[str]:
+        """List the tags of a repository."""
+        answer = requests.get(f"http://{self.builds.registry.host}/v2/{repository}/tags/list", timeout=30)
+        return list(answer.json().get("tags") or []) if answer.status_code == 200 else []
 
     def life(self, kills: frozenset[Boundary] = frozenset()) -> Life:
         """Begin a life."""

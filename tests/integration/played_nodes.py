@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from driver_builder.planning import manifests, unload_pod
@@ -37,12 +39,15 @@ class PlayedNodes(threading.Thread):
         self._kernels: dict[str, str] = {}
         self._stopping = threading.Event()
 
-    def add(self, name: str, kernel: str) -> None:
+    def add(self, name: str, kernel: str, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
         """Let a node join the pool."""
         labels = {**factories.node_labels(kernel), "pool": self._pool}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-        self._client.create(NODES.path(), body)
-        self._kernels = {**self._kernels, name: kernel}
+        self.register({"name": name, "labels": labels, "annotations": dict(annotations)})
+
+    def register(self, metadata: Json) -> None:
+        """Let a node join as its labels and annotations say it is."""
+        self._client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        self._kernels = {**self._kernels, metadata["name"]: metadata["labels"][names.KERNEL_VERSION_LABEL]}
 
     def reboot(self, name: str, kernel: str) -> None:
         """Boot a node into another kernel, as its labels tell."""

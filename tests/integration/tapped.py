@@ -5,10 +5,12 @@ How a controller is killed at a boundary: the write is done, and nobody hears th
 
 from __future__ import annotations
 
+import errno
 import http.client
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +18,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+ANY_PORT = ("127.0.0.1", 0)
 _PER_HOP = frozenset({"connection", "transfer-encoding", "keep-alive"})
+_FREE_SECONDS = 300.0
 
 Seen = Callable[[str], bool]
 """Told the name of each write after it was carried out; True: its sender gets no answer."""
@@ -32,21 +36,28 @@ class _Server(ThreadingHTTPServer):
 class Tap:
     """Listens on a free port of this machine and passes everything on to ``upstream`` (http or https).
 
-    ``coming`` is told the name of each write before it is carried out, and may take its time.
+    ``coming`` is told the name of each write before it is carried out, and may take its time. An address ``at`` which
+    another run of the tests has is waited for.
     """
 
     def __init__(
-        self, upstream: str, seen: Seen, *, ca_file: str = "", coming: Callable[[str], object] = lambda _name: None
+        self,
+        upstream: str,
+        seen: Seen,
+        *,
+        ca_file: str = "",
+        coming: Callable[[str], object] = lambda _name: None,
+        at: tuple[str, int] = ANY_PORT,
     ) -> None:
         self._upstream = urlsplit(upstream)
         self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         self._seen = seen
         self._coming = coming
         self._open: set[http.client.HTTPConnection] = set()
-        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server = _listening(at, self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
-        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.host = f"{at[0]}:{self._server.server_port}"
 
     def close(self) -> None:
         """Stop listening, and break what is still open."""
@@ -116,6 +127,17 @@ class Tap:
         request.send_header("Content-Length", length or "0")
         request.end_headers()
         request.wfile.write(content)
+
+
+def _listening(at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> _Server:
+    end = time.monotonic() + _FREE_SECONDS
+    while True:
+        try:
+            return _Server(at, handler)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                raise
+        time.sleep(0.5)
 
 
 def _is_watch(path: str) -> bool:

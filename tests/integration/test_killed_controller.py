@@ -14,9 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import requests
 
-from tests.integration.cluster_setup import admin, install
 from tests.integration.controller_life import Boundary, Json, Life, Parts
 from tests.proving_ground.ground import ProvingGround
 
@@ -24,15 +22,6 @@ pytestmark = pytest.mark.integration
 
 SIDE_BY_SIDE = 3
 EVERYWHERE = os.environ.get("KILL_EVERYWHERE") == "1"
-
-TEMPLATE = """\
-{# recipe: 1 #}
-FROM {{ base_image }} AS build
-COPY source/ /src/
-RUN sh /src/build.sh {{ kernel_version }}
-FROM scratch
-COPY --from=build /out/ /
-"""
 
 
 def _install(life: Life) -> None:
@@ -70,19 +59,8 @@ Those of the push are taken in the installation.
 def parts(
     control_plane_ground: ProvingGround, engine_ground: ProvingGround, tmp_path_factory: pytest.TempPathFactory
 ) -> Parts:
-    """An API server, an engine, a registry, and a template that takes a compiled module."""
-    folder = tmp_path_factory.mktemp("killed")
-    templates = folder / "templates"
-    templates.mkdir()
-    (templates / "quick.Dockerfile.j2").write_text(TEMPLATE)
-    root = admin(control_plane_ground)
-    install(root)
-
-    def tags(repository: str) -> list[str]:
-        answer = requests.get(f"http://{engine_ground.registry.host}/v2/{repository}/tags/list", timeout=30)
-        return list(answer.json().get("tags") or []) if answer.status_code == 200 else []
-
-    return Parts(control_plane_ground, engine_ground, root, templates, folder, tags)
+    """An API server, an engine and a registry."""
+    return Parts.on(control_plane_ground, engine_ground, tmp_path_factory.mktemp("killed"))
 
 
 def lived(
