@@ -50,28 +50,22 @@ class Reporter:
         One write without an answer costs its driver alone: a webhook may time out in one namespace. At the second one
         the API server is away, and the rest is left to the next pass.
         """
-        errors: dict[str, Unwritten] = {}
         written: list[tuple[DriverPlan, Json]] = []
-        silent: list[Unreachable] = []
-        for part in self._silent_last(plan.drivers):
+
+        def write(part: DriverPlan) -> Unwritten | None:
             key = part.driver.key
-            if len(silent) >= STRIKES or self._is_stopping():
-                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
-                continue
             error = contained(
                 "driver",
                 key,
                 partial(self._try, part, refusals.get(key, ""), now, written),
                 partial(self._say_trouble, part, now, written),
             )
-            self._silent.discard(key)
             if error is not None:
                 logger.warning("status of %s: %s", key, error)
-                errors[key] = error
-            if isinstance(error, Unreachable):
-                silent.append(error)
-                self._silent.add(key)
-        if len(silent) < STRIKES:
+            return error
+
+        errors, is_answering = self._each(plan.drivers, write)
+        if is_answering:
             self._post(written, now)
         return errors
 
@@ -81,20 +75,10 @@ class Reporter:
         The status alone tells that they were done: a request was served, or a module was loaded again so often. The
         drivers with an error are not to be reported in this pass: their status would tell of what was not done.
         """
-        errors: dict[str, Unwritten] = {}
-        silent: list[Unreachable] = []
-        for part in self._silent_last(part for part in plan.drivers if any(map(_is_noted, part.actions))):
-            key = part.driver.key
-            if len(silent) >= STRIKES or self._is_stopping():
-                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
-                continue
-            error = contained("driver", key, partial(self._acknowledge, part), lambda error: error)
-            self._silent.discard(key)
-            if error is not None:
-                errors[key] = error
-            if isinstance(error, Unreachable):
-                silent.append(error)
-                self._silent.add(key)
+        errors, _ = self._each(
+            (part for part in plan.drivers if any(map(_is_noted, part.actions))),
+            lambda part: contained("driver", part.driver.key, partial(self._acknowledge, part), lambda error: error),
+        )
         parts = (_without_noted(part) if part.driver.key in errors else part for part in plan.drivers)
         return replace(plan, drivers=tuple(parts)), errors
 
@@ -111,9 +95,29 @@ class Reporter:
             return error
         return None
 
-    def _silent_last(self, parts: Iterable[DriverPlan]) -> list[DriverPlan]:
-        """Put those to the end whose status got no answer the last time: they keep nobody else from theirs."""
-        return sorted(parts, key=lambda part: part.driver.key in self._silent)
+    def _each(
+        self, parts: Iterable[DriverPlan], write: Callable[[DriverPlan], Unwritten | None]
+    ) -> tuple[dict[str, Unwritten], bool]:
+        """Write for each driver; gives the errors by driver, and whether the API server still answers.
+
+        Those come last whose status got no answer the last time: they keep nobody else from theirs. After ``STRIKES``
+        writes without an answer, or when it is to stop, the rest has an error without a try.
+        """
+        errors: dict[str, Unwritten] = {}
+        silent: list[Unreachable] = []
+        for part in sorted(parts, key=lambda part: part.driver.key in self._silent):
+            key = part.driver.key
+            if len(silent) >= STRIKES or self._is_stopping():
+                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
+                continue
+            error = write(part)
+            self._silent.discard(key)
+            if error is not None:
+                errors[key] = error
+            if isinstance(error, Unreachable):
+                silent.append(error)
+                self._silent.add(key)
+        return errors, len(silent) < STRIKES
 
     def _try(
         self, part: DriverPlan, refusal: str, now: float, written: list[tuple[DriverPlan, Json]]

@@ -261,13 +261,17 @@ class Life:
         self.until(f"labels say {version}", lambda: set(self.nodes.ready_labels(label).values()) == {version})
         self.until("the status is Ready", lambda: self._ready() == ("True", "AllNodesReady"))
 
+    def _conditions(self) -> dict[str, Json]:
+        status = self._driver().get("status") or {}
+        return {item["type"]: item for item in status.get("conditions") or ()}
+
     def _ready(self) -> tuple[str, str]:
-        conditions = (self._driver().get("status") or {}).get("conditions") or ()
-        return next(((item["status"], item["reason"]) for item in conditions if item["type"] == "Ready"), ("", ""))
+        condition = self._conditions().get("Ready", {})
+        return condition.get("status", ""), condition.get("reason", "")
 
     def _is_unloaded(self) -> bool:
-        conditions = (self._driver().get("status") or {}).get("conditions") or ()
-        return all(item["type"] != unloading.CONDITION or item["status"] == "False" for item in conditions)
+        condition = self._conditions().get(unloading.CONDITION)
+        return condition is None or condition["status"] == "False"
 
     def move_nodes(self) -> None:
         """Boot both nodes into a kernel for which no mapping wants a driver."""
