@@ -4,7 +4,7 @@ Pure but for the reads: the same host, settings, rules and last good features gi
 """
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -16,11 +16,11 @@ from nfd_worker.errors import HostReadError
 from nfd_worker.features import NO_FEATURES, Failed, Features, merge
 from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
 from nfd_worker.labels import CLUSTER, CUSTOM, make_content
-from nfd_worker.node_content import NodeContent, Origins, Refusal, Unknown
-from nfd_worker.open_keys import open_keys
+from nfd_worker.node_content import NodeContent, OpenKeys, Origins, Refusal, Unknown
+from nfd_worker.open_keys import Layer, open_keys, runnable_rules
 from nfd_worker.origins import origins_of
 from nfd_worker.rule_files import CUSTOM_ORIGIN, RuleSet
-from nfd_worker.rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
+from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
 from nfd_worker.rules.run import BACK_REFERENCE, run_rules
 from nfd_worker.sources import SOURCES, discover, local
 from nfd_worker.sources.custom import BUILT_IN_RULES
@@ -76,28 +76,28 @@ def run_cycle(
     found = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Features)}
     known = {name: {**last_good, **found}[name] for name in outcomes if name in found or name in last_good}
     features = merge(known.values())
+    unread = outcomes.keys() - known.keys()
+    files = {file: labels for one in known.values() for file, labels in one.files.items()}
     # 3. Let each source say which of it is worth a label.
     source_labels = {
         name: source.labels(known.get(name, NO_FEATURES), settings.sources)
         for name, source in SOURCES.items()
         if name in settings.label_sources and (name in known or not source.labels_need_features)
     }
-    # 4. Run the rules over all features: the node's own, then the cluster's.
-    outputs = {
-        CUSTOM: run_rules(_custom_rules(settings, rules), features),
-        CLUSTER: run_rules(rules.cluster, features),
-    }
+    # 4. Run the rules over all features, as far as these are known: the node's own, then the cluster's.
+    layers = _layers(settings, rules, lacks_files=None in files.values())
+    outputs = {name: run_rules(runnable_rules(layer, unread), features) for name, layer in layers.items()}
     # 5. Name and check what they want.
     named = with_back_references(features, outputs[CLUSTER])
     content, refusals = make_content(source_labels, outputs, named, settings.namespaces, _annotations(host))
     # 6. Report.
-    files = {file: labels for one in known.values() for file, labels in one.files.items()}
     made = tuple(chain.from_iterable(ran.matched for ran in outputs.values()))
+    opened = partial(open_keys, tuple(layers.values()), made, auto_prefix=settings.namespaces.auto_prefix)
     return CycleReport(
         content=content,
         features=features,
         failed=failed,
-        unknown=_unknown(settings, outcomes.keys() - known.keys(), files, rules, made),
+        unknown=_unknown(settings, unread, files, rules, opened),
         origins=origins_of(content, made, files, auto_prefix=settings.namespaces.auto_prefix),
         refusals=refusals,
         problems=(*settings.rule_problems, *rules.problems, *_problems(outputs)),
@@ -134,12 +134,20 @@ def _custom_rules(settings: Settings, rules: RuleSet) -> tuple[Rule, ...]:
     return (*BUILT_IN_RULES, *settings.custom_rules, *rules.custom) if CUSTOM in settings.label_sources else ()
 
 
+def _layers(settings: Settings, rules: RuleSet, *, lacks_files: bool) -> dict[str, Layer]:
+    of_custom = {origin.startswith(CUSTOM_ORIGIN) for origin in rules.unknown}
+    return {
+        CUSTOM: Layer(_custom_rules(settings, rules), lacks_rules=True in of_custom, lacks_files=lacks_files),
+        CLUSTER: Layer(rules.cluster, lacks_rules=False in of_custom, lacks_files=lacks_files),
+    }
+
+
 def _unknown(
     settings: Settings,
     unread: Set[str],
     files: Mapping[str, Set[str] | None],
     rules: RuleSet,
-    made: Sequence[RuleOutput],
+    opened: Callable[[Set[str]], OpenKeys],
 ) -> Unknown | None:
     """Say what nobody knows: sources and files that were never read, and what rules may make of their features.
 
@@ -152,9 +160,6 @@ def _unknown(
     origins |= {local.ORIGIN} if "local" in unread else set()
     if not unread and not origins:
         return None
-    of_custom = {origin.startswith(CUSTOM_ORIGIN) for origin in rules.unknown}
-    layers = ((_custom_rules(settings, rules), True in of_custom), (rules.cluster, False in of_custom))
-    opened = partial(open_keys, layers, made, auto_prefix=settings.namespaces.auto_prefix)
     silent = unread - set(settings.label_sources)
     return Unknown(
         prefixes=_prefixes(unread - silent),

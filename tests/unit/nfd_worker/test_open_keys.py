@@ -1,6 +1,9 @@
 """Which keys may still be wanted once a source is read that could not be: of rules that look at it, and no others."""
 
+import shutil
+from collections.abc import Set
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,10 +12,11 @@ from hypothesis import strategies as st
 from nfd_worker.config import Settings
 from nfd_worker.cycle import run_cycle, with_back_references
 from nfd_worker.features import Failed, Features, merge
+from nfd_worker.host import Host
 from nfd_worker.labels import CLUSTER, CUSTOM, make_content
 from nfd_worker.namespaces import NamespaceOptions
 from nfd_worker.node_content import NodeContent, OpenKeys, Origins, Unknown
-from nfd_worker.open_keys import open_keys
+from nfd_worker.open_keys import Layer, open_keys, runnable_rules
 from nfd_worker.origins import origins_of
 from nfd_worker.ownership import kept_for, with_kept
 from nfd_worker.rule_files import RuleSet
@@ -20,7 +24,7 @@ from nfd_worker.rules.load import load_rules
 from nfd_worker.rules.model import Rule, RuleOutput
 from nfd_worker.rules.run import run_rules
 from nfd_worker.sources import SOURCES, discover
-from tests.unit.nfd_worker.trees import RECORDED, recorded
+from tests.unit.nfd_worker.trees import HOSTS, RECORDED, recorded
 
 PREFIX = "feature.node.kubernetes.io"
 UNREAD = {"pci"}
@@ -37,7 +41,7 @@ def opened(*texts: str) -> OpenKeys:
     """Say what is open of some rules of the cluster while nothing is known of PCI, and something of the CPU."""
     cluster = rules(*texts)
     made = run_rules(cluster, Features(attributes={"cpu.model": {"family": "6"}})).matched
-    return open_keys(((cluster, False),), made, UNREAD, auto_prefix=True)
+    return open_keys((Layer(cluster),), made, UNREAD, auto_prefix=True)
 
 
 PCI = 'matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}}}]'
@@ -108,7 +112,7 @@ def test_rules_of_one_file_have_one_origin() -> None:
     """The keys of those that are open stand together, and not those of the others."""
     cluster = rules(f"name: a, labels: {{a: '1'}}, {PCI}", f"name: b, labels: {{b: '1'}}, {PCI}",
                     f"name: c, labels: {{c: '1'}}, {CPU}", file="rules.d/f")  # fmt: skip
-    assert open_keys(((cluster, False),), (), UNREAD, auto_prefix=True) == {"rules.d/f": (f"{PREFIX}/a", f"{PREFIX}/b")}
+    assert open_keys((Layer(cluster),), (), UNREAD, auto_prefix=True) == {"rules.d/f": (f"{PREFIX}/a", f"{PREFIX}/b")}
 
 
 def test_a_rule_on_what_a_rule_made_that_could_not_be_read_is_open() -> None:
@@ -118,9 +122,9 @@ def test_a_rule_on_what_a_rule_made_that_could_not_be_read_is_open() -> None:
         "matchExpressions: {has-gpu: {op: Exists}}}]",
         f"name: d, labels: {{d: '1'}}, {PCI}",
     )
-    (keys,) = open_keys(((cluster, True),), (), frozenset(), auto_prefix=True).values()
+    (keys,) = open_keys((Layer(cluster, lacks_rules=True),), (), frozenset(), auto_prefix=True).values()
     assert keys == (f"{PREFIX}/gpu-node",)
-    assert open_keys(((cluster, False),), (), frozenset(), auto_prefix=True) == {}
+    assert open_keys((Layer(cluster),), (), frozenset(), auto_prefix=True) == {}
 
 
 @pytest.mark.parametrize("host", RECORDED)
@@ -147,6 +151,89 @@ def test_a_source_that_fails_from_the_start_holds_what_rules_made_of_it_and_noth
     assert kept.labels == {f"{PREFIX}/of-pci": "1"}
 
 
+DENIES = "matchFeatures: [{feature: rule.matched, matchExpressions: {a: {op: DoesNotExist}}}]"
+LOOKS = f"name: looks, labels: {{a: '1'}}, {PCI}"
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        pytest.param(Layer(rules(LOOKS, f"name: r, labels: {{b: '1'}}, {DENIES}")), ["looks"], id="of an open rule"),
+        pytest.param(
+            Layer(rules(LOOKS, f"name: r, labels: {{b: '1'}}, {DENIES.replace('a:', 'z:')}")),
+            ["looks", "r"],
+            id="that no open rule makes",
+        ),
+        pytest.param(
+            Layer(rules(f"name: t, {PCI}, varsTemplate: 'x=1'", f"name: r, labels: {{b: '1'}}, {DENIES}")),
+            ["t"],
+            id="that a template may make",
+        ),
+        pytest.param(
+            Layer(rules(f"name: r, labels: {{b: '1'}}, {DENIES}", LOOKS)), ["r", "looks"], id="before the open rule"
+        ),
+        pytest.param(
+            Layer(rules(f"name: r, labels: {{b: '1'}}, {DENIES}"), lacks_rules=True), [], id="a rule file is not read"
+        ),
+        pytest.param(
+            Layer(rules(f"name: r, labels: {{b: '1'}}, {DENIES.replace('rule.matched', 'local.label')}"),
+                  lacks_files=True),
+            [],
+            id="a feature file is not read",
+        ),
+        pytest.param(
+            Layer(rules(f"name: f, labels: {{a: '1'}}, {PCI.replace('pci.device', 'local.label')}",
+                        f"name: r, labels: {{b: '1'}}, {DENIES}"), lacks_files=True),
+            ["f"],
+            id="of a rule on a feature file that is not read",
+        ),
+    ],
+)  # fmt: skip
+def test_what_shall_not_exist_is_not_asked_where_nobody_knows(layer: Layer, expected: list[str]) -> None:
+    """A rule that asks for it is not run."""
+    assert [rule.name for rule in runnable_rules(layer, UNREAD)] == expected
+
+
+def test_an_alternative_that_is_known_counts() -> None:
+    """Only those that nobody can decide on are left out."""
+    text = f"name: r, labels: {{b: '1'}}, matchAny: [{{{DENIES}}}, {{{CPU}}}]"
+    _, rule = runnable_rules(Layer(rules(LOOKS, text)), UNREAD)
+    assert rule.match_any is not None
+    assert [matcher.feature for (matcher,) in rule.match_any] == ["cpu.model"]
+
+
+@pytest.mark.parametrize("before", [{}, {"rule r.yaml/r": (f"{PREFIX}/b",)}], ids=["not there", "there"])
+def test_a_rule_makes_nothing_new_of_what_does_not_exist_while_a_source_is_unread(before: Origins) -> None:
+    """After a restart: its label is on the Node afterwards as before, whatever it was."""
+    cluster = rules(LOOKS, f"name: r, labels: {{b: '1'}}, {DENIES}")
+    host = recorded("intel-gpu-server")
+    report = run_cycle(host, Settings(), {}, RuleSet(cluster=cluster), {"pci": Failed("no sysfs"), "gpu": Features()})
+    assert f"{PREFIX}/b" not in report.content.labels
+    assert report.unknown is not None
+    ours = NodeContent({key: "1" for keys in before.values() for key in keys})
+    kept = with_kept(report.content, ours, kept_for(report.unknown, before, ours, report.origins))
+    assert (f"{PREFIX}/b" in kept.labels) is bool(before)
+
+
+@pytest.mark.parametrize("before", [{}, {"rule r.yaml/r": (f"{PREFIX}/b",)}], ids=["not there", "there"])
+def test_a_rule_makes_nothing_new_of_what_does_not_exist_while_a_feature_file_is_unread(
+    tmp_path: Path, before: Origins
+) -> None:
+    """Also where that file is new: no record tells of it."""
+    it = Path(shutil.copytree(HOSTS / "intel-gpu-server", tmp_path / "host"))
+    folder = it / "etc/kubernetes/node-feature-discovery/features.d"
+    folder.mkdir(parents=True)
+    (folder / "good").write_text("z=1\n")
+    (folder / "bad").symlink_to("/proc/self/mem")
+    cluster = rules(f"name: r, labels: {{b: '1'}}, {DENIES.replace('rule.matched', 'local.label')}")
+    report = run_cycle(Host(str(it)), Settings(), {}, RuleSet(cluster=cluster), {"gpu": Features()})
+    assert f"{PREFIX}/b" not in report.content.labels
+    assert report.unknown is not None
+    ours = NodeContent({key: "1" for keys in before.values() for key in keys})
+    kept = with_kept(report.content, ours, kept_for(report.unknown, before, ours, report.origins))
+    assert (f"{PREFIX}/b" in kept.labels) is bool(before)
+
+
 FEATURES = ("pci.device", "pci.slot", "cpu.model", "rule.matched")
 CONDITIONS = (
     "matchExpressions: {a: {op: Exists}}", "matchExpressions: {a: {op: DoesNotExist}}",
@@ -166,11 +253,12 @@ TEMPLATES = st.sampled_from(
 
 
 @st.composite
-def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
-    """Make rules that look at each other and at two sources."""
+def some_rules(draw: st.DrawFn, *, is_plain: bool = False) -> tuple[Rule, ...]:
+    """Make rules that look at each other and at two sources; plain ones write one value, and no templates."""
     texts = []
+    values, templates = (st.just("'1'"), st.just("")) if is_plain else (VALUES, TEMPLATES)
     for number in range(draw(st.integers(1, 4))):
-        parts = [f"name: r{number}", f"labels: {{{draw(st.sampled_from('abcd'))}: {draw(VALUES)}}}"]
+        parts = [f"name: r{number}", f"labels: {{{draw(st.sampled_from('abcd'))}: {draw(values)}}}"]
         parts += [f"matchFeatures: {draw(LISTS)}"] if draw(st.booleans()) else []
         alternatives = st.lists(LISTS, min_size=1, max_size=2)
         parts += (
@@ -178,7 +266,7 @@ def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
             if draw(st.booleans())
             else []
         )
-        texts.append(", ".join(filter(None, [*parts, draw(TEMPLATES)])))
+        texts.append(", ".join(filter(None, [*parts, draw(templates)])))
     return rules(*texts, file=draw(st.sampled_from(["", "rules.d/f"])))
 
 
@@ -191,9 +279,12 @@ PCI_FEATURES = st.builds(
 CPU_FEATURES = ATTRIBUTES.map(lambda model: Features(attributes={"cpu.model": model}))
 
 
-def made_of(custom: tuple[Rule, ...], cluster: tuple[Rule, ...], found: Features) -> tuple[Origins, list[RuleOutput]]:
+def made_of(
+    custom: tuple[Rule, ...], cluster: tuple[Rule, ...], found: Features, unread: Set[str] = frozenset()
+) -> tuple[Origins, list[RuleOutput]]:
     """Say which origin wants which keys, as a cycle does."""
-    outputs = {CUSTOM: run_rules(custom, found), CLUSTER: run_rules(cluster, found)}
+    layers = {CUSTOM: Layer(custom), CLUSTER: Layer(cluster)}
+    outputs = {name: run_rules(runnable_rules(layer, unread), found) for name, layer in layers.items()}
     named = with_back_references(found, outputs[CLUSTER])
     content, _ = make_content({}, outputs, named, NamespaceOptions())
     made = [output for ran in outputs.values() for output in ran.matched]
@@ -206,8 +297,18 @@ def test_nothing_that_an_unknown_source_makes_is_lost(
 ) -> None:
     """Whatever it had before a restart: each key that is on the Node for it is wanted now, or stays."""
     record, _ = made_of(custom, cluster, merge([cpu, pci]))
-    known, made = made_of(custom, cluster, cpu)
-    unknown = Unknown(rules=open_keys(((custom, False), (cluster, False)), made, UNREAD, auto_prefix=True))
+    known, made = made_of(custom, cluster, cpu, UNREAD)
+    unknown = Unknown(rules=open_keys((Layer(custom), Layer(cluster)), made, UNREAD, auto_prefix=True))
     kept = kept_for(unknown, record, NodeContent(), known)
     there, wanted = (set(chain.from_iterable(origins.values())) for origins in (record, known))
     assert {key for key in there - wanted if not kept.has(key)} == set()
+
+
+@given(some_rules(is_plain=True), CPU_FEATURES, PCI_FEATURES)
+def test_nothing_is_made_that_an_unknown_source_would_take_away(
+    cluster: tuple[Rule, ...], cpu: Features, pci: Features
+) -> None:
+    """Whatever the source has: each key that is wanted without it is wanted with it."""
+    known, _ = made_of((), cluster, cpu, UNREAD)
+    full, _ = made_of((), cluster, merge([cpu, pci]))
+    assert {key for keys in known.values() for key in keys} <= {key for keys in full.values() for key in keys}
