@@ -9,8 +9,7 @@ of another's. A presence is asked for again after :data:`PRESENT_SECONDS`, every
 :data:`NEGATIVE_SECONDS`, in each case when a pass wants it. An absence starts builds, so it is given as fresh for
 :data:`NEGATIVE_SECONDS` only.
 
-A registry that has not answered yet, or did not the last time, is asked one question at a time, and only
-:data:`MOST_PROBES` of them in a namespace at once: those that hang do not keep waiting those that answer.
+How many are asked at the same time, and who waits: ``turns``.
 
 An absence that is confirmed wakes a pass as well, but at most one per :data:`NEGATIVE_SECONDS` for all images together:
 that pass asks for other images again, whose answers would otherwise wake the next one, without end.
@@ -20,9 +19,8 @@ import logging
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from driver_builder import telemetry
@@ -31,6 +29,7 @@ from driver_builder.errors import InternalError
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorised, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.oci.registries import Inspector
+from driver_builder.oci.turns import Place, Turn, Turns
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.errors import KubeApiError
 
@@ -40,13 +39,7 @@ WORDS_SECONDS = 60.0
 """So long the words of an answer stay though the registry says the same in others: each change is a status written."""
 KEPT_SECONDS = 600.0
 """What no pass has wanted for so long is forgotten."""
-
-MOST_OF_A_HOST = 4
-MOST_OF_A_NAMESPACE = 8
-MOST = 32
-"""Questions at the same time: one registry, or one namespace with many of them, does not keep the others waiting."""
-MOST_PROBES = 4
-"""So many questions of a namespace go to registries that do not answer, one to each; the rest is for those that do."""
+_TIMER_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +54,11 @@ class Question:
     architecture: str
     signed_by: str | None
 
+    @property
+    def place(self) -> Place:
+        """Whom it is asked, and for whom."""
+        return Place(self.namespace, self.image.host)
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -73,53 +71,6 @@ class _Entry:
     """What the last pass was given; None before it was given ``state``."""
     is_asked: bool = False
     """Whether the question waits for its turn or for its answer."""
-
-
-@dataclass(slots=True)
-class _Running:
-    hosts: Counter[str] = field(default_factory=Counter)
-    namespaces: Counter[str] = field(default_factory=Counter)
-    probes: list[Question] = field(default_factory=list)
-    answering: set[tuple[str, str]] = field(default_factory=set)
-    """Namespaces and hosts that answered there the last time."""
-
-    def has_room(self, question: Question) -> bool:
-        return (
-            self.hosts.total() < MOST
-            and self.hosts[question.image.host] < MOST_OF_A_HOST
-            and self.namespaces[question.namespace] < MOST_OF_A_NAMESPACE
-            and (_place(question) in self.answering or self._may_probe(question))
-        )
-
-    def _may_probe(self, question: Question) -> bool:
-        probes = [_place(probe) for probe in self.probes if probe.namespace == question.namespace]
-        return len(probes) < MOST_PROBES and _place(question) not in probes
-
-    def begin(self, question: Question) -> None:
-        self._add(question, 1)
-        if _place(question) not in self.answering:
-            self.probes.append(question)
-
-    def end(self, question: Question) -> None:
-        self._add(question, -1)
-        if question in self.probes:
-            self.probes.remove(question)
-
-    def saw(self, question: Question, state: ImageState) -> None:
-        if isinstance(state, Unreachable):
-            self.answering.discard(_place(question))
-        else:
-            self.answering.add(_place(question))
-
-    def _add(self, question: Question, number: int) -> None:
-        for counter, key in ((self.hosts, question.image.host), (self.namespaces, question.namespace)):
-            counter[key] += number
-            if not counter[key]:
-                del counter[key]
-
-
-def _place(question: Question) -> tuple[str, str]:
-    return question.namespace, question.image.host
 
 
 def after(seconds: float, work: Callable[[], None]) -> None:
@@ -151,7 +102,9 @@ class ImageAnswers:
         self._lock = threading.Lock()
         self._entries: dict[Question, _Entry] = {}
         self._waiting: dict[Question, _Entry] = {}
-        self._running = _Running()
+        self._turns = Turns()
+        self._turns_at = float("-inf")
+        """When turns are taken from what hangs, though nothing else happens."""
         self._pruned = clock()
         self._confirmed_at = float("-inf")
         """When a confirmed absence last woke a pass, or is going to."""
@@ -207,40 +160,53 @@ class ImageAnswers:
 
     def _start(self) -> None:
         """Begin to ask what may be asked now, the oldest question first."""
-        begun: list[tuple[Question, _Entry]] = []
+        begun: list[tuple[Question, _Entry, Turn]] = []
         with self._lock:
+            now = self._clock()
+            self._turns.release_hanging(now)
             for question, entry in list(self._waiting.items()):
-                if not self._is_stopped and self._running.has_room(question):
+                if not self._is_stopped and self._turns.has_room(question.place):
                     del self._waiting[question]
-                    self._running.begin(question)
-                    begun.append((question, entry))
+                    begun.append((question, entry, self._turns.begin(question.place, now)))
             self._count()
-        for question, entry in begun:
+            again = self._when_to_start_again(now)
+        for question, entry, turn in begun:
             name = f"registry-{question.image.host}"
             try:
-                threading.Thread(target=self._ask, args=(question, entry), name=name, daemon=True).start()
+                threading.Thread(target=self._ask, args=(question, entry, turn), name=name, daemon=True).start()
             except RuntimeError as error:
                 logger.warning("%s is not asked for now: %s", question.image, error)
-                self._put_back(question, entry)
+                self._put_back(question, entry, turn)
+        if again is not None:
+            self._later(again - now, self._start)
 
-    def _put_back(self, question: Question, entry: _Entry) -> None:
+    def _when_to_start_again(self, now: float) -> float | None:
+        """Say when questions may begin that wait only for others that hang; None where that was said already."""
+        due = self._turns.release_hanging(now)
+        if not self._waiting or due is None or self._turns_at > now:
+            return None
+        # A timer may be a little early.
+        self._turns_at = due + _TIMER_SECONDS
+        return self._turns_at
+
+    def _put_back(self, question: Question, entry: _Entry, turn: Turn) -> None:
         """Let a question wait again for which there is no thread: the next pass, or the next answer, starts it."""
         with self._lock:
-            self._running.end(question)
+            self._turns.end(turn)
             if self._entries.get(question) is entry and not self._is_stopped:
                 self._waiting[question] = entry
             self._count()
 
     def _count(self) -> None:
         telemetry.REGISTRY_QUESTIONS.labels("Waiting").set(len(self._waiting))
-        telemetry.REGISTRY_QUESTIONS.labels("Asked").set(self._running.hosts.total())
+        telemetry.REGISTRY_QUESTIONS.labels("Asked").set(len(self._turns))
 
-    def _ask(self, question: Question, entry: _Entry) -> None:
+    def _ask(self, question: Question, entry: _Entry, turn: Turn) -> None:
         state = self._answer(question)
         telemetry.REGISTRY_CHECKS.labels(type(state).__name__).inc()
         with self._lock:
-            self._running.end(question)
-            self._running.saw(question, state)
+            self._turns.end(turn)
+            self._turns.saw(question.place, is_answer=not isinstance(state, Unreachable))
             is_confirmed = isinstance(entry.state, Absent) and isinstance(state, Absent)
             is_news = self._entries.get(question) is entry and self._keep(entry, state)
         self._start()
@@ -300,7 +266,7 @@ class ImageAnswers:
             for question, entry in self._entries.items()
             if entry.is_asked or now - entry.wanted < KEPT_SECONDS
         }
-        self._running.answering &= {_place(question) for question in self._entries}
+        self._turns.keep(question.place for question in self._entries)
 
 
 def _invalid(error: InternalError) -> ImageState:
