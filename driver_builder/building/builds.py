@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,8 @@ MAX_FAILURES = 1000
 
 As many breakers and turns of drivers are.
 """
+MAX_EARLIER = 32
+"""So many failures of one key are counted while no status can be written: with those the back-off is the longest."""
 
 Work = Callable[[StartBuild, LogSink, threading.Event], str]
 """Does one build: the action, where log lines go, and the event that asks it to stop; gives the digest."""
@@ -166,13 +168,13 @@ class BuildQueue:
                 return
             known = self._queued.get(key)
             self._queued[key] = QueuedBuild(action=action, since=known.since if known else self._clock())
-            self._failed.pop(key, None)
         self.dispatch()
 
     def cancel(self, key: str) -> None:
-        """Drop a queued build, or ask a running one to stop: it leaves no failure behind."""
+        """Drop a queued build, or ask a running one to stop: no failure of it is left behind."""
         with self._lock:
             self._queued.pop(key, None)
+            self._failed.pop(key, None)
             running = self._running.get(key)
         if running is not None:
             running.cancelled.set()
@@ -209,11 +211,16 @@ class BuildQueue:
                 self._breakers[owner] = circuit_breaker.after_start(self._breakers[owner], now=now)
 
     def forget(self, reported: Mapping[str, FailedBuild]) -> None:
-        """Drop failures that are in a status now."""
+        """Drop failures that are in a status now. Until then they are counted, also while their key is built again."""
         with self._lock:
             for key, failure in reported.items():
                 if self._failed.get(key) == failure:
                     del self._failed[key]
+
+    def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
+        """Drop the failures of drivers that are gone: no status will tell of them."""
+        with self._lock:
+            self._failed = {key: failure for key, failure in self._failed.items() if not is_gone(failure.driver)}
 
     def stop(self) -> None:
         """Ask every build to stop; returns when the threads have ended."""
@@ -277,6 +284,7 @@ class BuildQueue:
         with self._lock:
             self._running.pop(key, None)
             if failure is None:
+                self._failed.pop(key, None)
                 for owner in (EVERYBODY, action.request.driver):
                     self._breakers.pop(owner, None)
             elif not was_cancelled:
@@ -297,7 +305,9 @@ class BuildQueue:
             if after != Breaker():
                 self._breakers[owner] = after
         _prune(self._breakers)
-        self._failed[key] = failure
+        unreported = self._failed.pop(key, None)
+        earlier = (*unreported.earlier, unreported.at) if unreported is not None else ()
+        self._failed[key] = replace(failure, driver=driver, earlier=earlier[-MAX_EARLIER:])
         _prune(self._failed)
 
 

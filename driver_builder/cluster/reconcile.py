@@ -59,6 +59,9 @@ class Reconciler:
         for part in reported.drivers:
             if part.driver.key not in unwritten:
                 self._builds.forget(part.failures)
+        known = {driver.key for driver in snapshot.drivers}
+        # Which drivers a namespace has that may not be read is not known.
+        self._builds.forget_drivers(lambda key: key not in known and key.partition("/")[0] not in snapshot.forbidden)
         for error in (*(item.error for item in failed), *unwritten.values()):
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
                 raise error

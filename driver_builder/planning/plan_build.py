@@ -113,8 +113,8 @@ def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[Ta
         # What stood in the way of asking is not why the build failed.
         reason, message = BuildFailure.UNKNOWN, f"{failures} builds failed; why is in the log of the last one"
     fresh: FailedBuild | None = view.snapshot.failed_builds.get(key)
-    if fresh is not None and (last is None or is_wrong or int(fresh.at) > last):
-        failures, last, reason, message = failures + 1, float(int(fresh.at)), fresh.reason, fresh.message
+    if fresh is not None and (new := fresh.count_since(None if is_wrong else last)):
+        failures, last, reason, message = failures + new, float(int(fresh.at)), fresh.reason, fresh.message
     if not failures or last is None:
         return replace(status, key=key), None
     status = replace(

@@ -118,11 +118,21 @@ class OrphanedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedBuild:
-    """A build that this controller saw fail since its last report."""
+    """A build that this controller saw fail since its last report.
+
+    ``driver`` is whose build it was. ``earlier`` are the moments when builds of the same key failed before, of which no
+    status could be written.
+    """
 
     reason: str
     message: str
     at: float
+    driver: str = ""
+    earlier: tuple[float, ...] = ()
+
+    def count_since(self, last: float | None) -> int:
+        """Count the failures that a status does not tell of whose last one was then, in whole seconds."""
+        return sum(last is None or int(at) > last for at in (*self.earlier, self.at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from driver_builder.building.builds import BuildQueue, BuildStates
@@ -219,12 +220,18 @@ class ModelBuilds(BuildQueue):
 
     def submit(self, action: StartBuild) -> None:
         """Start a build unless it runs."""
-        self.failed.pop(action.request.key, None)
         self.running.setdefault(action.request.key, action)
 
     def cancel(self, key: str) -> None:
         """Stop a build; it leaves nothing behind."""
         self.running.pop(key, None)
+        self.failed.pop(key, None)
+
+    def fail(self, key: str, failure: FailedBuild) -> None:
+        """Let a build fail; what no status tells of yet counts on."""
+        before = self.failed.get(key)
+        earlier = (*before.earlier, before.at) if before is not None else ()
+        self.failed[key] = replace(failure, earlier=earlier)
 
     def dispatch(self) -> None:
         """Every build runs at once."""
@@ -233,6 +240,10 @@ class ModelBuilds(BuildQueue):
         """Drop reported failures."""
         for key in reported:
             self.failed.pop(key, None)
+
+    def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
+        """Drop the failures of drivers that are gone."""
+        self.failed = {key: failure for key, failure in self.failed.items() if not is_gone(failure.driver)}
 
 
 class ModelLookUps(LookUpQueue):
@@ -468,9 +479,13 @@ class World:
         """Let every running build end, the next ``fail_builds`` of them badly."""
         for key, action in list(self.builds.running.items()):
             del self.builds.running[key]
+            if not self.fail_builds:
+                self.builds.failed.pop(key, None)
             if self.fail_builds:
                 self.fail_builds -= 1
-                self.builds.failed[key] = FailedBuild(reason="CompileError", message="error: x", at=self.now)
+                driver = action.request.driver
+                failure = FailedBuild(reason="CompileError", message="error: x", at=self.now, driver=driver)
+                self.builds.fail(key, failure)
                 continue
             facts = [
                 {"name": module.name, "identity": self.identity or identity_of(action.request)}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.building import builds
-from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild, next_build
+from driver_builder.building.builds import MAX_EARLIER, BuildQueue, BuildStates, QueuedBuild, next_build
 from driver_builder.building.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
 from driver_builder.errors import (
     BuildFailed,
@@ -156,8 +156,8 @@ def test_a_failure_is_remembered_by_its_class(
     assert (failed[KEY].reason, failed[KEY].message) == (reason, words)
     bench.error = None
     bench.queue.submit(ACTION)
-    assert bench.queue.states().failed == {}, "a new try forgets the failure before"
     bench.let_one_end()
+    assert bench.queue.states().failed == {}, "a build that ends well forgets the failure before"
 
 
 def test_reported_failures_are_forgotten(make_bench: MakeBench) -> None:
@@ -266,6 +266,53 @@ class Line:
         """Let builds end until none runs."""
         while self.pool.given:
             self.pool.run()
+
+
+def failing() -> Line:
+    """Make a queue whose build of one key fails, a second later each time."""
+    line = Line()
+    line.reasons = {"a": BuildFailure.COMPILE_ERROR}
+    return line
+
+
+def fail(line: Line, times: int) -> None:
+    """Build the key again and again."""
+    for _ in range(times):
+        line.queue.submit(build("a"))
+        line.run_all()
+        line.now += 1
+
+
+def test_failures_are_counted_until_a_status_tells_of_them() -> None:
+    """Also while the key is built again; up to a number, beyond which the wait grows no more."""
+    line, start = failing(), Line().now
+    fail(line, 3)
+    line.queue.submit(build("a"))
+    assert line.queue.states().failed["a"].earlier == (start, start + 1)
+    line.run_all()
+    fail(line, 2 * MAX_EARLIER)
+    noted = line.queue.states().failed
+    assert len(noted["a"].earlier) == MAX_EARLIER
+    line.queue.forget(noted)
+    fail(line, 1)
+    assert line.queue.states().failed["a"].earlier == ()
+
+
+@pytest.mark.parametrize("how", ["built", "cancelled", "its driver is gone"])
+def test_failures_that_no_status_will_tell_of_are_forgotten(how: str) -> None:
+    """Nothing else would."""
+    line = failing()
+    fail(line, 2)
+    if how == "built":
+        line.reasons = {}
+        fail(line, 1)
+    elif how == "cancelled":
+        line.queue.cancel("a")
+    else:
+        line.queue.forget_drivers(lambda driver: driver != build("a").request.driver)
+        assert line.queue.states().failed
+        line.queue.forget_drivers(lambda driver: driver == build("a").request.driver)
+    assert line.queue.states().failed == {}
 
 
 def test_the_log_of_a_good_build_goes_to_its_image_and_that_of_a_bad_one_beside_its_driver() -> None:
@@ -492,7 +539,6 @@ def test_whatever_comes_the_queue_keeps_its_promises(
         after = line.queue.states()
         building = after.running - set(after.queued)
         assert len(line.pool.given) == len(building) <= limit
-        assert not after.failed.keys() & after.running
         fresh = [build for key, build in before.queued.items() if key in building]
         left = [build for key, build in after.queued.items() if before.queued.get(key) == build]
         assert all(new.action.waiting >= old.action.waiting for new in fresh for old in left)

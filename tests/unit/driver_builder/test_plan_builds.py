@@ -10,6 +10,7 @@ from driver_builder.building.circuit_breaker import OPENS_AFTER, Breaker, after_
 from driver_builder.model.image_state import Absent, Unreachable
 from driver_builder.planning.actions import Action, CancelBuild, StartBuild
 from driver_builder.planning.plan import Plan, plan
+from driver_builder.planning.plan_build import retry_delay
 from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.planning.status import Event, Reason, TargetState, TargetStatus, events, previous_targets, render
 from driver_builder.spec import driver_container
@@ -220,6 +221,19 @@ def test_a_failure_of_the_future_counts_as_one_of_now(fresh: bool) -> None:
     assert decided.drivers[0].targets[0].failures == (2 if fresh else 1)
     later = replace(after(right, decided), now=decided.requeue_at)
     assert builds(plan(later, SETTINGS))
+
+
+def test_failures_that_no_status_tells_of_lengthen_the_wait() -> None:
+    """Those that it tells of are not counted twice."""
+    seen = absent()
+    (key,) = keys_of(seen)
+    one = FailedBuild(reason="CompileError", message="m", at=NOW - 5)
+    told = after(seen, plan(replace(seen, failed_builds={key: one}), SETTINGS))
+    three = replace(one, at=NOW, earlier=(NOW - 5, NOW - 3))
+    for known, expected in ((seen, 3), (told, 3)):
+        decided = plan(replace(known, failed_builds={key: three}), SETTINGS)
+        assert decided.drivers[0].targets[0].failures == expected
+        assert decided.requeue_at == NOW + retry_delay(key, expected, SETTINGS)
 
 
 def test_a_failed_build_keeps_its_count_while_suspended() -> None:

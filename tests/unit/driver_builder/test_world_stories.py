@@ -104,7 +104,7 @@ class StoryWorld(World):
         for key, action in list(self.builds.running.items()):
             if action.request.target.kernel_version in self.broken:
                 del self.builds.running[key]
-                self.builds.failed[key] = FailedBuild(reason="CompileError", message="error: x", at=self.now)
+                self.builds.fail(key, FailedBuild(reason="CompileError", message="error: x", at=self.now))
         super().finish_builds()
 
     def patch_driver(self, name: str, body: Object) -> None:

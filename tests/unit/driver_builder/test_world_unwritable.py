@@ -1,6 +1,7 @@
 """While a driver's status cannot be written, nothing that the status would have told of is done again by each pass."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -12,6 +13,7 @@ from kube_api.resources import NODES
 from tests.unit.driver_builder.factories import KERNEL
 from tests.unit.driver_builder.model_world import MemoryClient, World
 from tests.unit.driver_builder.passes import reconciler
+from tests.unit.driver_builder.worlds import DRIVER_PATH
 
 PASSES = 12
 
@@ -133,6 +135,43 @@ def test_what_was_not_done_is_not_in_the_status() -> None:
     world.turn()
     assert pods(world)["b"] != before["b"]
     assert world.status()["nodes"][0]["reloads"] == 1
+
+
+def test_builds_that_fail_while_no_status_can_be_written_are_tried_less_and_less_often() -> None:
+    """Their number is in the status alone, or else in the controller's memory; nothing is counted twice in the end."""
+    world = fleet()
+    world.change_source("int y;")
+    world.fail_builds = 10**6
+    started: list[float] = []
+    end = world.now + 3600
+    while world.now < end:
+        running = set(world.builds.running)
+        reconciler(world, world.builds).reconcile()
+        started += [world.now for key in world.builds.running if key not in running]
+        world.finish_builds()
+        world.now += 10
+    waits = [after - before for before, after in pairwise(started)]
+    assert waits == sorted(waits)
+    assert len(started) < 10
+    assert isinstance(world.client, NoStatus)
+    world.client.refuses = False
+    reconciler(world, world.builds).reconcile()
+    assert world.status()["targets"][0]["failures"] == len(started)
+    assert world.builds.failed == {}
+
+
+def test_the_failures_of_a_driver_that_is_gone_are_forgotten() -> None:
+    """One of the same name begins anew."""
+    world = fleet()
+    world.change_source("int y;")
+    world.fail_builds = 1
+    reconciler(world, world.builds).reconcile()
+    world.finish_builds()
+    reconciler(world, world.builds).reconcile()
+    assert world.builds.failed
+    del world.client.objects[DRIVER_PATH]
+    reconciler(world, world.builds).reconcile()
+    assert world.builds.failed == {}
 
 
 def test_nobody_waits_behind_a_request_that_cannot_be_acknowledged() -> None:
