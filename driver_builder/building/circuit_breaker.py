@@ -72,11 +72,6 @@ class Breaker:
         )
 
 
-def after_success(_breaker: Breaker) -> Breaker:
-    """Builds work: forget everything."""
-    return Breaker()
-
-
 def after_failure(breaker: Breaker, *, key: str, reason: str, now: float) -> Breaker:
     """Count a failure; the fifth key in a row with the same outside reason opens the breaker.
 

@@ -9,6 +9,7 @@ from typing import assert_never
 from driver_builder.boundary import contained
 from driver_builder.building.builds import BuildQueue
 from driver_builder.building.look_up_queue import LookUpQueue
+from driver_builder.cluster.silence import Silence
 from driver_builder.errors import InternalError
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import (
@@ -29,7 +30,7 @@ from driver_builder.planning.actions import (
 from driver_builder.spec.driver_container import FINALIZER
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Client, Object
-from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
+from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
@@ -75,21 +76,22 @@ class Executor:
         self._builds = builds
         self._look_ups = look_ups
         self._is_stopping = is_stopping
+        self._silence = Silence()
 
     def perform(
         self, actions: tuple[Action, ...], owner_of: Callable[[Action], str] = lambda _action: ""
     ) -> tuple[FailedAction, ...]:
         """Perform each action; one that fails does not stop the others. Gives those that failed.
 
-        An action without an answer ends those of its driver, which ``owner_of`` tells: a webhook may time out in one
-        namespace. At the second driver without an answer the rest is left to the next pass, because each action would
-        wait as long. So it is when the controller is to stop, because another one may act already.
+        An action without an answer ends those of its driver, which ``owner_of`` tells; the next time they come last. At
+        the second driver without an answer the rest is left to the next pass, because each action would wait as long.
+        So it is when the controller is to stop, because another one may act already.
         """
         failed: list[FailedAction] = []
-        silent: set[str] = set()
-        for action in actions:
+        strikes = self._silence.begin()
+        for action in self._silence.last(actions, owner_of):
             owner = owner_of(action)
-            if owner in silent:
+            if owner in strikes.unanswered:
                 continue
             if self._is_stopping():
                 break
@@ -97,9 +99,8 @@ class Executor:
             if error is not None:
                 failed.append(FailedAction(action=action, error=error))
                 logger.warning("%s", failed[-1])
-            if isinstance(error, Unreachable):
-                silent.add(owner)
-            if len(silent) > 1:
+            strikes.saw(owner, error)
+            if strikes.is_out:
                 break
         return tuple(failed)
 

@@ -1,6 +1,6 @@
 """One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from driver_builder.building.builds import BuildQueue
@@ -55,7 +55,7 @@ class Reconciler:
         # Also without new builds: while they are suspended, one is tried now and then.
         self._builds.dispatch()
         reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in skipped))
-        unwritten |= self._reporter.report(reported, refusals=refusals(decided, failed), now=snapshot.now)
+        unwritten |= self._reporter.report(reported, refusals=refusals(owners, failed), now=snapshot.now)
         for part in reported.drivers:
             if part.driver.key not in unwritten:
                 self._builds.forget(part.failures)
@@ -73,9 +73,11 @@ def owners_of(decided: Plan) -> dict[int, str]:
     return {id(action): part.driver.key for part in decided.drivers for action in part.actions}
 
 
-def refusals(decided: Plan, failed: Iterable[FailedAction]) -> dict[str, str]:
-    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands."""
-    owners = owners_of(decided)
+def refusals(owners: Mapping[int, str], failed: Iterable[FailedAction]) -> dict[str, str]:
+    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands.
+
+    ``owners`` are those of :func:`owners_of`.
+    """
     refused: dict[str, list[FailedAction]] = {}
     for item in failed:
         # The cancelling of a build that no driver needs any more has no owner.

@@ -8,6 +8,7 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster import events
+from driver_builder.cluster.silence import STRIKES, Silence
 from driver_builder.errors import InternalError
 from driver_builder.planning import ahead_status, status, unloading
 from driver_builder.planning.actions import Action, ReplacePod
@@ -27,9 +28,6 @@ _NONE: Mapping[str, str] = {}
 Unwritten = KubeApiError | InternalError
 """Why a status could not be written."""
 
-STRIKES = 2
-"""So many drivers without an answer, and the API server is away: each further write would wait as long."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -39,8 +37,7 @@ class Reporter:
     def __init__(self, client: Client, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._client = client
         self._is_stopping = is_stopping
-        self._silent: set[str] = set()
-        """Drivers whose status got no answer. This is only an order: a restart forgets it."""
+        self._silence = Silence()
 
     def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, Unwritten]:
         """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
@@ -100,24 +97,22 @@ class Reporter:
     ) -> tuple[dict[str, Unwritten], bool]:
         """Write for each driver; gives the errors by driver, and whether the API server still answers.
 
-        Those come last whose status got no answer the last time: they keep nobody else from theirs. After ``STRIKES``
-        writes without an answer, or when it is to stop, the rest has an error without a try.
+        Those come last whose status got no answer the last time. When the API server is away, or when the controller is
+        to stop, the rest has an error without a try.
         """
         errors: dict[str, Unwritten] = {}
-        silent: list[Unreachable] = []
-        for part in sorted(parts, key=lambda part: part.driver.key in self._silent):
+        strikes = self._silence.begin()
+        for part in self._silence.last(parts, lambda part: part.driver.key):
             key = part.driver.key
-            if len(silent) >= STRIKES or self._is_stopping():
-                errors[key] = silent[-1] if silent else Unreachable(f"status of {key}: stopped before")
+            if strikes.is_out or self._is_stopping():
+                unanswered = tuple(strikes.unanswered.values())
+                errors[key] = unanswered[-1] if unanswered else Unreachable(f"status of {key}: stopped before")
                 continue
             error = write(part)
-            self._silent.discard(key)
+            strikes.saw(key, error)
             if error is not None:
                 errors[key] = error
-            if isinstance(error, Unreachable):
-                silent.append(error)
-                self._silent.add(key)
-        return errors, len(silent) < STRIKES
+        return errors, not strikes.is_out
 
     def _try(
         self, part: DriverPlan, refusal: str, now: float, written: list[tuple[DriverPlan, Json]]

@@ -13,7 +13,6 @@ from driver_builder.building.circuit_breaker import (
     Breaker,
     after_failure,
     after_start,
-    after_success,
     may_start,
 )
 from driver_builder.errors import BuildFailure, VerificationFailure
@@ -87,14 +86,6 @@ def test_while_open_one_build_per_interval_may_start(running: int, seconds: floa
     assert may_start(probed, running=0, now=began + PROBE_SECONDS)
 
 
-def test_the_first_success_closes() -> None:
-    """Afterwards nothing is held back, and a new row is needed."""
-    closed = after_success(told(ROW))
-    assert closed == Breaker()
-    assert may_start(closed, running=100, now=NOW)
-    assert not str(told(ROW[:-1], closed))
-
-
 def test_a_start_tells_a_closed_breaker_nothing() -> None:
     """Only probes are spaced."""
     assert after_start(Breaker(), now=NOW) == Breaker()
@@ -120,7 +111,7 @@ def test_it_is_open_exactly_after_such_a_row_and_no_success(events: list[tuple[s
     breaker, is_open, row = Breaker(), False, list[tuple[str, str]]()
     for number, event in enumerate(events):
         if event is None:
-            breaker, is_open, row = after_success(breaker), False, []
+            breaker, is_open, row = Breaker(), False, []
         else:
             breaker = after_failure(breaker, key=event[0], reason=event[1], now=NOW + number)
             row.append(event)

@@ -182,6 +182,33 @@ def test_an_action_without_an_answer_ends_those_of_its_driver(world: World, faul
     assert [metadata["name"] for metadata in nodes if "l" in metadata["labels"]] == expected
 
 
+def test_drivers_whose_actions_got_no_answer_come_last_the_next_time(world: World) -> None:
+    """Two that never get one keep no other from what it wants; one that answers again goes back to its place."""
+    owners = {"n0": "a", "n1": "b", "n2": "c", "n3": "d", "n4": "d"}
+    asked: list[str] = []
+    silent = {"n0", "n1"}
+
+    def patch(path: str, _body: object, **_more: object) -> dict[str, object]:
+        node = path.rpartition("/")[2]
+        asked.append(node)
+        if node in silent:
+            raise Unreachable("PATCH: no answer")
+        return {}
+
+    world.client.patch = patch  # type: ignore[method-assign, assignment]
+    labels = {id(label): owners[label.node] for label in LABELS}
+    made = executor(world.client)
+    for expected in (["n0", "n1"], ["n2", "n3", "n4", "n0", "n1"]):
+        made.perform(LABELS, lambda action: labels[id(action)])
+        assert asked == expected
+        asked.clear()
+    silent.clear()
+    for expected in (["n2", "n3", "n4", "n0", "n1"], ["n0", "n1", "n2", "n3", "n4"]):
+        made.perform(LABELS, lambda action: labels[id(action)])
+        assert asked == expected
+        asked.clear()
+
+
 def test_a_controller_that_is_to_stop_stops_between_two_actions(world: World) -> None:
     """Without the Lease another controller acts."""
     for label in LABELS:

@@ -115,6 +115,13 @@ def test_a_boot_ends_what_was_given_up() -> None:
     assert known.on_boot(NEXT_BOOT) == Loaded(loads=(load(firmware=True),))
 
 
+def test_what_held_a_load_goes_with_it() -> None:
+    """The next one was not tried yet: nobody knows what is in its way."""
+    left = load("c:1", target="cccc3333")
+    known = Loaded(loads=(load("a:1"), left), unload_since=5, held="a is in use by x")
+    assert known.without(load("a:1").target) == Loaded(loads=(left,), unload_since=5)
+
+
 def test_the_annotation_has_room_for_the_longest_names() -> None:
     """Namespace and name may have 56 characters together."""
     assert names.is_qualified_name(loaded.annotation(f"{'n' * 28}/{'d' * 28}"))

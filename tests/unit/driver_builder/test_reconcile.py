@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.cluster.execute import FailedAction
-from driver_builder.cluster.reconcile import refusals
+from driver_builder.cluster.reconcile import owners_of, refusals
 from driver_builder.model.image_state import Absent
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import LabelNode
@@ -166,15 +166,13 @@ def test_of_many_refusals_the_first_is_told_and_the_others_counted() -> None:
     """A status has no room for the answers of a whole fleet."""
     decided = plan(with_images(snapshot(), Absent()), SETTINGS)
     labels = tuple(LabelNode(node=name, driver="d", label="l", version="1", why="") for name in ("a", "b", "c"))
-    part = replace(decided.drivers[0], actions=labels)
+    owners = owners_of(replace(decided, drivers=(replace(decided.drivers[0], actions=labels),)))
     error = Forbidden("403", status=403)
     failed = [FailedAction(action=action, error=error) for action in labels]
     gone = FailedAction(action=labels[0], error=ServerUnavailable("500", status=500))
-    assert refusals(replace(decided, drivers=(part,)), failed) == {
-        "driverwright/edu": "label node a: l=1: 403 (and 2 more)"
-    }
-    assert refusals(replace(decided, drivers=(part,)), failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
-    assert refusals(replace(decided, drivers=(part,)), [gone]) == {}
+    assert refusals(owners, failed) == {"driverwright/edu": "label node a: l=1: 403 (and 2 more)"}
+    assert refusals(owners, failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
+    assert refusals(owners, [gone]) == {}
 
 
 def test_a_failure_that_no_plan_took_in_is_kept(world: World) -> None:
