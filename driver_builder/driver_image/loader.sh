@@ -22,7 +22,7 @@
 # Beside them /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
 # the driver is there. What the pod's manifest adds (words between blanks):
 #
-#   DRIVER         what names this pod's files on the node: no other driver's, and no other target's
+#   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
 #   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
 #   BLACKLIST      modules that nobody may load on the node: modprobe and udev are told by a file in /etc/modprobe.d
 #   REBUILD        the token of a rebuild that was asked for: what was loaded before it is loaded anew
@@ -45,8 +45,18 @@ sys=${SYSFS:-/sys}
 proc=${PROC:-/proc}
 host_modules=${HOST_MODULES:-/host/lib/modules}
 host_firmware=${HOST_FIRMWARE:-/host/lib/firmware}
-rebuild_file=${HOST_RUN:-/host/run/driverwright}/${DRIVER:-}
+run_folder=${HOST_RUN:-/host/run/driverwright}
+rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
+# A node's modules are a driver's, whichever of its targets has them.
+this_driver=${DRIVER:-}
+this_driver=${this_driver%-*}
+owners=$run_folder/owners
+# A loader that says what it is about to load has been killed when it is not done after so long.
+claim_seconds=120
+lock_seconds=${LOCK_SECONDS:-10}
+locked=
+leaving='' doomed=''
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove=${REMOVE_MODULES:-}
@@ -221,6 +231,7 @@ write_verdict() {
 # refuse RESULT MODULE MESSAGE [MEMBERS]: says why the driver does not work here, takes back what was done, and ends.
 refuse() {
     undo
+    drop_claims
     write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")${4:-}"
     say "$1: $3"
     exit 1
@@ -370,6 +381,130 @@ undo() {
         else
             say "$name could not be loaded again"
         fi
+    done
+}
+
+# --- Whose module it is. A file for each module on the node has one line, "<boot id> <namespace>.<driver> <state>". The state
+# is "live" once this driver has loaded the module: the module is its own for as long as it is live in this boot. Before that
+# it is the node's uptime at which the driver began to load or to remove it. A file that says anything else says nothing.
+
+# lock_owners: nobody else decides at the same time; fails where nothing can be written.
+lock_owners() {
+    local waited=0
+    mkdir -p "$owners" 2>/dev/null
+    until mkdir "$owners/.lock" 2>/dev/null; do
+        [ -d "$owners" ] || return 1
+        if [ "$waited" -ge "$lock_seconds" ]; then
+            # It is held for a moment only: whoever made it was killed in that moment.
+            rmdir "$owners/.lock" 2>/dev/null && mkdir "$owners/.lock" 2>/dev/null || return 1
+            break
+        fi
+        sleep 1
+        waited=$((waited + 1))
+    done
+    locked=yes
+}
+
+unlock_owners() {
+    [ -z "$locked" ] || rmdir "$owners/.lock"
+    locked=
+}
+
+# read_owner NAME: sets owner and state to what a module's file says in this boot.
+read_owner() {
+    local boot
+    owner='' state=''
+    underscore "$1"
+    [ -f "$owners/$word" ] || return 0
+    read -r boot owner state <<END
+$(head -c 400 "$owners/$word" 2>/dev/null)
+END
+    [ "$boot" = "$boot_id" ] || owner='' state=''
+}
+
+# write_owner NAME STATE
+write_owner() {
+    [ -n "$this_driver" ] && [ -d "$owners" ] || return 0
+    underscore "$1"
+    printf '%s %s %s\n' "$boot_id" "$this_driver" "$2" 2>/dev/null >"$owners/$word" ||
+        say "$owners/$word cannot be written: another driver may replace or remove module $1"
+}
+
+# is_of_other NAME: it is the module of another driver, which owner names.
+is_of_other() {
+    read_owner "$1"
+    case $owner in '' | "$this_driver" | *[!a-z0-9.-]*) return 1 ;; esac
+    case $state in
+    live) is_live "$1" ;;
+    '' | *[!0-9]*) return 1 ;;
+    *) [ "$state" -le "$uptime" ] && [ "$state" -gt "$((uptime - claim_seconds))" ] ;;
+    esac
+}
+
+# stays NAME: the module is live, the wanted one, and is not loaded anew.
+stays() {
+    # shellcheck disable=SC2086  # names are words
+    ! is_among "$1" $doomed && is_ours "$1"
+}
+
+# conflict_over NAME: prints why another driver's module is left alone.
+conflict_over() {
+    local does=replace first=${owner%%.*}/${owner#*.} second=${this_driver%%.*}/${this_driver#*.}
+    # shellcheck disable=SC2086  # names are words
+    is_among "$1" $modules || does=remove
+    if [ "$state" = live ]; then
+        printf 'module %s was loaded on this node by driver %s, and driver %s would %s it' "$1" "$first" "$second" "$does"
+        printf ': let one of them name it, or give them other nodes; where %s is gone, rmmod it or boot the node' "$first"
+    else
+        printf 'driver %s is at work on module %s, which driver %s would %s' "$first" "$1" "$second" "$does"
+    fi
+}
+
+# claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced or removed is another
+# driver's; otherwise says that they are ours.
+claim_modules() {
+    local name
+    [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
+    read_word "$proc/uptime" && uptime=${word%%.*}
+    lock_owners || say "$owners cannot be written: another driver may replace or remove what is loaded"
+    for name in $leaving $modules; do
+        ! stays "$name" && is_of_other "$name" || continue
+        unlock_owners
+        refuse ModuleConflict "$name" "$(conflict_over "$name")"
+    done
+    for name in $leaving $modules; do
+        if is_of_other "$name" || { [ "$owner $state" = "$this_driver live" ] && is_live "$name"; }; then
+            continue
+        elif stays "$name"; then
+            write_owner "$name" live
+        else
+            write_owner "$name" "$uptime"
+        fi
+    done
+    unlock_owners
+}
+
+# drop_claims: of what is not loaded nothing is said. No lock: others leave what is ours until it is too old.
+drop_claims() {
+    local name
+    [ -n "$this_driver" ] && [ -d "$owners" ] || return 0
+    for name in $leaving $modules; do
+        read_owner "$name"
+        [ "$owner" != "$this_driver" ] || [ "$state" = live ] || {
+            underscore "$name"
+            rm -f "$owners/$word"
+        }
+    done
+}
+
+# drop_modules: the driver goes: none of the node's modules is its own any more.
+drop_modules() {
+    local file files
+    names_in "$owners"
+    files=$word
+    for file in $files; do
+        read_owner "$file"
+        [ "$owner" != "$this_driver" ] || rm -f "$owners/$file"
     done
 }
 
@@ -720,6 +855,7 @@ load_module() {
     is_live "$1" || refuse LoadFailed "$1" "module $1 was inserted but is not live"
     identify "$1" || refuse LoadFailed "$1" "the image does not say what identity module $1 has"
     is_ours "$1" || refuse LoadFailed "$1" "module $1 is live with $kind ${actual:-none}, the image's has $expected"
+    write_owner "$1" live
     record_parameters "$1" "$parameters"
 }
 
@@ -747,15 +883,17 @@ load() {
         say "WrongKernel: the node runs $kernel, this image is for $built_for: $wrong_kernel"
         return
     fi
+    find_doomed
+    claim_modules
     write_blacklist
     check_blacklist
-    find_doomed
     check_room
     copy_firmware
     make_room
     for name in $modules; do
         load_module "$name"
     done
+    drop_claims
     # Before a device that binds slowly fails this run: the next one must not load anew again.
     write_rebuild
     for name in $modules; do
@@ -844,6 +982,8 @@ unload_driver() {
     if [ "$boot_id" != "$BOOT_ID" ]; then
         message="the node has booted since: no module was left"
     else
+        # Also where a module is in use: who comes next may replace it once it is not.
+        drop_modules
         for entry in ${UNLOAD:-}; do
             ! is_identity "${entry%%:*}" "${entry#*:}" || going="$going ${entry%%:*}"
         done

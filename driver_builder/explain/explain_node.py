@@ -37,6 +37,7 @@ _LOAD_ADVICE = (
     (r"is on spec\.module\.blacklist", "reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
     (r"read-only\?", "this node does not let its files be changed: take the field away for it, by a driver of its own"),
     (r"firmware .* the node has another one", "remove that file on the node: somebody else put it there"),
+    (r"was loaded on this node by driver", "let one of the two leave these nodes (spec.nodeSelector), or delete it"),
     (r"wanted is .* is in use", "end what uses the module on the node: it is then loaded with the parameters wanted"),
     (r"is in use|Resource temporarily unavailable|cannot be replaced", "stop what uses the old module on the node "
      "(lsmod names it), or reboot the node"),

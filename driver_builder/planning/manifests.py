@@ -97,12 +97,12 @@ def daemon_set(
         MODULES_ANNOTATION: json.dumps(dict(identities), sort_keys=True),
         FINGERPRINT_ANNOTATION: on_node,
     }
-    environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds, folders=folders)
+    environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds)
     pod = _pod_spec(
         spec,
         str(image),
         loader_image=loader_image,
-        folders=_host_folders(spec, folders, is_rebuilt=bool(rebuild or node_rebuilds)),
+        folders=_host_folders(spec, folders),
         environment=environment,
     )
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
@@ -194,18 +194,14 @@ _MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
 _FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
 _BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
 _RUN = _HostFolder(name="run", path="/run/driverwright")
-"""What the loader remembers until the node boots: which rebuilds it has seen, and which parameters it has given."""
+"""What the loader remembers until the node boots: whose module is whose, which rebuilds it has seen, which parameters
+it has given."""
 
 
-def _host_folders(spec: DriverSpec, kept: Collection[str], *, is_rebuilt: bool) -> tuple[_HostFolder, ...]:
+def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
     """Give the pod no more of its node than the spec asks for, or asked for before."""
-    records = is_rebuilt or _has_parameters(spec)
-    asked = ((_FIRMWARE, spec.firmware_path), (_BLACKLISTS, spec.blacklist), (_RUN, records))
-    return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept))
-
-
-def _has_parameters(spec: DriverSpec) -> bool:
-    return any(module.parameters for module in spec.modules)
+    asked = ((_FIRMWARE, spec.firmware_path), (_BLACKLISTS, spec.blacklist))
+    return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN)
 
 
 def _environment(
@@ -215,7 +211,6 @@ def _environment(
     *,
     rebuild: str,
     node_rebuilds: Mapping[str, str],
-    folders: Collection[str],
 ) -> list[Json]:
     """Tell the loader what it does on the node besides loading, in the words at the top of ``loader.sh``."""
     values = {
@@ -224,9 +219,6 @@ def _environment(
         "REBUILD": rebuild,
         "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
     }
-    has_files = spec.firmware_path or _has_parameters(spec) or set(folders) - {_MODULES.name}
-    if not (any(values.values()) or has_files):
-        return []
     owner = {"name": "DRIVER", "value": files_owner(driver, target.short_hash)}
     told: list[Json] = [owner, *({"name": name, "value": value} for name, value in values.items() if value)]
     if node_rebuilds:
@@ -235,7 +227,10 @@ def _environment(
 
 
 def files_owner(driver: DriverContainer, target_hash: str) -> str:
-    """Name what the files of a driver's target on a node are called by: ``DRIVER`` of ``loader.sh``."""
+    """Name what the files of a driver's target on a node are called by: ``DRIVER`` of ``loader.sh``.
+
+    The loader takes the driver's name out of it: what comes before the last dash.
+    """
     return f"{driver.namespace}.{driver.name}-{target_hash}"
 
 
@@ -269,10 +264,9 @@ def _pod_spec(
         "image": image,
         "command": _loader_command("load"),
         "securityContext": {"privileged": True},
+        "env": environment,
         "volumeMounts": [{**loader, "readOnly": True}, *(folder.mount for folder in folders)],
     }
-    if environment:
-        load["env"] = environment
     hold: Json = {
         **container,
         "name": HOLD_CONTAINER,

@@ -9,7 +9,7 @@ from typing import Any
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.reused import Reused
-from driver_builder.planning import manifests
+from driver_builder.planning import manifests, proof
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.evidence import Finding, NodeEvidence, judge
@@ -70,7 +70,19 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
         message=_progress_words(view, item, part, current) + _reused_words(state.labels),
     )
-    return replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
+    made = replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
+    held = next((pod for pod in pods if _is_held(view, pod)), None)
+    if held is not None and held.proof is not None:
+        return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
+    return made
+
+
+def _is_held(view: DriverView, pod: DriverPod) -> bool:
+    """Tell whether another driver's module is what keeps a pod from loading, on this boot of its node."""
+    found = pod.proof if not pod.deleting else None
+    if found is None or found.result != proof.MODULE_CONFLICT:
+        return False
+    return view.nodes[pod.node].boot_id in (None, found.boot_id)
 
 
 def _is_outdated(view: DriverView, pod: DriverPod, written: DaemonSet) -> bool:

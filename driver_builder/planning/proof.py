@@ -17,6 +17,8 @@ _LONGEST_WORD = 128
 
 LOADED = "Loaded"
 WRONG_KERNEL = "WrongKernel"
+MODULE_CONFLICT = "ModuleConflict"
+"""Another driver has loaded a module of this one on the node: nothing was touched."""
 CONTRARY = frozenset({"NotLive", "OtherBuild", "NoDevice"})
 """Results that ``hold`` ends with when a module is not what it was: gone, another build, or without its device."""
 
@@ -34,8 +36,9 @@ class LiveModule:
 class Proof:
     """One loader verdict.
 
-    ``result`` of ``load`` is Loaded, WrongKernel, LoadFailed, NoDevice or ParametersDiffer: live, in use, and with
-    other parameters than wanted. That of ``hold`` is NotLive, OtherBuild or NoDevice: evidence that it has gone.
+    ``result`` of ``load`` is Loaded, WrongKernel, ModuleConflict, LoadFailed, NoDevice or ParametersDiffer: live, in
+    use, and with other parameters than wanted. That of ``hold`` is NotLive, OtherBuild or NoDevice: evidence that it
+    has gone.
     """
 
     result: str

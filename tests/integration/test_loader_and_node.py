@@ -42,10 +42,12 @@ SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
 CHAIN = ("llc", "stp", "bridge")
 """Modules of the kernel that stand on each other, the lowest first. No hardware is needed for them."""
 POD = "DRIVER=drivers.fw-0a1b2c3d"
+SECOND = "DRIVER=drivers.second-0a1b2c3d"
 UNLOAD = f"{POD} BOOT_ID=$(cat /proc/sys/kernel/random/boot_id)"
 HOST = "mkdir -p /host/lib /host/etc/modprobe.d /lib/firmware; ln -s /lib/firmware /host/lib/firmware"
 CHAIN_LOADED = "cd /host/lib/modules/$(uname -r) && for name in llc stp bridge; do insmod $name.ko*; done"
 FIRMWARE = "cd /lib/firmware; find . -type f | sort"
+OWNERS = "/host/run/driverwright/owners"
 BLACKLIST = "cat /host/etc/modprobe.d/*"
 
 
@@ -150,13 +152,16 @@ def test_firmware_is_found_by_the_kernel(kernel: KernelPackage, image: DriverIma
 
 
 def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
-    """In use they are refused, and nothing has happened; in order they go; a driver that fails brings them back."""
+    """In use they are refused, and nothing has happened; in order they go; a driver that fails brings them back.
+
+    Then a second driver comes, with another build of the first one's module: it gets it once the first is gone.
+    """
     live = "cd /sys/module; ls -d llc stp bridge fwdrv 2>/dev/null | xargs"
     did = boot(
         kernel,
         image,
         {
-            "host": HOST,
+            "host": f"{HOST}; mkdir -p /host/run/driverwright",
             "chain": CHAIN_LOADED,
             "in_use": f"{POD} REMOVE_MODULES='bridge llc' {LOAD}",
             "why": VERDICT,
@@ -168,6 +173,12 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
             "removed": live,
             "stop": f"export {POD}; {HOLD_AND_STOP}",
             "stays": live,
+            "joins": f"sed -i.bak 's/srcversion .*/srcversion AAAA/' /driver/identities; {SECOND} {LOAD}",
+            "conflict": VERDICT,
+            "owned": f"cat {OWNERS}/*; {live}",
+            "leaves": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload; {live}",
+            "second": f"mv /driver/identities.bak /driver/identities; {SECOND} {LOAD}",
+            "taken": f"cat {OWNERS}/*; {live}",
         },
         tmp_path,
     )
@@ -182,6 +193,15 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
     assert did["load"].code == 0, did["load"].output
     assert did["removed"].output == "fwdrv\n"
     assert did["stays"].output == "fwdrv\n"
+    assert did["joins"].code == 1
+    conflict = did["conflict"].verdict
+    assert (conflict["result"], conflict["module"]) == ("ModuleConflict", "fwdrv")
+    assert "loaded on this node by driver drivers/fw, and driver drivers/second would replace" in conflict["message"]
+    boot_id = conflict["bootID"]
+    assert did["owned"].output == f"{boot_id} drivers.fw live\nfwdrv\n"
+    assert did["leaves"].output == "driverwright: unloaded fwdrv\ndriverwright: Unloaded: unloaded fwdrv\n"
+    assert did["second"].code == 0, did["second"].output
+    assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
 
 
 def test_a_blacklist_is_what_modprobe_obeys(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:

@@ -313,6 +313,10 @@ class World:
         self.kernels: dict[str, str] = {}
         self.live: dict[str, dict[str, str]] = {}
         """The modules that are live on each node, with their identities."""
+        self.owners: dict[tuple[str, str], str] = {}
+        """Which driver loaded a module, by node and module: what the loader records on the node."""
+        self.loads: list[tuple[str, str]] = []
+        """Which driver's pod loaded its modules on which node, in this order."""
         self.in_use: set[str] = set()
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
@@ -569,22 +573,40 @@ class World:
                 )
 
     def _load(self) -> None:
-        """Play the loader of each new pod: it judges by its node's real kernel and by what is in its image."""
+        """Play the loader of each pod that is new or was refused: by its node, its image and whose modules are live."""
         for _, pod in self._objects("pods"):
-            if pod.get("status") or unload_pod.UNLOAD_LABEL in _labels(pod):
+            if (pod.get("status") and not _is_refused(pod)) or unload_pod.UNLOAD_LABEL in _labels(pod):
                 continue
-            kernel = self.kernels[pod["spec"]["nodeName"]]
+            node = pod["spec"]["nodeName"]
+            kernel = self.kernels[node]
             annotations = pod["metadata"]["annotations"]
-            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": self.boots[pod["spec"]["nodeName"]]}
+            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": self.boots[node]}
             fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
-            if fits:
-                modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
+            driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
+            modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
+            taken = next((name for name in modules if self._is_of_other(driver, node, name, modules[name])), None)
+            if fits and taken is not None:
+                other = self.owners[node, taken]
+                words = (
+                    f"module {taken} was loaded on this node by driver {other}, and driver {driver} would replace it"
+                )
+                verdict |= {"result": "ModuleConflict", "module": taken, "message": words}
+            elif fits:
                 verdict |= {
                     "result": "Loaded",
                     "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
                 }
-                self.live[pod["spec"]["nodeName"]] |= modules
-            pod["status"] = pod_status(verdict, ready=fits)
+                self.loads.append((driver, node))
+                for name in modules:
+                    if name not in self.live[node] or (node, name) not in self.owners:
+                        self.owners[node, name] = driver
+                self.live[node] |= modules
+            pod["status"] = pod_status(verdict, ready=verdict["result"] == "Loaded")
+
+    def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:
+        """Tell whether another driver's build of a module is live."""
+        is_other = self.owners.get((node, module), driver) != driver
+        return is_other and self.live[node].get(module, identity) != identity
 
     def _unload(self) -> None:
         """Play each new unload pod: it takes all of its modules, or none while somebody uses them."""
@@ -598,6 +620,9 @@ class World:
             named = dict(word.split(":") for word in environment["UNLOAD"].split())
             ours = [name for name, identity in named.items() if self.live[node].get(name) == identity]
             same_boot = environment["BOOT_ID"] == self.boots[node]
+            driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
+            if same_boot:
+                self.owners = {key: owner for key, owner in self.owners.items() if (key[0], owner) != (node, driver)}
             verdict: Object = {"result": "Unloaded"}
             if ours and same_boot and node in self.in_use:
                 verdict = {"result": "InUse", "module": ours[0], "message": "refcnt 1", "remaining": ours}
@@ -682,6 +707,13 @@ def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
     """Make a pod as it is wanted, or one of an older version, which unloads its modules when it ends."""
     older = [item for item in spec["initContainers"] if item["name"] != manifests.LOADER_CONTAINER]
     return spec if leaves_modules else {**spec, "initContainers": older}
+
+
+def _is_refused(pod: Object) -> bool:
+    """Tell whether a pod's loader was refused a module: the kubelet starts it again."""
+    ended = pod["status"].get("initContainerStatuses") or [{}]
+    message = ((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}"
+    return bool(json.loads(message).get("result") == "ModuleConflict")
 
 
 def _labels(obj: Object) -> Mapping[str, str]:

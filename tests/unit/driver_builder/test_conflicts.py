@@ -8,7 +8,9 @@ from driver_builder.planning import loaded
 from driver_builder.planning.conflicts import Conflict, conflicts
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.loaded import Load, Loaded
+from driver_builder.planning.manifests import DRIVER_LABEL
 from driver_builder.spec.driver_container import DriverContainer
+from kube_api.resources import NODES
 from tests.unit.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, driver, node, snapshot
 from tests.unit.driver_builder.model_world import World
 
@@ -132,3 +134,93 @@ def test_the_other_driver_replaces_nothing_and_is_degraded() -> None:
     world.delete_driver("edu")
     world.settle()
     assert world.nodes()["node-0"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}
+
+
+def test_a_node_that_joins_a_second_drivers_pool_keeps_its_module() -> None:
+    """Its DaemonSet is there before the controller has seen it: the loader is refused, and nothing moves."""
+    world = joined()
+    live, pods = dict(world.live["node-0"]), pods_of(world)
+    world.turn()
+    world.settle()
+    assert world.live["node-0"] == live
+    assert pods_of(world) == pods | {"second"}
+    assert world.loads.count(("driverwright/second", "node-0")) == 0
+    assert world.nodes()["node-0"] == {"driverwright.io/driverwright.edu.ready": "1.0.0"}
+
+
+def test_what_is_refused_on_a_node_is_not_remembered_there() -> None:
+    """The node would say that both builds are live, and the older driver, which has nothing there, would keep it."""
+    world = joined()
+    world.turn()
+    world.settle()
+    (at,) = (item for item in world.observe().nodes if item.name == "node-0")
+    assert loaded.annotation("driverwright/second") not in at.annotations
+    assert {loser: found[0].other for loser, found in conflicts(world.observe()).items()} == {
+        "driverwright/second": "driverwright/edu"
+    }
+
+
+def test_a_loader_that_is_refused_is_left_to_its_kubelet() -> None:
+    """No pod of it is replaced, however often a pass sees it."""
+    world = joined()
+    world.turn()
+    world.settle()
+    before = len(world.client.writes)
+    for _ in range(10):
+        world.now += 3600
+        world.reconcile()
+        world.turn()
+    assert not [write for write in world.client.writes[before:] if "/pods/" in write]
+
+
+@pytest.mark.parametrize("leave", ["deleted", "moved"])
+def test_the_second_driver_loads_once_the_first_is_gone(leave: str) -> None:
+    """Nobody has to ask for it."""
+    world = joined()
+    world.turn()
+    world.settle()
+    if leave == "deleted":
+        world.delete_driver("edu")
+    else:
+        world.client.patch(NODES.path(name="node-0"), {"metadata": {"labels": {"first": "no"}}})
+    world.settle()
+    assert world.nodes()["node-0"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}
+
+
+def test_a_conflict_that_only_the_loader_knows_is_degraded_as_well() -> None:
+    """The first driver is gone and its module stayed: no other DriverContainer names it any more."""
+    world = joined()
+    world.in_use.add("node-0")
+    world.dead.add("node-0")
+    world.delete_driver("edu")
+    world.settle()
+    world.now += 601
+    world.settle()
+    degraded = next(item for item in world.status("second")["conditions"] if item["type"] == "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ModuleConflict")
+    assert "module edudrv was loaded on this node by driver driverwright/edu" in degraded["message"]
+    assert world.nodes()["node-1"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}
+
+
+def joined() -> World:
+    """Make a node of one driver join the nodes of another, with the same module, between two passes.
+
+    The second one is the older, and has a node of its own.
+    """
+    world = World()
+    world.add_node("node-1", KERNEL)
+    world.add_driver("second", module={"names": ["edudrv"]}, nodeSelector={"second": "yes"})
+    world.client.patch(NODES.path(name="node-1"), {"metadata": {"labels": {"second": "yes"}}})
+    world.settle()
+    world.now += 60
+    world.add_node("node-0", KERNEL)
+    world.client.patch(NODES.path(name="node-0"), {"metadata": {"labels": {"first": "yes"}}})
+    world.add_driver(nodeSelector={"first": "yes"})
+    world.settle()
+    world.client.patch(NODES.path(name="node-0"), {"metadata": {"labels": {"second": "yes"}}})
+    return world
+
+
+def pods_of(world: World) -> set[str]:
+    """Name the drivers that have pods on the node that both select."""
+    return {pod["metadata"]["labels"][DRIVER_LABEL] for pod in world.pods_on("node-0")}

@@ -207,32 +207,34 @@ def test_nothing_is_done_when_a_pod_ends() -> None:
     assert "lifecycle" not in containers(pod_spec(made(with_module(blacklist=["nouveau"]))))["hold"]
 
 
-MODULES = {"modules": ("/host/lib/modules", "/lib/modules", False)}
+ALWAYS = {
+    "modules": ("/host/lib/modules", "/lib/modules", False),
+    "run": ("/host/run/driverwright", "/run/driverwright", True),
+}
 FIRMWARE = {"firmware": ("/host/lib/firmware", "/lib/firmware", True)}
 BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
-RUN = {"run": ("/host/run/driverwright", "/run/driverwright", True)}
 
 
 @pytest.mark.parametrize(
     ("module", "changes", "paths", "told"),
     [
-        pytest.param({}, {}, MODULES, {}, id="nothing asked for"),
+        pytest.param({}, {}, ALWAYS, {}, id="nothing asked for"),
         pytest.param(
-            {"inTreeModulesToRemove": ["b", "a-c"]}, {}, MODULES, {"REMOVE_MODULES": "b a-c"}, id="modules make room"
+            {"inTreeModulesToRemove": ["b", "a-c"]}, {}, ALWAYS, {"REMOVE_MODULES": "b a-c"}, id="modules make room"
         ),
         pytest.param(
-            {"blacklist": ["nouveau", "other"]}, {}, {**MODULES, **BLACKLISTS}, {"BLACKLIST": "nouveau other"},
+            {"blacklist": ["nouveau", "other"]}, {}, {**ALWAYS, **BLACKLISTS}, {"BLACKLIST": "nouveau other"},
             id="blacklist",
         ),
-        pytest.param({"firmwarePath": "/source/fw"}, {}, {**MODULES, **FIRMWARE}, {}, id="firmware"),
-        pytest.param({"parameters": {"edudrv": ["use_irq=1"]}}, {}, {**MODULES, **RUN}, {}, id="parameters"),
-        pytest.param({}, {"rebuild": "t1"}, {**MODULES, **RUN}, {"REBUILD": "t1"}, id="rebuild"),
+        pytest.param({"firmwarePath": "/source/fw"}, {}, {**ALWAYS, **FIRMWARE}, {}, id="firmware"),
+        pytest.param({"parameters": {"edudrv": ["use_irq=1"]}}, {}, ALWAYS, {}, id="parameters"),
+        pytest.param({}, {"rebuild": "t1"}, ALWAYS, {"REBUILD": "t1"}, id="rebuild"),
         pytest.param(
-            {}, {"node_rebuilds": {"b": "t2", "a": "t1"}}, {**MODULES, **RUN}, {"NODE_REBUILDS": "a:t1 b:t2"},
+            {}, {"node_rebuilds": {"b": "t2", "a": "t1"}}, ALWAYS, {"NODE_REBUILDS": "a:t1 b:t2"},
             id="rebuild of nodes",
         ),
         pytest.param(
-            {}, {"folders": ("firmware", "modprobe", "modules")}, {**MODULES, **FIRMWARE, **BLACKLISTS}, {},
+            {}, {"folders": ("firmware", "modprobe", "modules")}, {**ALWAYS, **FIRMWARE, **BLACKLISTS}, {},
             id="folders that were asked for before",
         ),
     ],
@@ -243,8 +245,7 @@ def test_a_pod_gets_no_more_of_its_node_than_it_needs(
     """The loader is told what to do by the pod, so that none of it builds an image anew."""
     pod = pod_spec(made(with_module(**module), **changes))
     assert host_paths(pod) == paths
-    owner = {"DRIVER": f"driverwright.edu-{target().short_hash}"} if module or changes else {}
-    assert environment(containers(pod)["load"]) == {**owner, **told}
+    assert environment(containers(pod)["load"]) == {"DRIVER": f"driverwright.edu-{target().short_hash}", **told}
     assert environment(containers(pod)["hold"]) == {}
 
 

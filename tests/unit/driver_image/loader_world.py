@@ -91,6 +91,7 @@ class World:
         write(root / "dmesg", "[    0.000000] Linux version 6.1\n")
         write(root / "proc/sys/kernel/osrelease", f"{KERNEL}\n")
         write(root / "proc/sys/kernel/random/boot_id", "3f0b\n")
+        write(root / "proc/uptime", "1000.31 1900.02\n")
         self.image(["edudrv use_irq=1"])
 
     def image(self, modules: list[str], *, kernel: str = KERNEL, needs_device: bool = True) -> None:

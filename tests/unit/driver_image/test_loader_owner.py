@@ -1,0 +1,287 @@
+"""Whose module it is: the loader replaces and removes nothing that another driver has loaded on the node."""
+
+import shutil
+import time
+
+import pytest
+
+from tests.unit.driver_image.loader_world import KERNEL, SRCVERSION, World, write
+
+FIRST, SECOND = "team.edu", "other-team.edu.b"
+TARGET = "0a1b2c3d"
+OTHER = "AAAA"
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A node that remembers, and the pod of the first driver."""
+    (world.root / "run").mkdir()
+    world.environment["DRIVER"] = f"{FIRST}-{TARGET}"
+    return world
+
+
+@pytest.fixture
+def joined(world: World) -> World:
+    """The first driver is loaded; the pod of the second, which has another build of the module, comes to its node."""
+    assert world.run("load").code == 0
+    (world.root / "calls").unlink()
+    become_second(world)
+    return world
+
+
+def become_second(world: World) -> None:
+    """Be the second driver's pod, with an image of its own."""
+    world.environment["DRIVER"] = f"{SECOND}-{TARGET}"
+    write(world.root / "image/driver/identities", f"edudrv srcversion {OTHER}\n")
+    shutil.rmtree(world.root / "modules-to-be/edudrv")
+    shutil.copytree(world.sys / "module/edudrv", world.root / "modules-to-be/edudrv", symlinks=True)
+    write(world.root / "modules-to-be/edudrv/srcversion", f"{OTHER}\n")
+
+
+def record(world: World, name: str = "edudrv") -> str | None:
+    """Give what the node says of a module."""
+    file = world.root / "run/owners" / name
+    return file.read_text() if file.exists() else None
+
+
+def says(world: World, text: str, name: str = "edudrv") -> None:
+    """Let the node say something of a module."""
+    write(world.root / "run/owners" / name, text)
+
+
+def test_the_node_says_who_loaded_a_module(world: World) -> None:
+    """By driver and not by target, and by its name in the kernel."""
+    world.image(["edu-drv"])
+    world.run("load")
+    assert record(world, "edu_drv") == f"3f0b {FIRST} live\n"
+
+
+def test_another_drivers_module_is_not_replaced(joined: World) -> None:
+    """The second driver says so with a word of its own; nothing was touched."""
+    joined.environment["BLACKLIST"] = "nouveau"
+    (joined.root / "modprobe.d").mkdir()
+    ran = joined.run("load")
+    assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "ModuleConflict", "edudrv")
+    assert ran.verdict["message"] == (
+        "module edudrv was loaded on this node by driver team/edu, and driver other-team/edu.b would replace it: "
+        "let one of them name it, or give them other nodes; where team/edu is gone, rmmod it or boot the node"
+    )
+    assert joined.calls == []
+    assert list((joined.root / "modprobe.d").iterdir()) == []
+    assert record(joined) == f"3f0b {FIRST} live\n"
+
+
+def test_all_of_it_or_nothing(joined: World) -> None:
+    """Another module of the second driver could be loaded, and a module of the kernel could make room."""
+    joined.image(["edu_one", "edudrv"])
+    joined.is_live("vendor")
+    joined.environment["REMOVE_MODULES"] = "vendor"
+    write(joined.sys / "module/edudrv/srcversion", f"{OTHER}\n")
+    assert joined.run("load").verdict["result"] == "ModuleConflict"
+    assert joined.calls == []
+    assert (record(joined, "edu_one"), record(joined, "vendor")) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["edudrv", "edu-drv"])
+def test_another_drivers_module_does_not_make_room(world: World, name: str) -> None:
+    """The second driver has it on its list of modules to remove."""
+    world.image([name])
+    world.run("load")
+    world.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "REMOVE_MODULES": "edudrv edu_drv"}
+    world.image(["nextdrv"])
+    before = world.calls
+    ran = world.run("load")
+    assert (ran.verdict["result"], ran.verdict["module"]) == ("ModuleConflict", name.replace("-", "_"))
+    assert "driver other-team/edu.b would remove it" in ran.verdict["message"]
+    assert world.calls == before
+
+
+def test_a_driver_replaces_its_own_module(world: World) -> None:
+    """Also the pod of another of its targets."""
+    world.run("load")
+    write(world.sys / "module/edudrv/srcversion", f"{OTHER}\n")
+    world.environment["DRIVER"] = f"{FIRST}-4e5f6a7b"
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls[1:] == ["rmmod edudrv", "insmod edudrv.ko use_irq=1"]
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+def test_the_same_build_is_the_second_drivers_as_well(joined: World) -> None:
+    """Nothing has to be replaced; the module stays the first one's."""
+    write(joined.root / "image/driver/identities", f"edudrv srcversion {SRCVERSION}\n")
+    assert joined.run("load").verdict["result"] == "Loaded"
+    assert joined.calls == []
+    assert record(joined) == f"3f0b {FIRST} live\n"
+
+
+def test_the_same_build_is_not_loaded_anew_for_another_drivers_parameters(joined: World) -> None:
+    """It would go for a moment, and come back as the second driver wants it."""
+    write(joined.root / "image/driver/identities", f"edudrv srcversion {SRCVERSION}\n")
+    joined.shows("edudrv", use_irq="0")
+    assert joined.run("load").verdict["result"] == "ModuleConflict"
+    assert joined.calls == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param("", id="an empty file"),
+        pytest.param(f"before {FIRST} live\n", id="another boot"),
+        pytest.param(f"3f0b {FIRST} 1\n", id="a loader that was killed long ago"),
+        pytest.param(f"3f0b {FIRST} 2000\n", id="a loader of the future"),
+        pytest.param(f"3f0b {FIRST} live and more\n", id="too many words"),
+        pytest.param(f"3f0b {FIRST}\n", id="too few words"),
+        pytest.param("3f0b ../../etc live\n", id="no name"),
+        pytest.param("3f0b $(reboot) live\n", id="a command"),
+        pytest.param(f"3f0b {'a' * 100_000} live\n", id="a long line"),
+        pytest.param(f"\n3f0b {FIRST} live\n", id="not the first line"),
+        pytest.param("\0\1\2", id="no text"),
+    ],
+)
+def test_what_nobody_owns_makes_room(joined: World, text: str | None) -> None:
+    """A module that was loaded by hand, by the initial ramdisk or by an older loader; a file that says nothing."""
+    (joined.root / "run/owners/edudrv").unlink()
+    if text is not None:
+        says(joined, text)
+    assert joined.run("load").verdict["result"] == "Loaded"
+    assert joined.calls == ["rmmod edudrv", "insmod edudrv.ko use_irq=1"]
+    assert record(joined) == f"3f0b {SECOND} live\n"
+
+
+def test_a_module_that_is_not_live_any_more_is_nobodys(joined: World) -> None:
+    """Somebody removed it, or it could not be loaded."""
+    shutil.rmtree(joined.sys / "module/edudrv")
+    assert joined.run("load").verdict["result"] == "Loaded"
+    assert record(joined) == f"3f0b {SECOND} live\n"
+
+
+def test_a_module_that_is_live_already_becomes_the_drivers(world: World) -> None:
+    """An older loader has loaded it."""
+    world.is_live("edudrv", refcnt=1)
+    world.run("load")
+    assert world.calls == []
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+def test_a_module_that_could_not_be_replaced_does_not_become_the_drivers(world: World) -> None:
+    """It is in use, and nobody's: the next driver may have it."""
+    world.is_live("edudrv", srcversion=OTHER, refcnt=1)
+    assert world.run("load").verdict["result"] == "LoadFailed"
+    assert record(world) is None
+
+
+def test_a_driver_keeps_its_module_when_its_next_build_is_refused(world: World) -> None:
+    """The build of before is live and in use."""
+    world.run("load")
+    write(world.sys / "module/edudrv/srcversion", f"{OTHER}\n")
+    write(world.sys / "module/edudrv/refcnt", "1\n")
+    assert world.run("load").verdict["result"] == "LoadFailed"
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+@pytest.mark.parametrize("started", [1000, 881])
+def test_a_loader_waits_for_another_drivers_that_is_at_work(world: World, started: int) -> None:
+    """Two pods come to a node at once: the first one that says what it will load goes on."""
+    says(world, f"3f0b {SECOND} {started}\n")
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (1, "ModuleConflict")
+    assert ran.verdict["message"] == (
+        "driver other-team/edu.b is at work on module edudrv, which driver team/edu would replace"
+    )
+    assert world.calls == []
+
+
+def test_what_is_about_to_be_loaded_is_said_before(world: World) -> None:
+    """And nothing is said of modules that made room, once they have."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("vendor")
+    insmod, rmmod = world.root / "insmod", world.root / "rmmod"
+    for program in (insmod, rmmod):
+        seen = 'cat "$WORLD"/run/owners/* >>"$WORLD/seen"\n'
+        write(program, program.read_text().replace("\n", f"\n{seen}", 1))
+    world.run("load")
+    assert (world.root / "seen").read_text().splitlines() == [f"3f0b {FIRST} 1000"] * 4
+    assert (record(world), record(world, "vendor")) == (f"3f0b {FIRST} live\n", None)
+
+
+def test_only_one_of_two_loaders_gets_the_module(world: World) -> None:
+    """They start at the same moment; whoever comes second ends while the other one is still loading."""
+    wait = '\nuntil [ -e "$WORLD/go" ]; do sleep 0.05; done\n'
+    write(world.root / "insmod", (world.root / "insmod").read_text().replace("\n", wait, 1))
+    loaders = {FIRST: world.start("load")}
+    world.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "TERMINATION_LOG": str(world.root / "second")}
+    loaders[SECOND] = world.start("load")
+    deadline = time.monotonic() + 60
+    while all(loader.poll() is None for loader in loaders.values()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    write(world.root / "go", "")
+    ends = {name: (loader.communicate(timeout=60)[0], loader.returncode) for name, loader in loaders.items()}
+    (winner,) = (name for name, (_, code) in ends.items() if code == 0)
+    (refused,) = (said for name, (said, _) in ends.items() if name != winner)
+    assert "ModuleConflict" in refused
+    assert len(world.calls) == 1
+    assert record(world) == f"3f0b {winner} live\n"
+
+
+def test_a_lock_that_was_left_is_broken(world: World) -> None:
+    """Its loader was killed in the moment that it had it."""
+    (world.root / "run/owners/.lock").mkdir(parents=True)
+    world.environment["LOCK_SECONDS"] = "0"
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert record(world) == f"3f0b {FIRST} live\n"
+    assert not (world.root / "run/owners/.lock").exists()
+
+
+def test_without_a_place_to_remember_the_driver_is_loaded(world: World) -> None:
+    """It is said; nothing is refused for that."""
+    write(world.root / "run/owners", "no folder")
+    ran = world.run("load")
+    assert ran.verdict["result"] == "Loaded"
+    assert "owners cannot be written: another driver may replace or remove what is loaded" in ran.output
+
+
+def unload(world: World) -> None:
+    """Be the unload pod of the first driver."""
+    world.environment |= {
+        "DRIVER": f"{FIRST}-{TARGET}",
+        "BOOT_ID": "3f0b",
+        "UNLOAD": f"edudrv:{SRCVERSION}",
+        "DRIVER_ROOT": str(world.root / "no-image"),
+    }
+
+
+def test_a_driver_that_goes_owns_nothing_any_more(joined: World) -> None:
+    """What is another driver's stays so."""
+    says(joined, f"3f0b {SECOND} live\n", "nextdrv")
+    unload(joined)
+    assert joined.run("unload").verdict["result"] == "Unloaded"
+    assert (record(joined), record(joined, "nextdrv")) == (None, f"3f0b {SECOND} live\n")
+
+
+def test_what_a_driver_that_goes_could_not_unload_may_be_replaced(joined: World) -> None:
+    """As soon as nothing uses it: the driver is not wanted there any more."""
+    image = joined.environment["DRIVER_ROOT"]
+    write(joined.sys / "module/edudrv/refcnt", "1\n")
+    unload(joined)
+    assert joined.run("unload").verdict["result"] == "InUse"
+    joined.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "DRIVER_ROOT": image}
+    assert joined.run("load").verdict["result"] == "LoadFailed"
+    write(joined.sys / "module/edudrv/refcnt", "0\n")
+    assert joined.run("load").verdict["result"] == "Loaded"
+    assert joined.calls == ["rmmod edudrv", "insmod edudrv.ko use_irq=1"]
+
+
+def test_files_of_an_earlier_boot_go_without_the_modules_of_this_one(joined: World) -> None:
+    """The driver stays on the node; what it left with another kernel is taken."""
+    unload(joined)
+    joined.environment["BOOT_ID"] = "before"
+    assert joined.run("unload").verdict["result"] == "Unloaded"
+    assert record(joined) == f"3f0b {FIRST} live\n"
+
+
+def test_on_another_kernel_nothing_is_said(world: World) -> None:
+    """Nothing is loaded either."""
+    write(world.root / "image/driver/kernel", f"{KERNEL}-other\n")
+    world.run("load")
+    assert record(world) is None
