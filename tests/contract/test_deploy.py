@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 PATCHES = sorted((ROOT / "deploy" / "patches").glob("*.yaml"))
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in PATCHES]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
-DOCUMENTS = [(path, item) for path in FILES for item in yaml.safe_load_all(path.read_text()) if item]
+# By libyaml, where PyYAML has it: each process of the tests reads them.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DOCUMENTS = [(path, item) for path in FILES for item in yaml.load_all(path.read_text(), LOADER) if item]
 WORKLOADS = [item for _, item in DOCUMENTS if item["kind"] in ("Deployment", "DaemonSet")]
 
 

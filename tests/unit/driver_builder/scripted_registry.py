@@ -50,6 +50,8 @@ def scripted_registry(script: Script, *, tls: ssl.SSLContext | None = None) -> I
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Header and body are written apart: a client that delays its acknowledgements would hold the body back.
+        disable_nagle_algorithm = True
 
         def answer(self) -> None:
             """Pass on, note down and answer one request."""
