@@ -89,7 +89,7 @@ def test_a_fault_is_told_and_is_a_failure(
     """No traceback, and exit status 1 for who works only once."""
     monkeypatch.setitem(Handler.faults, PATH, Handler.faults[fault])
     worker = start(*command)
-    _, said = worker.communicate(timeout=60)
+    _, said = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert words in said
     assert "Traceback" not in said
@@ -99,19 +99,20 @@ def test_a_worker_goes_on_trying_until_the_server_is_well(
     start: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits at least as long as it was told."""
-    faults = [lambda h: h.send(429, status(429, "TooManyRequests"), Retry_After="3")]
+    faults = [lambda h: h.send(429, status(429, "TooManyRequests"), Retry_After="2")]
+    asked: list[float] = []
 
     def answer(handler: Handler) -> None:
+        asked.append(time.monotonic())
         (faults.pop() if faults else Handler.faults["/good"])(handler)
 
     monkeypatch.setitem(Handler.faults, PATH, answer)
     worker = start(*RUN)
     assert worker.stderr is not None
     lines = iter(worker.stderr.readline, "")
-    assert any("trying again in 3.0 s" in line for line in lines)
-    begun = time.monotonic()
+    assert any("trying again in 2.0 s" in line for line in lines)
     assert any("labelled" in line for line in lines)
-    assert time.monotonic() - begun >= 2.9
+    assert asked[1] - asked[0] >= 2.0
 
 
 def test_a_worker_ends_at_once_though_the_server_hangs(
@@ -132,7 +133,7 @@ def test_a_worker_ends_at_once_though_the_server_hangs(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     worker.terminate()
-    assert worker.wait(15) == 0
+    assert worker.wait(25) == 0
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["worker lives", "worker was killed"])

@@ -172,12 +172,12 @@ def test_an_upload_has_the_time_that_its_size_needs() -> None:
 
     def script(request: Request) -> Reply:
         if request.method == "PUT":
-            time.sleep(0.4)
+            time.sleep(1.2)
             return Reply(status=201)
         return Reply(status=202 if request.method == "POST" else 404, headers={"Location": "/up"})
 
     with scripted_registry(script) as registry:
-        RegistryClient(registry.host, plain_http=True, timeout=5, deadline=0.3).upload("a", "sha256:0", b"x" * 100000)
+        RegistryClient(registry.host, plain_http=True, timeout=60, deadline=1.0).upload("a", "sha256:0", b"x" * 2**20)
     assert registry.requests[-1].method == "PUT"
 
 

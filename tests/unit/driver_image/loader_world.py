@@ -172,7 +172,7 @@ class World:
     def run(self, *words: str) -> Ran:
         """Run the loader to its end."""
         process = self.start(*words)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
         log = self.root / "termination-log"
         return Ran(process.returncode, output, log.read_text() if log.exists() else "")
 
@@ -182,7 +182,7 @@ class World:
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=120)
         return Ran(process.returncode, first + rest, "")
 
     @property

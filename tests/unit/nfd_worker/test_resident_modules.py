@@ -43,10 +43,22 @@ def resident_kib():
 before = resident_kib()
 
 def look():
+    for _ in range(4):
+        assert cycles.acquire(timeout=50)
     print(json.dumps([sorted(sys.modules), before, resident_kib()]), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
-threading.Timer(3.0, look).start()
+from nfd_worker import daemon, options
+options._SHORTEST_INTERVAL = 0.1
+cycles = threading.Semaphore(0)
+cycle = daemon.run_cycle
+
+def counted(*arguments):
+    cycles.release()
+    return cycle(*arguments)
+
+daemon.run_cycle = counted
+threading.Thread(target=look).start()
 from nfd_worker.cli import run
 sys.exit(run(json.loads(sys.argv[2]), {}))
 """
@@ -70,7 +82,7 @@ def resident(tmp_path_factory: pytest.TempPathFactory) -> Resident:
     (root / ETC / "features.d" / "mine").write_text("# +expiry-time=2080-07-28T11:22:33Z\nmine=1\n")
     (folder / "rules.d").mkdir()
     (folder / "rules.d" / "mine.yaml").write_text(CLUSTER_RULE)
-    (folder / "nfd-worker.conf").write_text("core: {sleepInterval: 1s}")
+    (folder / "nfd-worker.conf").write_text("core: {sleepInterval: 100ms}")
     arguments = [
         "run", "--no-publish", "--port", str(38620 + os.getpid() % 1000), "--root", str(root),
         "--config", str(folder / "nfd-worker.conf"), "--rules-dir", str(folder / "rules.d"),
