@@ -25,7 +25,7 @@ from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.snapshot import FailedBuild
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 
 NAMESPACE = "driverwright"
 SECRET = "registry-password"

@@ -31,7 +31,7 @@ from tests.integration.cluster_setup import admin, as_service_account, create_qu
 from tests.integration.played_nodes import PlayedNodes
 from tests.proving_ground.ground import ProvingGround
 from tests.unit.driver_builder import factories
-from tests.unit.driver_builder.model_world import ModelRegistries, digest_of
+from tests.unit.driver_builder.model_parts import ModelRegistries, digest_of
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from tests.proving_ground.process import Processes
 from tests.proving_ground.progress import Silent
 from tests.proving_ground.registry import PACKAGES, bcrypt, config_text
 from tests.unit.driver_builder.image_tars import docker_20, special, tar_of
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.test_registries import secret
 
 pytestmark = pytest.mark.integration

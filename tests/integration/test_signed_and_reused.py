@@ -55,7 +55,7 @@ from tests.proving_ground.kernels import (
 )
 from tests.proving_ground.packages import PrivateApt, ensure_packages
 from tests.proving_ground.progress import PlainLines
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.module_signing import a_signer, key_bytes
 
 pytestmark = pytest.mark.e2e

@@ -1,24 +1,17 @@
 """A cluster that fits into a test: objects in memory, and what controllers, kubelets and builders make of them.
 
-``MemoryClient`` keeps objects as the API server does, as far as the controller can tell. ``World`` moves on in rounds:
-DaemonSets make and remove pods, nodes load what their pods carry, builds end. The controller's own code runs on it
-unchanged, from ``observe`` to ``report``.
+Objects are in ``memory_client``, builds and registries in ``model_parts``. ``World`` moves on in rounds: DaemonSets
+make and remove pods, nodes load what their pods carry, builds end. The controller's own code runs on it unchanged, from
+``observe`` to ``report``.
 """
 
 import json
-import pickle
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
-from driver_builder.building.builds import BuildQueue, BuildStates
-from driver_builder.building.look_up_queue import LookUpQueue, LookUpStates
 from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.report import Reporter
-from driver_builder.model.build import BuildRequest
-from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
     DRIVER_LABEL,
@@ -26,277 +19,23 @@ from driver_builder.model.images import (
     KEY_LABEL,
     MODULES_LABEL,
     OS_LABEL,
-    ImageRef,
 )
-from driver_builder.model.repositories import LookUp, Repository
-from driver_builder.oci.registries import Inspector, Registries
+from driver_builder.model.repositories import LookUp
+from driver_builder.oci.registries import Inspector
 from driver_builder.planning import manifests, unload_pod
-from driver_builder.planning.actions import Action, LookUpKernels, StartBuild
+from driver_builder.planning.actions import Action, StartBuild
 from driver_builder.planning.ahead import DAY_SECONDS
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import FailedBuild, Snapshot
 from driver_builder.planning.status import timestamp
 from driver_builder.spec import driver_container
-from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
-from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object
-from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
-from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from kube_api.client import Object
+from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from tests.unit.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
-
-_Value = TypeVar("_Value")
-
-
-class MemoryClient(Client):
-    """An API server's objects by path. ``faults`` are raised by the next requests; ``writes`` are what was changed."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Object] = {}
-        self.writes: list[str] = []
-        self.faults: list[KubeApiError] = []
-        self.forbidden: tuple[str, ...] = ()
-        """Parts of the paths that may not be read."""
-        self.clock: Callable[[], float] = lambda: NOW
-        self._count = 0
-        self._lock = threading.RLock()
-
-    def get(self, path: str) -> Object:
-        """Read an object."""
-        self._maybe_fail(path)
-        with self._lock:
-            if path not in self.objects:
-                raise NotFound(f"GET {path}: 404", status=404)
-            return _copied(self.objects[path])
-
-    def list(
-        self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
-    ) -> Listing:
-        """Read a collection; a selector is the name of a label that must be there."""
-        self._maybe_fail(path)
-        assert not field_selector
-        with self._lock:
-            found = [
-                _copied(obj)
-                for where, obj in sorted(self.objects.items())
-                if where.rpartition("/")[0] == path
-                and (not label_selector or label_selector in (obj["metadata"].get("labels") or {}))
-            ]
-            if metadata_only:
-                found = [{"metadata": obj["metadata"]} for obj in found]
-            return Listing(found, str(self._count))
-
-    def create(self, path: str, body: Object) -> Object:
-        """Create an object."""
-        self._maybe_fail()
-        return self._store(f"{path}/{body['metadata']['name']}", body, fresh=True)
-
-    def replace(self, path: str, body: Object) -> Object:
-        """Replace an object when its version is the newest."""
-        self._maybe_fail()
-        with self._lock:
-            known = self.get(path)["metadata"]["resourceVersion"]
-            if body["metadata"].get("resourceVersion", known) != known:
-                raise Conflict(f"PUT {path}: 409", status=409)
-            return self._store(path, body)
-
-    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
-        """Make an object be as in the body; as on the API server, a hook that is left out stays as an empty one."""
-        self._maybe_fail()
-        assert field_manager
-        assert force
-        if _hooks(self.objects.get(path)) - _hooks(body):
-            raise Invalid(f"PATCH {path}: 422 lifecycle.preStop: must specify a handler type", status=422)
-        return self._store(path, body)
-
-    def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
-        """Merge a patch; a subresource is a part of the object."""
-        self._maybe_fail()
-        assert isinstance(body, dict)
-        with self._lock:
-            path = path.removesuffix("/status")
-            known = self.get(path)
-            if content_type == STRATEGIC_MERGE_PATCH:
-                body = _with_containers(known, body)
-            else:
-                assert content_type == MERGE_PATCH
-            version = (body.get("metadata") or {}).get("resourceVersion")
-            if version not in (None, known["metadata"]["resourceVersion"]):
-                raise Conflict(f"PATCH {path}: 409", status=409)
-            made = self._store(path, _merge(known, body))
-            if "deletionTimestamp" in made["metadata"] and not made["metadata"].get("finalizers"):
-                del self.objects[path]
-            return made
-
-    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> None:
-        """Delete an object: at once, or as soon as its finalizers or its grace period allow."""
-        self._maybe_fail()
-        assert propagation
-        with self._lock:
-            known = self.get(path)["metadata"]
-            if uid not in (None, known["uid"]):
-                raise Conflict(f"DELETE {path}: 409", status=409)
-            self.writes.append(f"DELETE {path}")
-            if known.get("finalizers") or "/pods/" in path:
-                self.objects[path]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
-            else:
-                del self.objects[path]
-
-    def _store(self, path: str, body: Object, *, fresh: bool = False) -> Object:
-        with self._lock:
-            known = self.objects.get(path)
-            if known is not None and fresh:
-                raise Conflict(f"POST {path}: 409", status=409)
-            # As over the wire: what is no JSON would be refused, enums become text.
-            made = json.loads(json.dumps(body))
-            before = known["metadata"] if known else {}
-            self._count += 1
-            if "/namespaces/" in path:
-                made["metadata"]["namespace"] = path.partition("/namespaces/")[2].partition("/")[0]
-            made["metadata"]["uid"] = before.get("uid") or made["metadata"].get("uid") or f"uid-{self._count}"
-            made["metadata"]["resourceVersion"] = before.get("resourceVersion", "0")
-            if "/drivercontainers/" in path:
-                is_same = known is not None and made.get("spec") == known.get("spec")
-                made["metadata"]["generation"] = before.get("generation", 0) + (0 if is_same else 1)
-            made["metadata"]["creationTimestamp"] = before.get("creationTimestamp") or timestamp(self.clock())
-            if known is not None and "status" in known:
-                made.setdefault("status", known["status"])
-            if made != known:
-                made["metadata"]["resourceVersion"] = str(self._count)
-                self.writes.append(path)
-            self.objects[path] = made
-            return _copied(made)
-
-    def _maybe_fail(self, reading: str = "") -> None:
-        if any(part in reading for part in self.forbidden):
-            raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
-        if self.faults:
-            raise self.faults.pop(0)
-
-
-def _hooks(daemon_set: Object | None) -> set[str]:
-    """Name the containers of a DaemonSet that have lifecycle hooks."""
-    template: Object = ((daemon_set or {}).get("spec") or {}).get("template") or {}
-    return {item["name"] for item in (template.get("spec") or {}).get("containers") or () if "lifecycle" in item}
-
-
-def _with_containers(known: Object, patch: Object) -> Object:
-    """Make a merge patch of a strategic one for containers, which are told apart by their names."""
-    patches = {item["name"]: item for item in patch["spec"]["template"]["spec"]["containers"]}
-    containers = known["spec"]["template"]["spec"]["containers"]
-    merged = [_merge(item, patches.get(item["name"], {})) for item in containers]
-    return {"spec": {"template": {"spec": {"containers": merged}}}}
-
-
-def _copied(value: _Value) -> _Value:
-    """Copy plain data, many times faster than ``copy.deepcopy``."""
-    made: _Value = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own data of a moment ago
-    return made
-
-
-def _merge(known: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(known) if isinstance(known, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merge(merged.get(key), value)
-    return merged
-
-
-class ModelBuilds(BuildQueue):
-    """A build queue without threads: builds end when the world says so."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, StartBuild] = {}
-        self.failed: dict[str, FailedBuild] = {}
-
-    def states(self) -> BuildStates:
-        """Give running keys and failures not yet reported."""
-        return BuildStates(running=frozenset(self.running), failed=dict(self.failed))
-
-    def submit(self, action: StartBuild) -> None:
-        """Start a build unless it runs."""
-        self.running.setdefault(action.request.key, action)
-
-    def cancel(self, key: str) -> None:
-        """Stop a build; it leaves nothing behind."""
-        self.running.pop(key, None)
-        self.failed.pop(key, None)
-
-    def fail(self, key: str, failure: FailedBuild) -> None:
-        """Let a build fail; what no status tells of yet counts on."""
-        before = self.failed.get(key)
-        earlier = (*before.earlier, before.at) if before is not None else ()
-        self.failed[key] = replace(failure, earlier=earlier)
-
-    def dispatch(self) -> None:
-        """Every build runs at once."""
-
-    def forget(self, reported: Mapping[str, FailedBuild]) -> None:
-        """Drop reported failures."""
-        for key in reported:
-            self.failed.pop(key, None)
-
-    def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop the failures of drivers that are gone."""
-        self.failed = {key: failure for key, failure in self.failed.items() if not is_gone(failure.driver)}
-
-
-class ModelLookUps(LookUpQueue):
-    """Look-ups without threads: repositories answer when the world says so."""
-
-    def __init__(self) -> None:
-        self.running: set[Repository] = set()
-        self.done: dict[Repository, LookUp] = {}
-
-    def states(self) -> LookUpStates:
-        """Give what is known and what is being asked."""
-        return LookUpStates(done=dict(self.done), running=frozenset(self.running))
-
-    def submit(self, action: LookUpKernels) -> None:
-        """Ask a repository."""
-        self.running.add(action.repository)
-
-
-class ModelRegistries(Registries):
-    """Registries as a mapping from image to the labels of its config."""
-
-    def __init__(self) -> None:
-        self.images: dict[ImageRef, dict[str, str]] = {}
-        self.answers: dict[ImageRef, ImageState] = {}
-
-    def inspect(
-        self,
-        namespace: str,
-        settings: RegistrySettings,
-        image: ImageRef,
-        architecture: str = "",
-        *,
-        signed_by: str | None = None,
-    ) -> ImageState:
-        """Say whether an image was pushed, unless the test wants another answer."""
-        assert architecture
-        assert namespace
-        assert settings
-        if image in self.answers:
-            return self.answers[image]
-        if image not in self.images:
-            return Absent()
-        return Present(digest=digest_of(image), labels=self.images[image], is_signed=True if signed_by else None)
-
-
-def digest_of(image: ImageRef) -> str:
-    """Give an image's digest: one that tells images apart."""
-    return "sha256:" + image.reference.rpartition("-")[2].ljust(64, "0")[:64]
-
-
-def identity_of(request: BuildRequest) -> str:
-    """Give the srcversion of what a request builds: its key says everything that went in."""
-    return request.key.upper()
+from tests.unit.driver_builder.memory_client import MemoryClient, copied
+from tests.unit.driver_builder.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
 
 
 class World:
@@ -554,7 +293,7 @@ class World:
             (pod["metadata"]["ownerReferences"][0]["uid"], pod["spec"]["nodeName"]) for _, pod in self._objects("pods")
         }
         for _, owner in self._objects("daemonsets"):
-            template = _copied(owner["spec"]["template"])
+            template = copied(owner["spec"]["template"])
             uid = owner["metadata"]["uid"]
             for _, node in self._objects("nodes"):
                 name = node["metadata"]["name"]
@@ -564,7 +303,7 @@ class World:
                     PODS.path(namespace=NAMESPACE),
                     {
                         "metadata": {
-                            **_copied(template["metadata"]),
+                            **copied(template["metadata"]),
                             "name": f"{owner['metadata']['name']}-{name}",
                             "ownerReferences": [{"kind": "DaemonSet", "controller": True, "uid": uid}],
                         },
@@ -640,7 +379,7 @@ class World:
     def settle(self, rounds: int = 60) -> int:
         """Let passes and rounds follow each other until a pass finds nothing to do and nothing moves; count them."""
         for number in range(rounds):
-            before = _copied(self.client.objects)
+            before = copied(self.client.objects)
             decided = self.reconcile()
             self.finish_builds()
             self.finish_look_ups()
@@ -723,6 +462,3 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 def _matches(selector: Mapping[str, str], node: Object) -> bool:
     return all(node["metadata"]["labels"].get(key) == value for key, value in selector.items())
-
-
-__all__ = ["DAEMON_SETS", "MemoryClient", "ModelBuilds", "ModelRegistries", "World", "digest_of", "pod_status"]

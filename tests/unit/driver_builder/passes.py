@@ -5,7 +5,8 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.cluster.report import Reporter
 from tests.unit.driver_builder.factories import NAMESPACE, SETTINGS
-from tests.unit.driver_builder.model_world import ModelBuilds, World
+from tests.unit.driver_builder.model_parts import ModelBuilds
+from tests.unit.driver_builder.model_world import World
 
 
 def reconciler(world: World, builds: ModelBuilds) -> Reconciler:

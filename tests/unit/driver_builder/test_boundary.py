@@ -21,7 +21,8 @@ from kube_api import names
 from kube_api.errors import Forbidden, KubeApiError
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.unit.driver_builder.factories import DIGEST, KERNEL, NAMESPACE, driver_object
-from tests.unit.driver_builder.model_world import ModelRegistries, World
+from tests.unit.driver_builder.model_parts import ModelRegistries
+from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.worlds import told
 
 EVIL = ImageRef("evil.example.com", "x", "1")

@@ -36,7 +36,8 @@ from kube_api.client import Client
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 from tests.unit.driver_builder.factories import NAMESPACE, NOW, OTHER_KERNEL, SETTINGS, node, snapshot, with_images
-from tests.unit.driver_builder.model_world import MemoryClient, World
+from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_world import World
 
 ACTION, OTHER = (
     action

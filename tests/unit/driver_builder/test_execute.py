@@ -21,7 +21,9 @@ from kube_api import names
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
-from tests.unit.driver_builder.model_world import MemoryClient, ModelBuilds, World
+from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_parts import ModelBuilds
+from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world
 
 

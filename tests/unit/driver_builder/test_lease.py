@@ -8,7 +8,7 @@ import pytest
 from driver_builder.cluster.lease import DURATION_SECONDS, RENEW_DEADLINE_SECONDS, REQUEST_SECONDS, RETRY_SECONDS, Lease
 from kube_api.errors import Conflict, Unreachable
 from tests.unit.driver_builder.factories import NAMESPACE
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/driver-builder"
 

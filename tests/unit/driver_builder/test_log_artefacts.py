@@ -14,7 +14,7 @@ from driver_builder.oci.registries import Registries
 from driver_builder.planning.actions import StartBuild
 from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import target
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 MANIFEST = canonical_json({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": {}, "layers": []})

@@ -18,7 +18,7 @@ from driver_builder.oci.registries import Registries
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.spec.driver_spec import BuilderKind, RegistrySettings
 from tests.unit.driver_builder.factories import NAMESPACE
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
 

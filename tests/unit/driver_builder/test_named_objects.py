@@ -9,7 +9,7 @@ from driver_builder.named_objects import Missing, read_config_map, read_entry, r
 from driver_builder.spec.driver_spec import ConfigMapKey
 from kube_api.client import Client
 from kube_api.resources import CONFIG_MAPS, SECRETS
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 
 FIELD = "spec.some.field"
 MAKE = "does not exist: make it with kubectl -n team create"

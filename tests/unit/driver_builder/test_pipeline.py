@@ -19,7 +19,7 @@ from driver_builder.planning.actions import StartBuild
 from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import KERNEL, target
 from tests.unit.driver_builder.image_tars import docker_20, tar_of
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import (
     MemoryRegistry,
     Reply,

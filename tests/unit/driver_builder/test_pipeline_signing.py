@@ -22,7 +22,7 @@ from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.module_signing import a_signer, key_bytes
 from tests.unit.driver_builder.scripted_registry import (
     MemoryRegistry,

@@ -15,7 +15,8 @@ from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable,
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
-from tests.unit.driver_builder.model_world import MemoryClient, World
+from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.passes import reconciler
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
 

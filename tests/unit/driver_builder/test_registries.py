@@ -24,7 +24,7 @@ from kube_api.errors import Forbidden, ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from tests.proving_ground.pki import CertificateAuthority
 from tests.unit.driver_builder.factories import DIGEST, NAMESPACE
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 IMAGE = ImageRef("r.io", "edu", "1")

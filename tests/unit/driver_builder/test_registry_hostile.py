@@ -18,7 +18,7 @@ from driver_builder.oci.registry import MAX_LABELS, RegistryClient
 from driver_builder.planning.plan import plan
 from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import SETTINGS, snapshot, with_images
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import Reply, Request, scripted_registry
 
 BAD = (Invalid, Unreachable, Unauthorised)

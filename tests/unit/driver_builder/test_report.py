@@ -16,7 +16,8 @@ from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import EVENTS, NODES
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, NOW
-from tests.unit.driver_builder.model_world import MemoryClient, World
+from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
 
 

@@ -46,7 +46,7 @@ from tests.unit.driver_builder.kernel_modules import (
     SYMVERS_55,
     SYMVERS_56,
 )
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
 
 OLD, NEW, ANCIENT = "6.1.0-55-cloud-amd64", "6.1.0-56-cloud-amd64", "6.1.0-47-cloud-amd64"

@@ -14,7 +14,7 @@ from driver_builder.model.build import BuildRequest, Signing, SourceFiles
 from driver_builder.planning.snapshot import CertificateMissing, SigningCertificate
 from kube_api.resources import SECRETS
 from tests.unit.driver_builder.factories import NAMESPACE, target
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.module_signing import a_signer, key_bytes
 
 OURS, OTHER = a_signer("ours"), a_signer("other")

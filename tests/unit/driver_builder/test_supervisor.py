@@ -10,7 +10,7 @@ from driver_builder.cluster.lease import RENEW_DEADLINE_SECONDS, Lease
 from driver_builder.cluster.supervisor import Supervisor
 from driver_builder.planning import backoff
 from kube_api.client import Object
-from tests.unit.driver_builder.model_world import MemoryClient
+from tests.unit.driver_builder.memory_client import MemoryClient
 
 PATIENCE = 60.0
 

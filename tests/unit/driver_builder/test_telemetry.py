@@ -40,7 +40,7 @@ from tests.unit.driver_builder.factories import (
     snapshot,
     with_images,
 )
-from tests.unit.driver_builder.model_world import ModelRegistries
+from tests.unit.driver_builder.model_parts import ModelRegistries
 
 
 class Clock:

@@ -27,7 +27,8 @@ from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.unit.driver_builder.model_world import ModelRegistries, World
+from tests.unit.driver_builder.model_parts import ModelRegistries
+from tests.unit.driver_builder.model_world import World
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)

@@ -11,7 +11,8 @@ from kube_api.errors import Invalid, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import NODES
 from tests.unit.driver_builder.factories import KERNEL
-from tests.unit.driver_builder.model_world import MemoryClient, World
+from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.passes import reconciler
 from tests.unit.driver_builder.worlds import DRIVER_PATH
 

@@ -1,0 +1,37 @@
+"""What a DaemonSet of ours in the API server says, as a value of the snapshot. Pure."""
+
+from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules
+from driver_builder.planning import manifests
+from driver_builder.planning.snapshot import DaemonSet
+from kube_api import names
+
+
+def read_daemon_set(obj: Json) -> DaemonSet:
+    """Read a DaemonSet."""
+    metadata = obj["metadata"]
+    annotations = metadata.get("annotations") or {}
+    pod_spec = obj["spec"]["template"]["spec"]
+    template_annotations = (obj["spec"]["template"].get("metadata") or {}).get("annotations") or {}
+    selector = pod_spec.get("nodeSelector") or {}
+    basis, kept = manifests.parse_kept(annotations)
+    return DaemonSet(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
+        image=pod_spec["containers"][0]["image"],
+        fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
+        template=annotations.get(manifests.TEMPLATE_ANNOTATION, ""),
+        kernel=annotations.get(manifests.KERNEL_ANNOTATION, ""),
+        # Before it was recorded, it was a part of the selector.
+        os_version=annotations.get(manifests.OS_VERSION_ANNOTATION, selector.get(names.OS_VERSION_LABEL)),
+        selects_os_version=names.OS_VERSION_LABEL in selector,
+        adopted=annotations.get(manifests.ADOPTED_ANNOTATION, ""),
+        folders=manifests.folders_of(pod_spec),
+        hooks=tuple(item["name"] for item in pod_spec["containers"] if "lifecycle" in item),
+        kept=kept,
+        basis=basis,
+        version=template_annotations.get(manifests.VERSION_ANNOTATION, ""),
+        expected=expected_modules(template_annotations),
+    )

@@ -1,0 +1,34 @@
+"""What an object says of whose it is: its place, its driver, its controller, the modules it expects. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from driver_builder.planning import manifests
+
+Json = dict[str, Any]
+
+
+def place(obj: Json) -> str:
+    """Name an object in messages."""
+    metadata = obj.get("metadata") or {}
+    return f"{metadata.get('namespace')}/{metadata.get('name')}"
+
+
+def driver_key(metadata: Json) -> str:
+    """Name the driver that an object of ours is labelled with."""
+    return f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}"
+
+
+def controller_of(obj: Json) -> Json:
+    """Give the owner reference that names the object's controller, empty where it has none."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return next((item for item in references if item.get("controller")), {})
+
+
+def expected_modules(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Read which modules, with their identities, an image is said to have."""
+    try:
+        return {str(name): str(value) for name, value in json.loads(annotations[manifests.MODULES_ANNOTATION]).items()}
+    except (KeyError, ValueError, AttributeError, RecursionError):
+        return {}

@@ -1,0 +1,157 @@
+"""What a pod of the API server says, as a value of the snapshot: a driver pod, an unload pod. Pure.
+
+What others wrote is capped and made printable here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from driver_builder.boundary import contained
+from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules, place
+from driver_builder.planning import loaded, manifests, proof, unload_pod
+from driver_builder.planning.snapshot import DriverPod, OrphanedPod
+from driver_builder.planning.status import parse_timestamp
+from driver_builder.planning.unload_pod import UnloadPod
+from kube_api.text import printable
+
+
+def read_unload_pod(obj: Json) -> UnloadPod:
+    """Read an unload pod."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    container = _container_status(status.get("containerStatuses"), unload_pod.CONTAINER)
+    ended = (container.get("state") or {}).get("terminated") or {}
+    created_at = parse_timestamp(metadata.get("creationTimestamp")) or 0.0
+    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    return UnloadPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        node=obj["spec"].get("nodeName", ""),
+        target=metadata["labels"][unload_pod.UNLOAD_LABEL],
+        created_at=created_at,
+        ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
+        started="startTime" in status,
+        deleting="deletionTimestamp" in metadata,
+        verdict=unload_pod.parse_verdict(ended.get("message") or ""),
+        message=loaded.words(_trouble(status) or _end_of(ended) or str(status.get("message") or "")),
+    )
+
+
+def _end_of(ended: Json) -> str:
+    """Say how a container ended that says nothing itself."""
+    code, message = ended.get("exitCode") or 0, str(ended.get("message") or "").strip()
+    return f"the unload pod failed ({code}): {message}".removesuffix(": ") if code else ""
+
+
+def read_orphaned_pod(obj: Json) -> OrphanedPod:
+    """Read a pod whose DaemonSet is gone."""
+    return OrphanedPod(driver=driver_key(obj["metadata"]), node=obj["spec"].get("nodeName", ""))
+
+
+def _pod(obj: Json) -> DriverPod:
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    load = _container_status(status.get("initContainerStatuses"), manifests.LOAD_CONTAINER)
+    ended = _ended(load)
+    hold = _container_status(status.get("containerStatuses"), manifests.HOLD_CONTAINER)
+    ready = _ready_condition(status)
+    is_ready = ready.get("status") == "True"
+    is_refuted = is_ready or _was_ready_since(hold, ready)
+    return DriverPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=obj["spec"].get("nodeName", ""),
+        driver=driver_key(metadata),
+        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
+        version=annotations.get(manifests.VERSION_ANNOTATION, ""),
+        fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
+        ready=is_ready,
+        deleting="deletionTimestamp" in metadata,
+        proof=proof.parse(ended.get("message") or ""),
+        expected=expected_modules(annotations),
+        message=printable(_trouble(status)),
+        leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
+        firmware=_mounts(obj, "/host/lib/firmware"),
+        blacklist=_mounts(obj, "/host/etc/modprobe.d"),
+        image=_image(obj),
+        contrary=None if is_refuted else _contrary(load_ended=ended, hold_ended=_ended(hold)),
+        unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),
+    )
+
+
+def read_pod(obj: Json) -> DriverPod:
+    """Read a pod; one whose status is beyond us is there all the same, and proves nothing."""
+    return contained(
+        "pod",
+        place(obj),
+        lambda: _pod(obj),
+        lambda error: replace(_pod({**obj, "status": {}}), message=str(error)),
+    )
+
+
+def _init_containers(obj: Json) -> list[Json]:
+    return obj["spec"].get("initContainers") or []
+
+
+def _mounts(obj: Json, path: str) -> bool:
+    return any(mount["mountPath"] == path for item in _init_containers(obj) for mount in item.get("volumeMounts") or ())
+
+
+def _ready_condition(status: Json) -> Json:
+    return next((item for item in status.get("conditions") or () if item["type"] == "Ready"), {})
+
+
+def _ended(container: Json) -> Json:
+    """Give the last end of a container, empty where it never ended."""
+    return (
+        (container.get("state") or {}).get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    )
+
+
+def _was_ready_since(hold: Json, ready: Json) -> bool:
+    """Tell whether a pod that is not ready was so after ``hold`` last started: that refutes any verdict of before.
+
+    The last end of a container stays in the status for as long as the pod lives.
+    """
+    started_at = _time(((hold.get("state") or {}).get("running") or {}).get("startedAt"))
+    unready_at = _time(ready.get("lastTransitionTime"))
+    return started_at is not None and unready_at is not None and started_at < unready_at
+
+
+def _contrary(*, load_ended: Json, hold_ended: Json) -> proof.Proof | None:
+    """Give a verdict of ``hold`` on the boot of ``load``'s verdict, and newer than that."""
+    loaded, held = _time(load_ended.get("finishedAt")), _time(hold_ended.get("finishedAt"))
+    if loaded is not None and held is not None and held < loaded:
+        return None
+    proven, verdict = proof.parse(load_ended.get("message") or ""), proof.parse(hold_ended.get("message") or "")
+    if proven is None or verdict is None or verdict.boot_id != proven.boot_id:
+        return None
+    return verdict if verdict.result in proof.CONTRARY else None
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return parse_timestamp(text)
+    except (ValueError, TypeError):
+        return None
+
+
+def _image(obj: Json) -> str:
+    containers = obj["spec"].get("containers") or ()
+    return next((item.get("image", "") for item in containers if item.get("name") == manifests.HOLD_CONTAINER), "")
+
+
+def _container_status(statuses: Iterable[Json] | None, name: str) -> Json:
+    return next((status for status in statuses or () if status["name"] == name), {})
+
+
+def _trouble(status: Json) -> str:
+    """The kubelet's own words for why a pod's container does not run (a pull that fails, a crash), or nothing."""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in ("PodInitializing", "ContainerCreating"):
+            return f"{waiting['reason']}: {waiting.get('message', '')}".strip(": ")
+    return ""
