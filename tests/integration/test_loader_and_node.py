@@ -199,7 +199,7 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
     assert "loaded on this node by driver drivers/fw, and driver drivers/second would replace" in conflict["message"]
     boot_id = conflict["bootID"]
     assert did["owned"].output == f"{boot_id} drivers.fw live\nfwdrv\n"
-    assert did["leaves"].output == "driverwright: unloaded fwdrv\ndriverwright: Unloaded: unloaded fwdrv\n"
+    assert did["leaves"].output.endswith("driverwright: Unloaded: unloaded fwdrv\n\n")
     assert did["second"].code == 0, did["second"].output
     assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
 
