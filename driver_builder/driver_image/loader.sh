@@ -56,7 +56,10 @@ owners=$run_folder/owners
 claim_seconds=120
 lock_seconds=${LOCK_SECONDS:-10}
 locked=
+uptime=0
 leaving='' doomed=''
+# Modules of this driver that this run takes away to load them anew.
+away=
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove=${REMOVE_MODULES:-}
@@ -385,8 +388,9 @@ undo() {
 }
 
 # --- Whose module it is. A file for each module on the node has one line, "<boot id> <namespace>.<driver> <state>". The state
-# is "live" once this driver has loaded the module: the module is its own for as long as it is live in this boot. Before that
-# it is the node's uptime at which the driver began to load or to remove it. A file that says anything else says nothing.
+# is "live" once this driver has loaded the module: the module is its own for as long as it is live in this boot. Before that,
+# and while the module is loaded anew, it is the node's uptime at which the driver began to load or to remove it. A file that
+# says anything else says nothing.
 
 # lock_owners: nobody else decides at the same time; fails where nothing can be written.
 lock_owners() {
@@ -430,6 +434,10 @@ write_owner() {
         say "$owners/$word cannot be written: another driver may replace or remove module $1"
 }
 
+read_uptime() {
+    read_word "$proc/uptime" && uptime=${word%%.*}
+}
+
 # is_of_other NAME: it is the module of another driver, which owner names.
 is_of_other() {
     read_owner "$1"
@@ -465,7 +473,7 @@ conflict_over() {
 claim_modules() {
     local name
     [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
-    read_word "$proc/uptime" && uptime=${word%%.*}
+    read_uptime
     lock_owners || say "$owners cannot be written: another driver may replace or remove what is loaded"
     for name in $leaving $modules; do
         ! stays "$name" && is_of_other "$name" || continue
@@ -475,7 +483,7 @@ claim_modules() {
     for name in $leaving $modules; do
         if is_of_other "$name" || { [ "$owner $state" = "$this_driver live" ] && is_live "$name"; }; then
             continue
-        elif stays "$name"; then
+        elif is_ours "$name"; then
             write_owner "$name" live
         else
             write_owner "$name" "$uptime"
@@ -484,27 +492,45 @@ claim_modules() {
     unlock_owners
 }
 
-# drop_claims: of what is not loaded nothing is said. No lock: others leave what is ours until it is too old.
+# claim_doomed: a module of ours that is loaded anew is ours also while it is away.
+claim_doomed() {
+    local name
+    for name in $doomed; do
+        read_owner "$name"
+        [ -n "$this_driver" ] && [ "$owner $state" = "$this_driver live" ] || continue
+        away="$away $name"
+        read_uptime
+        write_owner "$name" "$uptime"
+    done
+}
+
+# drop_claims: of what is not loaded nothing is said, and what is still live is ours as before. No lock: others leave what is
+# ours until it is too old.
 drop_claims() {
     local name
     [ -n "$this_driver" ] && [ -d "$owners" ] || return 0
     for name in $leaving $modules; do
         read_owner "$name"
-        [ "$owner" != "$this_driver" ] || [ "$state" = live ] || {
+        [ "$owner" = "$this_driver" ] && [ "$state" != live ] || continue
+        # shellcheck disable=SC2086  # names are words
+        if is_among "$name" $away && is_live "$name"; then
+            write_owner "$name" live
+        else
             underscore "$name"
             rm -f "$owners/$word"
-        }
+        fi
     done
 }
 
-# drop_modules: the driver goes: none of the node's modules is its own any more.
+# drop_modules [NAME]...: of the node's modules none but these is this driver's own any more.
 drop_modules() {
     local file files
+    [ -n "$this_driver" ] || return 0
     names_in "$owners"
     files=$word
     for file in $files; do
         read_owner "$file"
-        [ "$owner" != "$this_driver" ] || rm -f "$owners/$file"
+        [ "$owner" != "$this_driver" ] || is_among "$file" "$@" || rm -f "$owners/$file"
     done
 }
 
@@ -768,6 +794,7 @@ check_room() {
 }
 
 make_room() {
+    claim_doomed
     # shellcheck disable=SC2086  # names are words
     unload_all $leaving $doomed || refuse LoadFailed "${remaining##* }" "$reason"
 }
@@ -894,6 +921,9 @@ load() {
         load_module "$name"
     done
     drop_claims
+    # What the driver had before and does not name any more is for others.
+    # shellcheck disable=SC2086  # names are words
+    drop_modules $modules
     # Before a device that binds slowly fails this run: the next one must not load anew again.
     write_rebuild
     for name in $modules; do
@@ -985,7 +1015,13 @@ unload_driver() {
         # Also where a module is in use: who comes next may replace it once it is not.
         drop_modules
         for entry in ${UNLOAD:-}; do
-            ! is_identity "${entry%%:*}" "${entry#*:}" || going="$going ${entry%%:*}"
+            name=${entry%%:*}
+            is_identity "$name" "${entry#*:}" || continue
+            if is_of_other "$name" && [ "$state" = live ]; then
+                message="module $name was loaded on this node by driver ${owner%%.*}/${owner#*.}, and stays"
+            else
+                going="$going $name"
+            fi
         done
     fi
     for name in $going; do

@@ -224,6 +224,55 @@ def test_only_one_of_two_loaders_gets_the_module(world: World) -> None:
     assert record(world) == f"3f0b {winner} live\n"
 
 
+def test_a_module_that_is_loaded_anew_is_nobody_elses_meanwhile(world: World) -> None:
+    """The second driver's pod comes while the first one's old build has gone and its new one is not there yet."""
+    world.run("load")
+    become_second(world)
+    world.environment["DRIVER"] = f"{FIRST}-{TARGET}"
+    insmod = world.root / "insmod"
+    wait = '\necho >"$WORLD/away"\nuntil [ -e "$WORLD/go" ]; do sleep 0.05; done\n'
+    waits = world.root / "insmod-that-waits"
+    write(waits, insmod.read_text().replace("\n", wait, 1)).chmod(0o755)
+    world.environment["INSMOD"] = str(waits)
+    first = world.start("load")
+    deadline = time.monotonic() + 60
+    while not (world.root / "away").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    world.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "INSMOD": str(insmod)}
+    second = world.run("load").verdict["result"]
+    write(world.root / "go", "")
+    first.communicate(timeout=60)
+    assert (first.returncode, second, record(world)) == (0, "ModuleConflict", f"3f0b {FIRST} live\n")
+
+
+def test_a_driver_keeps_what_could_not_be_unloaded_to_be_loaded_anew(world: World) -> None:
+    """It is live as before."""
+    world.run("load")
+    write(world.sys / "module/edudrv/srcversion", f"{OTHER}\n")
+    write(world.root / "rmmod", "#!/bin/sh\nexit 1\n")
+    assert world.run("load").verdict["result"] == "LoadFailed"
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+def test_a_module_in_use_that_a_rebuild_leaves_becomes_the_drivers(world: World) -> None:
+    """An older loader has loaded it; it is the wanted one."""
+    world.is_live("edudrv", refcnt=1)
+    world.environment["REBUILD"] = "again"
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+def test_a_module_that_its_driver_names_no_more_is_for_others(world: World) -> None:
+    """The driver stays on the node; another one has the module now, in another build."""
+    world.image(["edudrv", "nextdrv"])
+    world.run("load")
+    world.image(["nextdrv"])
+    says(world, f"3f0b {SECOND} live\n", "vendor")
+    world.run("load")
+    assert (record(world), record(world, "nextdrv")) == (None, f"3f0b {FIRST} live\n")
+    assert record(world, "vendor") == f"3f0b {SECOND} live\n"
+
+
 def test_a_lock_that_was_left_is_broken(world: World) -> None:
     """Its loader was killed in the moment that it had it."""
     (world.root / "run/owners/.lock").mkdir(parents=True)
@@ -257,6 +306,19 @@ def test_a_driver_that_goes_owns_nothing_any_more(joined: World) -> None:
     unload(joined)
     assert joined.run("unload").verdict["result"] == "Unloaded"
     assert (record(joined), record(joined, "nextdrv")) == (None, f"3f0b {SECOND} live\n")
+
+
+def test_another_drivers_module_of_the_same_build_is_not_unloaded(joined: World) -> None:
+    """The second one had it too; the Node's annotation of the first one may be missing."""
+    unload(joined)
+    joined.environment["DRIVER"] = f"{SECOND}-{TARGET}"
+    ran = joined.run("unload")
+    assert (ran.verdict["result"], ran.verdict["message"]) == (
+        "Unloaded",
+        "module edudrv was loaded on this node by driver team/edu, and stays",
+    )
+    assert joined.calls == []
+    assert record(joined) == f"3f0b {FIRST} live\n"
 
 
 def test_what_a_driver_that_goes_could_not_unload_may_be_replaced(joined: World) -> None:
