@@ -205,7 +205,9 @@ def _replacements(
     # What waits for the status comes last: where that is not written, nobody waits behind it.
     outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, noted[pod.uid], pod.node))
     waiting = {pod.uid for pod in outdated}
-    unsettled = any(pod.deleting or (pod.uid not in waiting and finding[pod.uid] is not Finding.WORKS) for pod in pods)
+    # A node where another driver's module is in the way says nothing against the image.
+    doubted = {pod.uid for pod in pods if finding[pod.uid] is not Finding.WORKS and not _is_held(view, pod)} - waiting
+    unsettled = bool(doubted) or any(pod.deleting for pod in pods)
     # A pod that is gone and not yet made anew is away as well.
     unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
     chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]

@@ -189,6 +189,25 @@ def test_the_second_driver_loads_once_the_first_is_gone(leave: str) -> None:
 
 def test_a_conflict_that_only_the_loader_knows_is_degraded_as_well() -> None:
     """The first driver is gone and its module stayed: no other DriverContainer names it any more."""
+    world = left_behind()
+    degraded = next(item for item in world.status("second")["conditions"] if item["type"] == "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "ModuleConflict")
+    assert "module edudrv was loaded on this node by driver driverwright/edu" in degraded["message"]
+    assert world.nodes()["node-1"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}
+
+
+def test_a_node_that_is_held_keeps_no_other_node_from_what_is_new() -> None:
+    """What stands in its way is no fault of the image."""
+    world = left_behind()
+    before = world.loads.count(("driverwright/second", "node-1"))
+    world.annotate_driver("second", "again")
+    world.settle()
+    assert world.loads.count(("driverwright/second", "node-1")) == before + 1
+    assert world.loads.count(("driverwright/second", "node-0")) == 0
+
+
+def left_behind() -> World:
+    """Make a node that both drivers have lose the first one, whose module stays."""
     world = joined()
     world.in_use.add("node-0")
     world.dead.add("node-0")
@@ -196,10 +215,7 @@ def test_a_conflict_that_only_the_loader_knows_is_degraded_as_well() -> None:
     world.settle()
     world.now += 601
     world.settle()
-    degraded = next(item for item in world.status("second")["conditions"] if item["type"] == "Degraded")
-    assert (degraded["status"], degraded["reason"]) == ("True", "ModuleConflict")
-    assert "module edudrv was loaded on this node by driver driverwright/edu" in degraded["message"]
-    assert world.nodes()["node-1"] == {"driverwright.io/driverwright.second.ready": "1.0.0"}
+    return world
 
 
 def joined() -> World:
