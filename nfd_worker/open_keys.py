@@ -6,7 +6,7 @@ rule makes is known, and goes when it is not wanted any more; also by a template
 
 No condition holds on a feature of a source that is not known. ``DoesNotExist`` could hold where a part of a feature is
 not known: of ``rule.matched`` what an open rule makes, of ``local`` what an unread feature file has. It does not, so
-that nothing new is made of what nobody knows.
+that nothing new is made of what nobody knows. Nor does a condition on the value of what an open rule may make anew.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -42,7 +42,7 @@ class _Judged(NamedTuple):
 
 
 def runnable_rules(layer: Layer, unread: Set[str]) -> tuple[Rule, ...]:
-    """Give the rules, without the alternatives that ask something not to exist of which nobody knows."""
+    """Give the rules, without the alternatives that guess: see above."""
     return tuple(one.runnable for one in _judged(layer, unread) if one.runnable is not None)
 
 
@@ -70,11 +70,13 @@ def _judged(layer: Layer, unread: Set[str]) -> Iterator[_Judged]:
     names: set[str] = set()
 
     def is_guess(matcher: FeatureMatcher) -> bool:
-        """Tell whether a condition asks something not to exist that may."""
+        """Tell whether a condition asks something not to exist that may, or for a value that may be another one."""
         feature = matcher.feature.lower()
-        absent = {name for name, one in (matcher.expressions or {}).items() if one.op == "DoesNotExist"}
+        expressions = matcher.expressions or {}
+        absent = {name for name, one in expressions.items() if one.op == "DoesNotExist"}
         if feature == BACK_REFERENCE:
-            return bool(absent if has_any_name else absent & names)
+            valued = {name for name, one in expressions.items() if one.op not in ("", "Exists")}
+            return bool(valued & names or (absent and has_any_name))
         return layer.lacks_files and feature.partition(".")[0] == _FILES and bool(absent)
 
     for rule in layer.rules:

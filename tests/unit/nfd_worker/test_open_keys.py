@@ -152,6 +152,8 @@ def test_a_source_that_fails_from_the_start_holds_what_rules_made_of_it_and_noth
 
 
 DENIES = "matchFeatures: [{feature: rule.matched, matchExpressions: {a: {op: DoesNotExist}}}]"
+IS_TWO = DENIES.replace("{op: DoesNotExist}", "{op: In, value: ['2']}")
+THERE = DENIES.replace("DoesNotExist", "Exists")
 LOOKS = f"name: looks, labels: {{a: '1'}}, {PCI}"
 
 
@@ -163,6 +165,16 @@ LOOKS = f"name: looks, labels: {{a: '1'}}, {PCI}"
             Layer(rules(LOOKS, f"name: r, labels: {{b: '1'}}, {DENIES.replace('a:', 'z:')}")),
             ["looks", "r"],
             id="that no open rule makes",
+        ),
+        pytest.param(
+            Layer(rules("name: k, labels: {a: '2'}", LOOKS, f"name: r, labels: {{b: '1'}}, {IS_TWO}")),
+            ["k", "looks"],
+            id="or has another value by an open rule",
+        ),
+        pytest.param(
+            Layer(rules("name: k, labels: {a: '2'}", LOOKS, f"name: r, labels: {{b: '1'}}, {THERE}")),
+            ["k", "looks", "r"],
+            id="is there whatever an open rule makes",
         ),
         pytest.param(
             Layer(rules(f"name: t, {PCI}, varsTemplate: 'x=1'", f"name: r, labels: {{b: '1'}}, {DENIES}")),
@@ -254,9 +266,9 @@ TEMPLATES = st.sampled_from(
 
 @st.composite
 def some_rules(draw: st.DrawFn, *, is_plain: bool = False) -> tuple[Rule, ...]:
-    """Make rules that look at each other and at two sources; plain ones write one value, and no templates."""
+    """Make rules that look at each other and at two sources; plain ones have known values, no templates."""
     texts = []
-    values, templates = (st.just("'1'"), st.just("")) if is_plain else (VALUES, TEMPLATES)
+    values, templates = (st.sampled_from(["'1'", "'2'"]), st.just("")) if is_plain else (VALUES, TEMPLATES)
     for number in range(draw(st.integers(1, 4))):
         parts = [f"name: r{number}", f"labels: {{{draw(st.sampled_from('abcd'))}: {draw(values)}}}"]
         parts += [f"matchFeatures: {draw(LISTS)}"] if draw(st.booleans()) else []
