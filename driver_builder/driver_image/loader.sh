@@ -58,6 +58,8 @@ lock_seconds=${LOCK_SECONDS:-10}
 locked=
 uptime=0
 leaving='' doomed=''
+# Modules that were to make room and are left loaded, and why.
+spared='' spared_because=''
 # Modules of this driver that this run takes away to load them anew.
 away=
 blacklist=${BLACKLIST:-}
@@ -263,7 +265,7 @@ describe_modules() {
 write_loaded() {
     local limit members
     for limit in 16 4 1 0; do
-        members=",\"modules\":[$(describe_modules "$limit")]"
+        members=",\"modules\":[$(describe_modules "$limit")]${spared_because:+,\"message\":$(quoted "$spared_because")}"
         [ "${#members}" -gt "$message_limit" ] || break
     done
     write_verdict Loaded "$members"
@@ -455,6 +457,27 @@ stays() {
     ! is_among "$1" $doomed && is_ours "$1"
 }
 
+# is_complete: every module of ours is live and stays, so that none needs room.
+is_complete() {
+    local name
+    for name in $modules; do
+        stays "$name" || return 1
+    done
+}
+
+# spare NAME WHY: a module that was to make room is left loaded, and the verdict says why.
+spare() {
+    local name others=''
+    # shellcheck disable=SC2086  # names are words
+    is_among "$1" $leaving || return 0
+    for name in $leaving; do
+        is_among "$name" "$1" || others="$others $name"
+    done
+    leaving=$others spared="$spared $1"
+    spared_because="${spared_because:+$spared_because; }module $1, to be removed, $2: left loaded"
+    say "module $1, to be removed, $2: left loaded"
+}
+
 # conflict_over NAME: prints why another driver's module is left alone.
 conflict_over() {
     local does=replace first=${owner%%.*}/${owner#*.} second=${this_driver%%.*}/${this_driver#*.}
@@ -469,7 +492,7 @@ conflict_over() {
 }
 
 # claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced or removed is another
-# driver's; otherwise says that they are ours.
+# driver's; otherwise says that they are ours. Where nothing of ours needs room, what is another driver's stays.
 claim_modules() {
     local name
     [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
@@ -477,6 +500,10 @@ claim_modules() {
     lock_owners || say "$owners cannot be written: another driver may replace or remove what is loaded"
     for name in $leaving $modules; do
         ! stays "$name" && is_of_other "$name" || continue
+        if is_complete; then
+            spare "$name" "belongs to driver ${owner%%.*}/${owner#*.}"
+            continue
+        fi
         unlock_owners
         refuse ModuleConflict "$name" "$(conflict_over "$name")"
     done
@@ -509,7 +536,7 @@ claim_doomed() {
 drop_claims() {
     local name
     [ -n "$this_driver" ] && [ -d "$owners" ] || return 0
-    for name in $leaving $modules; do
+    for name in $leaving $spared $modules; do
         read_owner "$name"
         [ "$owner" = "$this_driver" ] && [ "$state" != live ] || continue
         # shellcheck disable=SC2086  # names are words
@@ -769,9 +796,25 @@ find_doomed() {
     done
 }
 
+# spare_used: where nothing of ours needs room, what is in use stays, and what it stands on.
+spare_used() {
+    local name again=yes
+    is_complete || return 0
+    while [ -n "$again" ]; do
+        again=
+        for name in $leaving; do
+            # shellcheck disable=SC2086  # names are words
+            is_in_use "$name" $leaving || continue
+            spare "$name" "is in use ($(usage_of "$name"))"
+            again=yes
+        done
+    done
+}
+
 # check_room: refuses, before anything is unloaded, when a module that has to go cannot.
 check_room() {
     local name
+    spare_used
     for name in $leaving; do
         # shellcheck disable=SC2086  # names are words
         ! is_in_use "$name" $leaving $doomed ||
@@ -794,9 +837,14 @@ check_room() {
 }
 
 make_room() {
+    local name
     claim_doomed
     # shellcheck disable=SC2086  # names are words
-    unload_all $leaving $doomed || refuse LoadFailed "${remaining##* }" "$reason"
+    unload_all $leaving $doomed && return
+    is_complete || refuse LoadFailed "${remaining##* }" "$reason"
+    for name in $remaining; do
+        ! is_live "$name" || spare "$name" "could not be unloaded ($reason)"
+    done
 }
 
 # --- Loading.
@@ -892,7 +940,7 @@ wait_for_device() {
     look_up needs-device "$1" || return 0
     until find_devices "$1"; do
         [ "$waited" -lt "$device_timeout" ] ||
-            refuse NoDevice "$1" "module $1 is live, but no device is bound to it (waited $device_timeout s)"
+            refuse NoDevice "$1" "module $1 is live, but no device is bound to it (waited $device_timeout s)${spared_because:+; $spared_because}"
         sleep 1
         waited=$((waited + 1))
     done

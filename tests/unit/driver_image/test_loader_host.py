@@ -87,6 +87,64 @@ def test_an_open_device_keeps_its_module(world: World) -> None:
     assert world.calls == []
 
 
+def test_a_module_in_use_is_left_where_ours_is_live(world: World) -> None:
+    """Nothing has to be loaded, so nothing needs room: the driver works as before, and the verdict says what stays."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("edudrv")
+    world.is_live("vendor", srcversion=IN_TREE, refcnt=1)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert ran.verdict["message"] == (
+        "module vendor, to be removed, is in use (refcnt 1, devices 0000:00:04.0): left loaded"
+    )
+    assert world.calls == []
+
+
+def test_what_a_module_in_use_stands_on_is_left_with_it(world: World) -> None:
+    """What is free goes all the same."""
+    world.environment["REMOVE_MODULES"] = "vendor_core vendor_net vendor_misc"
+    world.is_live("edudrv")
+    world.is_live("vendor_core", srcversion=IN_TREE)
+    world.is_live("vendor_net", srcversion=IN_TREE, refcnt=1)
+    world.is_live("vendor_misc", srcversion=IN_TREE)
+    world.holds("vendor_net", "vendor_core")
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == ["rmmod vendor_misc"]
+
+
+def test_a_module_that_the_kernel_keeps_is_left_where_ours_is_live(world: World) -> None:
+    """It looked free, but rmmod fails."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("edudrv")
+    world.is_live("vendor", srcversion=IN_TREE)
+    write(world.root / "rmmod", "#!/bin/sh\necho busy\nexit 1\n")
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert "module vendor, to be removed, could not be unloaded" in ran.verdict["message"]
+
+
+def test_a_module_in_use_is_refused_where_one_of_ours_has_to_be_loaded(world: World) -> None:
+    """The other one is live."""
+    world.image(["edu_core", "edudrv"])
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("edu_core")
+    world.is_live("vendor", srcversion=IN_TREE, refcnt=1)
+    ran = world.run("load")
+    assert (ran.verdict["result"], ran.verdict["module"]) == ("LoadFailed", "vendor")
+    assert world.calls == []
+
+
+def test_a_device_that_a_module_in_use_may_have_is_said(world: World) -> None:
+    """Ours is live without a device: the verdict names what was left."""
+    world.environment["REMOVE_MODULES"] = "vendor"
+    world.is_live("edudrv")
+    world.is_live("vendor", srcversion=IN_TREE, refcnt=1)
+    (world.root / "drivers/edudrv" / "0000:00:04.0").unlink()
+    ran = world.run("load")
+    assert ran.verdict["result"] == "NoDevice"
+    assert "module vendor, to be removed, is in use" in ran.verdict["message"]
+
+
 def test_our_own_module_does_not_make_room_for_itself(world: World) -> None:
     """A list that names the driver's own name means the kernel's build of it."""
     world.environment["REMOVE_MODULES"] = "edudrv"

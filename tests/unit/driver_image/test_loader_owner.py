@@ -96,6 +96,41 @@ def test_another_drivers_module_does_not_make_room(world: World, name: str) -> N
     assert world.calls == before
 
 
+def test_another_drivers_module_is_left_where_the_own_ones_are_live(joined: World) -> None:
+    """The first driver is to remove what the second has loaded; its pod is made anew, nothing of its own changed."""
+    joined.image(["nextdrv"])
+    assert joined.run("load").verdict["result"] == "Loaded"
+    before = joined.calls
+    joined.environment |= {"DRIVER": f"{FIRST}-{TARGET}", "REMOVE_MODULES": "nextdrv"}
+    joined.image(["edudrv use_irq=1"])
+    write(joined.sys / "module/nextdrv/srcversion", f"{OTHER}\n")
+    ran = joined.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert ran.verdict["message"] == "module nextdrv, to be removed, belongs to driver other-team/edu.b: left loaded"
+    assert joined.calls == before
+    assert (record(joined), record(joined, "nextdrv")) == (f"3f0b {FIRST} live\n", f"3f0b {SECOND} live\n")
+
+
+def test_a_module_that_another_driver_is_at_work_on_is_left_where_the_own_ones_are_live(world: World) -> None:
+    """The second driver is about to replace what the first one is to remove."""
+    world.is_live("edudrv")
+    world.is_live("vendor", srcversion=OTHER)
+    world.environment["REMOVE_MODULES"] = "vendor"
+    says(world, f"3f0b {SECOND} 1000\n", "vendor")
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == []
+    assert record(world, "vendor") == f"3f0b {SECOND} 1000\n"
+
+
+def test_nothing_is_said_of_a_module_that_is_left_in_use(world: World) -> None:
+    """It was to make room, and does not: whoever names it may have it."""
+    world.is_live("edudrv")
+    world.is_live("vendor", srcversion=OTHER, refcnt=1)
+    world.environment["REMOVE_MODULES"] = "vendor"
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert record(world, "vendor") is None
+
+
 def test_a_driver_replaces_its_own_module(world: World) -> None:
     """Also the pod of another of its targets."""
     world.run("load")
