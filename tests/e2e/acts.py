@@ -15,12 +15,13 @@ import docker
 
 from driver_builder.model.image_state import ImageState
 from driver_builder.oci.registry import RegistryClient
-from kube_api.resources import DRIVER_CONTAINERS, PODS
+from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from tests.proving_ground.guest.guest import Guest
 from tests.story.cluster import NAMESPACE, Json
-from tests.story.story import DRIVER, REPOSITORY, Story
+from tests.story.story import CONTROLLER, DRIVER, REPOSITORY, Story
 
 SETTLE_SECONDS = 180.0
+_DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
 SHELL = ("/driverwright/busybox", "sh")
 LOADER = (*SHELL, "/driverwright/loader.sh")
 """What a driver pod has of the loader's image; driver images have data only."""
@@ -110,6 +111,31 @@ def kill_controller(story: Story) -> None:
     api = story.ground.engine.client()
     for container in controller_containers(story):
         api.kill(container, signal="SIGKILL")
+
+
+@contextlib.contextmanager
+def controller_with(story: Story, **environment: str) -> Iterator[None]:
+    """Let the controller run with other settings, by variables of its environment, and then with its own again."""
+    own = story.cluster.client.get(_DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    first, *others = own
+    added = [{"name": name, "value": value} for name, value in environment.items()]
+    _set_containers(story, [{**first, "env": [*first["env"], *added]}, *others])
+    try:
+        yield
+    finally:
+        _set_containers(story, own)
+
+
+def _set_containers(story: Story, containers: list[Json]) -> None:
+    """Change the containers of the controller, and wait until its only pod is one with them."""
+    story.cluster.client.patch(_DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    def check() -> bool:
+        pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+        running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        return len(pods) == 1 and [pod["spec"]["containers"][0]["env"] for pod in running] == [containers[0]["env"]]
+
+    wait_for("the controller runs with its new settings", check)
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ def loader_image(ground: ProvingGround) -> str:
     client = ground.engine.client()
     try:
         images = product_images.build_all(
-            client, ground.registry.host, base_image=ground.base_image, say=lambda _: None, names=("loader",)
+            client, ground.registry.host, base_image=ground.base_image, say=lambda _: None, names=("loader",), keep=True
         )
     finally:
         client.close()

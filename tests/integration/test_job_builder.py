@@ -179,7 +179,7 @@ def place(ground: ProvingGround, tmp_path_factory: pytest.TempPathFactory) -> Pl
     registry, base = ground.registry.host, ground.base_image
     with contextlib.closing(ground.engine.client(timeout=600)) as api:
         images = product_images.build_all(
-            api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah")
+            api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
         )
         base_image = product_images.push_base_image(api, registry, base_image=base)
     templates = tmp_path_factory.mktemp("templates")

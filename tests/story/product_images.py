@@ -24,6 +24,8 @@ from tests.proving_ground.cache import cached_folder
 
 REPOSITORY = Path(__file__).parents[2]
 _WHEELS_KEPT = 6
+_IMAGES_KEPT = 10
+"""Those of two sources."""
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 IMAGE_PYTHON = "3.11"
 """What Debian bookworm, the base of our images, has as python3."""
@@ -57,11 +59,18 @@ NAMES = ("nfd-worker", "driver-builder", "loader", "buildah", "edu-workload")
 
 
 def build_all(
-    api: docker.APIClient, registry: str, *, base_image: str, say: Say, names: Collection[str] = NAMES
+    api: docker.APIClient,
+    registry: str,
+    *,
+    base_image: str,
+    say: Say,
+    names: Collection[str] = NAMES,
+    keep: bool = False,
 ) -> dict[str, str]:
     """Build and push the images of these names; gives name to reference.
 
-    ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password.
+    ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password. With ``keep`` what
+    is built is kept in the cache, and what any engine has built before is taken from there.
     """
     programs = _programs(say) if {"nfd-worker", "driver-builder"}.intersection(names) else []
     loader = REPOSITORY / "driver_builder/driver_image/loader.sh"
@@ -77,7 +86,8 @@ def build_all(
             continue
         reference = f"{registry}/driverwright/{image}:latest"
         context = [("Dockerfile", dockerfile.read_bytes()), *files]
-        _build(api, reference, context, base_image, _prefixed(image, say))
+        build = _build_once if keep else _build
+        build(api, reference, _tar(context), base_image, _prefixed(image, say))
         say(f"{image}: pushing")
         _push(api, reference)
         images[image] = reference
@@ -113,11 +123,17 @@ def kept_wheels() -> list[Path]:
         f"wheels/needed-{_digest(('pyproject.toml',))}-{IMAGE_PYTHON}-{time.time() // 86400:.0f}",
         lambda folder: _download_needed(next(own.glob("*.whl")), folder),
     )
-    own.touch()
-    needed.touch()
-    for old in sorted(own.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-_WHEELS_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    _forget_old(own, _WHEELS_KEPT)
+    _forget_old(needed, _WHEELS_KEPT)
     return sorted((*own.glob("*.whl"), *needed.glob("*.whl")), key=lambda wheel: wheel.name)
+
+
+def _forget_old(used: Path, count: int) -> None:
+    """Keep the folder that is used and the ones used last beside it, as many as ``count``."""
+    used.touch()
+    kept = [path for path in used.parent.iterdir() if not path.name.startswith(".")]
+    for old in sorted(kept, key=lambda folder: folder.stat().st_mtime)[:-count]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -166,11 +182,30 @@ def _run(argv: list[str]) -> None:
         raise ImageError(f"{' '.join(argv[:5])} ... ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def _build(
-    api: docker.APIClient, reference: str, context: Iterable[tuple[str, bytes]], base_image: str, say: Say
-) -> None:
+def _build_once(api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say) -> None:
+    """Build an image, unless it is kept; each day anew, because of the packages it installs."""
+    base = api.inspect_image(base_image)["Id"]
+    repository, _, tag = reference.rpartition(":")
+    neutral = f"kept/{repository.rpartition('/')[2]}"
+    key = hashlib.sha256(f"{neutral} {base} {time.time() // 86400:.0f}\0".encode() + context.getvalue()).hexdigest()
+
+    def make(folder: Path) -> None:
+        _build(api, f"{neutral}:{tag}", context, base_image, say)
+        with (folder / "image.tar").open("wb") as file:
+            file.writelines(api.get_image(f"{neutral}:{tag}"))
+
+    kept = cached_folder(f"images/{key[:16]}", make)
+    _forget_old(kept, _IMAGES_KEPT)
+    if not api.images(f"{neutral}:{tag}"):
+        say("taking it from the cache")
+        with (kept / "image.tar").open("rb") as file:
+            api.load_image(file)
+    api.tag(f"{neutral}:{tag}", repository, tag)
+
+
+def _build(api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say) -> None:
     stream = api.build(
-        fileobj=_tar(context), custom_context=True, tag=reference, rm=True, forcerm=True, decode=True,
+        fileobj=context, custom_context=True, tag=reference, rm=True, forcerm=True, decode=True,
         network_mode="host", buildargs={"BASE_IMAGE": base_image},
     )  # fmt: skip
     log: list[str] = []

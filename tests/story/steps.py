@@ -45,6 +45,9 @@ _BUILD_STEP = re.compile(r"Step (\d+)/(\d+)")
 class Steps(ABC, Generic[AnyNode]):
     """Tells the story. The steps are called in the order they are written in."""
 
+    keeps_images = False
+    """Whether the product's images are kept in the cache, for other engines than the one that builds them."""
+
     def __init__(self, stage: Stage, progress: Progress) -> None:
         self.stage = stage
         self.cluster = stage.cluster
@@ -71,7 +74,7 @@ class Steps(ABC, Generic[AnyNode]):
         """Build the images of nfd-worker, driver-builder and the example workload."""
         with self.progress.step("Build the images of nfd-worker and driver-builder") as step:
             self.images = product_images.build_all(
-                self.stage.engine, self.stage.registry, base_image=BASE_IMAGE, say=step.detail
+                self.stage.engine, self.stage.registry, base_image=BASE_IMAGE, say=step.detail, keep=self.keeps_images
             )
 
     def deploy_programs(self) -> None:

@@ -38,6 +38,8 @@ __all__ = ["CONTROLLER", "DRIVER", "EDU_LABEL", "EXAMPLE", "READY_LABEL", "REPOS
 class Story(Steps[Guest]):
     """Tells the story on a proving ground: boots the nodes, reboots one, and looks inside."""
 
+    keeps_images = True
+
     def __init__(self, ground: ProvingGround, progress: Progress) -> None:
         cluster = Cluster(PatientClient.from_environment(str(ground.kubeconfig)))
         engine = ground.engine.client()
@@ -78,7 +80,6 @@ class Story(Steps[Guest]):
                     f"--port={ports['driver-builder']}",
                     "--retry-min-seconds=5",
                     "--resync-seconds=10",
-                    "--unload-deadline-seconds=120",
                     # The testbed's registry has no TLS, and now and then a password.
                     "--registry-plain-http-passwords",
                 ),
