@@ -105,6 +105,8 @@ class HostNode:
             f"--container-runtime-endpoint=unix://{folder}/dockershim.sock",
             f"--pod-infra-container-image={pause_image}",
             "--network-plugin=",
+            # What a controller said that was killed twice is still to be read.
+            "--maximum-dead-containers-per-container=20",
         ]
 
 
