@@ -28,33 +28,18 @@ def into(story: Story, repository: str) -> Json:
     return {"image": f"{story.ground.registry.host}/{repository}"}
 
 
-def test_a_registry_that_is_off(story: Story) -> None:
-    """Unreachable is not absent: nothing is built until the registry answers again."""
-    kernel = story.guests["guest-b"].kernel.release
-    repository = "drivers/edu-off"
-    story.ground.registry.stop()
-    try:
-        story.apply_driver(driver_spec=into(story, repository))
-        target = acts.wait_for_reason(story, kernel, "RegistryUnreachable")
-        assert target["state"] == "Blocked"
-        assert acts.started_builds(story, repository) == []
-    finally:
-        story.ground.registry.start()
-    story.wait_for_builds()
-    story.wait_for_ready()
-    acts.wait_for_events(story, "RegistryUnreachable", "TargetReady")
-
-
 @pytest.fixture
 def _password(story: Story) -> Iterator[None]:
+    """A registry that wants a password, and is off."""
     story.ground.registry.set_auth("builder", PASSWORD)
+    story.ground.registry.stop()
     yield
     story.ground.registry.set_auth(None)
 
 
 @pytest.mark.usefixtures("_password")
-def test_a_wrong_registry_password(story: Story) -> None:
-    """Unauthorised is said as what it is, nothing is built, and the right password mends it."""
+def test_a_registry_that_is_off_and_then_refuses_the_password(story: Story) -> None:
+    """Neither unreachable nor unauthorised counts as absent: each has its reason; nothing is built before both end."""
     kernel = story.guests["guest-b"].kernel.release
     repository = "drivers/edu-password"
     write_secret(story, "the wrong one")
@@ -63,14 +48,20 @@ def test_a_wrong_registry_password(story: Story) -> None:
         "registry": {"plainHttp": True, "secretRef": {"name": SECRET}},
         "imagePullSecrets": [{"name": SECRET}],
     }
-    story.apply_driver(driver_spec=settings)
+    try:
+        story.apply_driver(driver_spec=settings)
+        target = acts.wait_for_reason(story, kernel, "RegistryUnreachable")
+        assert target["state"] == "Blocked"
+    finally:
+        story.ground.registry.start()
     target = acts.wait_for_reason(story, kernel, "RegistryUnauthorized")
     assert "the wrong one" not in target["message"]
     assert acts.started_builds(story, repository) == []
-    acts.wait_for_events(story, "RegistryUnauthorized")
+    acts.wait_for_events(story, "RegistryUnreachable", "RegistryUnauthorized")
     write_secret(story, PASSWORD)
     story.wait_for_builds()
     story.wait_for_ready()
+    acts.wait_for_events(story, "TargetReady")
     assert PASSWORD not in acts.controller_log(story)
 
 
