@@ -43,7 +43,8 @@ def command_line(machine: Machine) -> list[str]:
     ]
     return [
         *QEMU,
-        *("-cpu", "max"),
+        # Each miss of the emulated TLB walks the page tables: four levels do.
+        *("-cpu", "max,la57=off"),
         *("-smp", "1"),
         *("-m", str(machine.memory_mib)),
         *("-chardev", f"file,id=console,path={machine.console_log},append=on", "-serial", "chardev:console"),
