@@ -1,10 +1,10 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these.
 
-The unit tests come first, on both cores. Then three processes run side by side, because the real parts spend much of
-their time waiting: one has the cluster whose nodes get drivers and is shown as it goes, the second a cluster of its own
-for builds in Jobs and what else needs one, the third all that need single parts; what these say is shown at the end.
-Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked
-like is in ``build/artefacts``.
+The unit tests come first, on both cores. Then four processes run side by side, because the real parts spend much of
+their time waiting. The first has the cluster whose nodes get drivers and is shown as it goes, the second a cluster of
+its own for builds in Jobs and what else needs one, the third a control plane without nodes, the fourth single parts;
+what these say is shown at the end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took;
+what a failed test's testbed looked like is in ``build/artefacts``.
 """
 
 import os
@@ -80,8 +80,10 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     left_out = [f"--ignore={path}" for path in SECOND_CLUSTER]
     nodes = Part("nodes", (*REAL, *left_out, "-m", f"cluster and {tier}"))
     builds = Part("builds", (*SECOND_CLUSTER, "-m", f"cluster and {tier}"))
-    parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
-    return [(unit,), (nodes,), (builds,), (parts,)] if long else [(unit,), (nodes, builds, parts)]
+    control = Part("control", (*REAL, "-m", f"control_plane and {tier}"))
+    parts = Part("parts", (*REAL, "-m", f"not cluster and not control_plane and {tier}"))
+    real = (nodes, builds, control, parts)
+    return [(unit,), *((part,) for part in real)] if long else [(unit,), real]
 
 
 class Running:

@@ -12,8 +12,8 @@ QEMU = (
 )
 
 # A busy machine emulates too slowly for the kernel's test of its timer: "timer doesn't work", and it panics. Without
-# timers finer than its tick, and without what guards a real processor's speculation, an emulated node does the same work
-# in two thirds of the time.
+# timers finer than its tick, and without guards against a real processor's speculation, an emulated node does the same
+# work in two thirds of the time.
 KERNEL_PARAMETERS = "console=ttyS0 panic=-1 no_timer_check highres=off mitigations=off"
 
 # Each process of a testbed has a session of its own, and with CONFIG_SCHED_AUTOGROUP the sessions share the processors,
