@@ -25,7 +25,7 @@ test: $(READY) ## Run the tests: unit, integration, e2e
 test-long: $(READY) ## Run what make test leaves out: studies, soaks, tests of the testbed itself
 	@$(BIN)/python tests/run.py --long
 
-unit: $(READY) ## Run the tests that need nothing but Python (a minute and a half)
+unit: $(READY) ## Run the tests that need nothing but Python (a minute)
 	@$(PYTEST) tests/unit tests/contract -q -n 3 --dist worksteal -m "not long"
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
