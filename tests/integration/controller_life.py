@@ -142,7 +142,8 @@ class Life:
         with self._lock:
             if self._controller is not None and self._controller.poll() is None:
                 return
-            assert self._controller is None or self._controller.returncode == -9, self.log()[-3000:]
+            killed = self._controller is None or self._controller.returncode == -9
+            assert killed or self._has_lost_its_lease(), self.log()[-3000:]
             argv = [
                 sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
@@ -153,6 +154,10 @@ class Life:
             with (self._folder / "controller.log").open("ab") as log:
                 self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
             self._started += 1
+
+    def _has_lost_its_lease(self) -> bool:
+        """Tell whether the controller ended as it has to on a machine where the API server takes seconds to answer."""
+        return any("lease: not renewed for" in line for line in self.log().splitlines()[-10:])
 
     def log(self) -> str:
         """Give what all controllers of this life said."""
