@@ -15,9 +15,6 @@ from tests.proving_ground.fixtures import control_plane_ground, engine_ground, g
 
 __all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
 
-MARKERS = {"ground": "cluster", "control_plane_ground": "control_plane"}
-"""Fixture: the marker of the tests that use it."""
-
 # Derandomized: what a change did not touch does not fail it.
 settings.register_profile(
     "ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -29,11 +26,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a cluster or a control plane: ``tests/run.py`` divides them among its processes."""
+    """Mark the tests that share the one cluster: ``tests/run.py`` keeps them in one process."""
     for item in items:
-        for fixture, marker in MARKERS.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(marker)
+        if "ground" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
 
 
 @pytest.hookimpl(wrapper=True)

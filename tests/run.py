@@ -1,10 +1,9 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these.
 
-The unit tests come first, on both cores. Then four processes run side by side, because the real parts spend much of
-their time waiting. The first has the cluster whose nodes get drivers and is shown as it goes, the second a cluster of
-its own for builds in Jobs and what else needs one, the third a control plane without nodes, the fourth single parts;
-what these say is shown at the end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took;
-what a failed test's testbed looked like is in ``build/artefacts``.
+The unit tests come first, on both cores. Then two processes run side by side, because the real parts spend much of
+their time waiting: one has the tests that share the cluster and is shown as it goes, the other all that need single
+parts, shown at its end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed
+test's testbed looked like is in ``build/artefacts``.
 """
 
 import os
@@ -32,15 +31,6 @@ UNIT = ("tests/unit", "tests/contract", "-n", "3", "--dist", "worksteal", "-q")
 """More processes than cores: some of these tests wait for most of their time."""
 REAL = ("tests/integration", "tests/e2e")
 AS_IT_GOES = ("-p", "tests.as_it_goes")
-SECOND_CLUSTER = (
-    "tests/integration/test_job_builder.py",
-    "tests/integration/test_job_kernel_lookup.py",
-    "tests/e2e/test_pod_on_node.py",
-    "tests/e2e/test_without_an_engine.py",
-    "tests/e2e/test_worker_hotplug.py",
-    "tests/e2e/test_worker_on_machines.py",
-)
-"""The files of the second cluster: about half the time of all that use one."""
 SLOWEST = 10
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
@@ -77,13 +67,9 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
     unit = Part("unit", (*UNIT, "-m", tier))
-    left_out = [f"--ignore={path}" for path in SECOND_CLUSTER]
-    nodes = Part("nodes", (*REAL, *left_out, "-m", f"cluster and {tier}"))
-    builds = Part("builds", (*SECOND_CLUSTER, "-m", f"cluster and {tier}"))
-    control = Part("control", (*REAL, "-m", f"control_plane and {tier}"))
-    parts = Part("parts", (*REAL, "-m", f"not cluster and not control_plane and {tier}"))
-    real = (nodes, builds, control, parts)
-    return [(unit,), *((part,) for part in real)] if long else [(unit,), real]
+    cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
+    parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
+    return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
 
 
 class Running:
