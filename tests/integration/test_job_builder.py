@@ -304,7 +304,9 @@ def _forms(content: bytes) -> Iterator[bytes]:
 
 def test_a_secret_that_a_build_prints_is_hidden(place: Place, tmp_path: Path) -> None:
     """The queue knows what is in the Secrets of a build, and so does the log that it keeps of a failed one."""
-    action = replace(place.action("printed", f"cat /run/secrets/{SECRET}/key; exit 65"), build_secrets=(SECRET,))
+    # Not once: what a command prints last before it fails, buildah may lose.
+    script = f"for i in {{1..20}}; do cat /run/secrets/{SECRET}/key; echo; sleep 0.1; done; exit 65"
+    action = replace(place.action("printed", script), build_secrets=(SECRET,))
     kept: list[str] = []
     ended = threading.Event()
 
@@ -398,7 +400,7 @@ def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: P
     ("script", "changes", "expected"),
     [
         pytest.param(
-            "echo 'x.c:3:1: error: bad'; exit 65",
+            "for i in {1..9}; do echo 'x.c:3:1: error: bad'; sleep 0.1; done; exit 65",
             {},
             (BuildFailure.COMPILE_ERROR, "x.c:3: bad"),
             id="compile error",
