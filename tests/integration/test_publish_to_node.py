@@ -575,9 +575,14 @@ def test_a_missing_right_is_named(
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
     })  # fmt: skip
     poor = as_service_account(control_plane_ground, NAMESPACE, name)
-    time.sleep(1)  # The authorizer reads its rules from a cache.
-    with pytest.raises(Forbidden) as caught:
-        publish(request(node), poor)
-    assert words in explain(caught.value, node)
+    said = ""
+    # The authorizer reads its rules from a cache.
+    end = time.monotonic() + 120
+    while words not in said and time.monotonic() < end:
+        with pytest.raises(Forbidden) as caught:
+            publish(request(node), poor)
+        said = explain(caught.value, node)
+        time.sleep(0.2)
+    assert words in said
     for resource in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
         root.delete(resource.path(name=name))
