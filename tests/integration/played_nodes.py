@@ -14,6 +14,7 @@ from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import NODES, PODS
+from tests.proving_ground.api import ApiError
 from tests.proving_ground.ground import ProvingGround
 from tests.unit.driver_builder import factories
 from tests.unit.driver_builder.model_world import pod_status
@@ -66,7 +67,7 @@ class PlayedNodes(threading.Thread):
                 self.play()
             except (NotFound, Conflict):
                 continue  # Somebody else was faster: look again.
-            except KubeApiError as error:
+            except (KubeApiError, ApiError, OSError) as error:
                 # As a kubelet: it goes on, and a test that waits for it in vain shows what it said.
                 print(f"{self.name}: {error}")
 
@@ -128,7 +129,7 @@ class PlayedNodes(threading.Thread):
 
     def _force_delete(self, pod: Json) -> None:
         path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
-        self._ground.api.request(path, method="DELETE", body={"gracePeriodSeconds": 0})
+        self._ground.api.delete(f"{path}?gracePeriodSeconds=0")
 
 
 def _unloaded(now: str) -> Json:
