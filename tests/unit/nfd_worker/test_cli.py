@@ -51,6 +51,16 @@ BAD_RULES = """\
     - {feature: pci.device, matchExpressions: {vendor: {op: Inn, value: ["10de"]}}}
 """
 
+BAD_CUSTOM_RULES = """\
+- name: refused
+  labels:
+    good: "1"
+    kubernetes.io/x: "1"
+- name: broken
+  matchFeatures:
+    - {feature: pci.device, matchExpressions: {vendor: {op: Inn, value: ["10de"]}}}
+"""
+
 
 def written(directory: Path, name: str, text: str) -> str:
     """Write a file; gives its path."""
@@ -130,6 +140,27 @@ def test_scan_with_a_wrong_rule_fails(tmp_path: Path, capsys: pytest.CaptureFixt
     """Exit status 1, and the place of the mistake."""
     assert run(["scan", "--root", INTEL, "--rules", written(tmp_path, "bad", BAD_RULES)], {}) == 1
     assert f"PROBLEM  {tmp_path}/bad:12: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_scan_tells_a_program_what_is_wrong_with_a_rule_of_the_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """Exit status 1; the document names the bad rule by its file and line, and the label that was refused."""
+    directory = tmp_path / "etc/kubernetes/node-feature-discovery"
+    (directory / "custom.d").mkdir(parents=True)
+    written(directory, "nfd-worker.conf", "core: {labelSources: [custom], featureSources: [fake]}")
+    written(directory, "custom.d/bad", BAD_CUSTOM_RULES)
+    assert run(["scan", "--root", str(tmp_path), "-o", output], {}) == 1
+    document = yaml.safe_load(capsys.readouterr().out)
+    file = "/etc/kubernetes/node-feature-discovery/custom.d/bad"
+    [problem], [refusal] = document["problems"], document["refused"]
+    assert document["labels"] == {f"{PREFIX}/good": "1"}
+    assert (problem["file"], problem["line"], problem["rule"]) == (file, 7, f"rule {file}/broken")
+    assert problem["field"] == "matchFeatures[0].matchExpressions.vendor.op"
+    assert "there is no operator 'Inn'" in problem["message"]
+    assert (refusal["origin"], refusal["kind"]) == (f"rule {file}/refused", "label")
+    assert (refusal["key"], refusal["value"], refusal["reason"]) == ("kubernetes.io/x", "1", "ns-not-allowed")
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
