@@ -183,6 +183,20 @@ def test_inline_rules_replace_those_of_the_file(tmp_path: Path) -> None:
     assert settings.rule_problems == ()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("{core: {sources: [usb]}}", id="alone"),
+        pytest.param("{core: {sources: [usb], labelSources: [cpu]}}", id="beside the new name"),
+    ],
+)
+def test_the_old_name_of_the_label_sources_works_in_inline_options(tmp_path: Path, options: str) -> None:
+    """Upstream heeds ``core.sources`` in the file only; here it wins over the file's label sources."""
+    settings = load(tmp_path, "core: {labelSources: [pci]}", flags={"options": options})
+    assert settings.label_sources == ("usb",)
+    assert settings.feature_sources == DEFAULT_SOURCES
+
+
 def test_the_pods_variables_are_read() -> None:
     """They come from the DaemonSet."""
     settings = load_settings({}, {"NODE_NAME": "n1", "HOST_ROOT": "/host", "NFD_WORKER_RULES_DIR": "/rules"})

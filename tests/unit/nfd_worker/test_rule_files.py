@@ -54,6 +54,14 @@ def test_custom_rules_are_of_files_and_of_one_level_of_directories(tmp_path: Pat
     assert names(read(tmp_path).custom) == ["y", "z", "b"]
 
 
+def test_hidden_directories_of_custom_rules_are_not_read(tmp_path: Path, custom: Path) -> None:
+    """Neither a person's nor the kubelet's copy of a ConfigMap; what is wrong in them is no problem."""
+    write(custom, a=rule("a"), **{".mine__b": rule("b"), "..2026_11_22_23_36_13.1__a": rule("a"), ".mine__bad": "{"})
+    found = read(tmp_path)
+    assert names(found.custom) == ["a"]
+    assert found.problems == ()
+
+
 def test_custom_rules_have_the_older_form(tmp_path: Path, custom: Path) -> None:
     """As sources.custom has it; a NodeFeatureRule has no place there."""
     write(custom, a="- {name: n, matchFeatures: [{feature: a.b, matchExpressions: {c: d}}]}")

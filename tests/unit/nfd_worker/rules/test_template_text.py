@@ -109,6 +109,12 @@ def test_cases(template: str, expected: str) -> None:
     assert parse_template(template).expand(DATA) == expected
 
 
+@pytest.mark.parametrize(("text", "expected"), [("0x1F", "0x1f"), ("http_2XX", "Http2xx"), ("GPU2X_B3C", "Gpu2xB3c")])
+def test_camelcase_makes_capitals_behind_digits_small(text: str, expected: str) -> None:
+    """As the function's documentation says; upstream's library keeps some of them."""
+    assert parse_template(f'{{{{camelcase "{text}"}}}}').expand(DATA) == expected
+
+
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
