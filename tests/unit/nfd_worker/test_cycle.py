@@ -49,6 +49,15 @@ def test_the_boot_is_named() -> None:
     assert not report.failed
 
 
+def test_a_kernel_whose_name_no_label_holds_is_named_to_the_letter(root: Path) -> None:
+    """The label has what fits, the annotation all of it."""
+    release = "6.1.0+" + "a" * 58
+    (root / "proc/sys/kernel/osrelease").write_text(f"{release}\n")
+    content = run_cycle(Host(str(root)), Settings(), {}, scanned=NO_GPU).content
+    assert content.labels[f"{PREFIX}/kernel-version.full"] == "6.1.0_" + "a" * 57
+    assert content.annotations["driverwright.io/kernel-version"] == release
+
+
 def test_without_a_boot_id_nothing_is_said(root: Path) -> None:
     """An unreadable boot id proves nothing, and is no reason to stop labelling."""
     file = root / "proc/sys/kernel/random/boot_id"

@@ -137,6 +137,12 @@ def test_dynamic_values_are_looked_up_in_labels_and_extended_resources() -> None
     }
 
 
+def test_dynamic_values_are_looked_up_for_feature_files() -> None:
+    """Upstream refuses them there."""
+    made = make({"local": {"n": "@memory.numa.node_count"}})
+    assert (made.content.labels, made.refusals) == ({f"{P}/n": "2"}, ())
+
+
 def test_annotations_and_taints_are_taken_as_written() -> None:
     """Only labels and extended resources can be dynamic."""
     taint = Taint("vendor.io/t", "@memory.numa.node_count", "NoSchedule")

@@ -1,12 +1,13 @@
 """Source pci: which devices are there, and what their labels say."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from nfd_worker.features import Failed, Features
 from nfd_worker.sources import discover
-from nfd_worker.sources.pci import labels, parse_device, usable_label_fields
+from nfd_worker.sources.pci import FIELDS, labels, parse_device, usable_label_fields
 from nfd_worker.sources.settings import PciSettings, SourceSettings
 from tests.unit.nfd_worker.trees import host, recorded
 
@@ -53,6 +54,19 @@ def test_devices_are_listed_by_address() -> None:
 def test_a_device_that_does_not_tell_everything_is_left_out() -> None:
     """It is on its way out."""
     assert parse_device({"class": "0x030000\n", "vendor": "0x10de\n"}) is None
+
+
+def test_a_device_that_goes_away_while_it_is_read_is_not_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are, and no warning is logged: upstream logs an error."""
+    whole = dict.fromkeys((*FIELDS, "sriov_totalvfs"), "0x0300\n")
+    files = {f"0000:00:01.0/{name}": text for name, text in whole.items()} | {"0000:00:02.0/class": "0x030000\n"}
+    it = host(tmp_path, {f"sys/bus/pci/devices/{name}": text for name, text in files.items()})
+    found = discover("pci", it, SourceSettings())
+    assert isinstance(found, Features)
+    assert found.instances["pci.device"] == (dict.fromkeys(whole, "0300"),)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_machine_without_a_pci_bus_has_no_devices(tmp_path: Path) -> None:

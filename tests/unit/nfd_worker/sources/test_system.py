@@ -40,6 +40,14 @@ def test_usr_lib_stands_in_for_etc(tmp_path: Path) -> None:
     assert found.attributes == {"system.osrelease": {"ID": "alpine"}}
 
 
+def test_etc_is_read_where_both_are_there(tmp_path: Path) -> None:
+    """The vendor's file stands in for a missing one only; an administrator's says what counts."""
+    files = {"etc/os-release": "ID=ours\n", "usr/lib/os-release": "ID=vendor\nVERSION_ID=1\n"}
+    found = discover("system", host(tmp_path, files), SourceSettings())
+    assert isinstance(found, Features)
+    assert found.attributes == {"system.osrelease": {"ID": "ours"}}
+
+
 def test_a_node_without_os_release_cannot_be_read(tmp_path: Path) -> None:
     """Then a mount is missing."""
     found = discover("system", host(tmp_path, {}), SourceSettings())
