@@ -148,6 +148,19 @@ def test_equal_requests_give_equal_contexts(directory: Path) -> None:
     assert templates.build_context(again, directory) == templates.build_context(REQUEST, directory)
 
 
+def test_nothing_of_the_loader_goes_into_a_build() -> None:
+    """Its script is in no image of a driver: whoever mends it builds none anew."""
+    directory = templates.templates_directory()
+    for path in directory.glob("*.Dockerfile.j2"):
+        request = replace(REQUEST, template=path.name.removesuffix(".Dockerfile.j2"))
+        context = templates.build_context(request, directory)
+        assert {name.partition("/")[0] for name in members(context)} == {"Dockerfile", "modules", "source"}
+        with tarfile.open(fileobj=io.BytesIO(context)) as tar:
+            content = tar.extractfile("Dockerfile")
+            assert content is not None
+            assert b"loader" not in content.read()
+
+
 def test_an_empty_source_is_still_a_folder(directory: Path) -> None:
     """COPY source/ finds it, and make says what is missing."""
     request = replace(REQUEST, source=SourceFiles(files={}))

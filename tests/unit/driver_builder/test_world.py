@@ -1,6 +1,7 @@
 """The controller on a model of a cluster: whatever happens and whenever it is killed, it reaches the same end."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -320,3 +321,23 @@ def test_an_update_of_the_operating_system_without_a_reboot_changes_nothing() ->
     assert {path: obj["metadata"]["uid"] for path, obj in world.client.objects.items() if "/pods/" in path} == pods
     assert_all_ready(world)
     assert len(world.pushed) == 1
+
+
+def pods_of(world: World) -> set[str]:
+    """Give the uids of the driver's pods."""
+    return {pod["metadata"]["uid"] for name in world.selected() for pod in world.pods_on(name)}
+
+
+def test_a_mended_loader_rebuilds_no_driver() -> None:
+    """Its image is in no build key: nothing is built, the DaemonSets name the new one, and every pod stays."""
+    world = fleet(KERNEL, OTHER_KERNEL)
+    world.settle()
+    built, pods = list(world.pushed), pods_of(world)
+    world.settings = replace(world.settings, loader_image="r.io/driverwright/loader:mended")
+    world.settle()
+    assert_all_ready(world)
+    assert world.pushed == built
+    assert pods_of(world) == pods
+    sets = [item for path, item in world.client.objects.items() if "/daemonsets/" in path]
+    brought = {item["spec"]["template"]["spec"]["initContainers"][0]["image"] for item in sets}
+    assert brought == {"r.io/driverwright/loader:mended"}
