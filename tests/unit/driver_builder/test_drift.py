@@ -6,8 +6,10 @@ from driver_builder.planning import drift
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.node_notes import MAX_RELOADED, NodeNote, render_notes
 from driver_builder.planning.plan import plan
+from driver_builder.planning.plan_target import plan_target
+from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.snapshot import Snapshot
-from tests.unit.driver_builder.factories import GONE, NOW, SETTINGS, driver, ready_snapshot
+from tests.unit.driver_builder.factories import GONE, NOW, SETTINGS, driver, ready_snapshot, spec_of, wanted
 
 
 def drifted(*notes: NodeNote) -> Snapshot:
@@ -70,3 +72,22 @@ def test_the_wait_has_an_upper_end() -> None:
     """One hour."""
     note = NodeNote(node="node-a", reloads=10**9, last_reload=NOW)
     assert plan(drifted(note), SETTINGS).requeue_at == NOW + drift.MAX_SECONDS
+
+
+def test_on_a_node_that_the_driver_leaves_nothing_is_loaded_again() -> None:
+    """The module is on its way out there: neither a pod is replaced nor a replacement noted."""
+    seen = drifted()
+    (container,) = seen.drivers
+    view = replace(DriverView.of(seen, container, SETTINGS), wanted=wanted(seen))
+    parts = [plan_target(view, spec_of(container), item) for item in wanted(seen)]
+    assert [action.node for action in drift.repair(view, parts).actions if isinstance(action, ReplacePod)] == ["node-a"]
+    left = drift.repair(view, parts, frozenset({"node-a"}))
+    assert (left.actions, left.requeue_at) == ((), None)
+    assert [note.reloads for note in left.notes] == [0]
+
+
+def test_drift_of_a_driver_that_goes_is_not_repaired() -> None:
+    """Deleted, or of a kernel that is skipped now."""
+    skipped = {"kernelMappings": [{"regexp": ".*", "skip": True}]}
+    for going in (driver(deleting=True), driver(spec_changes=skipped)):
+        assert replaced(replace(drifted(), drivers=(going,))) == []
