@@ -8,7 +8,7 @@ import pytest
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning.actions import ApplyDaemonSet
+from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
 from driver_builder.planning.desired import Unwanted, Wanted
 from driver_builder.planning.gate import gate
 from driver_builder.planning.plan import plan
@@ -28,6 +28,7 @@ from tests.unit.driver_builder.factories import (
     snapshot,
     spec_of,
     target,
+    wanted,
     with_images,
 )
 
@@ -182,3 +183,42 @@ def test_without_a_daemon_set_the_first_of_two_with_one_name_has_it() -> None:
         seen = snapshot(node("a"), node("b", OTHER_KERNEL))
         items, _, _ = desired_targets(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes)
     assert [type(item) for item in items] == [Wanted, Unwanted]
+
+
+def rebuilt(nodes: tuple[str, str]) -> Snapshot:
+    """Make two nodes of one kernel, by their versions, and two DaemonSets of it, whose targets were both rebuilt."""
+    tokens = {target(os_version=version).id: f"of-{version}" for version in ("11", "12")}
+    known = {"rebuild": Rebuilds(requests={}, tokens=tokens).as_status()}
+    return snapshot(
+        *(node(name, os_version=version) for name, version in zip("ab", nodes, strict=True)),
+        drivers=(driver(spec_changes=ANY_VERSION, status=known),),
+        daemon_sets=(recorded("11"), recorded("12")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    [
+        pytest.param(("12", "12"), "12", id="the node of the lower one was updated"),
+        pytest.param(("11", "11"), "11", id="the node of the higher one was set up anew"),
+        pytest.param(("13", "13"), "11", id="both were updated"),
+    ],
+)
+def test_two_targets_that_become_one_build_nothing_anew(nodes: tuple[str, str], left: str) -> None:
+    """The one that is left has the key that it had; the rebuild token of the one that goes stays in the status."""
+    before = with_images(rebuilt(("11", "12")))
+    keys = {item.target.os_version: item.request.key for item in wanted(before) if item.request}
+    after = replace(rebuilt(nodes), images=before.images)
+    assert {item.target.os_version: item.request.key for item in wanted(after) if item.request} == {left: keys[left]}
+    decided = plan(after, SETTINGS)
+    assert not any(isinstance(action, StartBuild) for action in decided.actions)
+    assert decided.drivers[0].rebuilds.tokens == {target(os_version=it).id: f"of-{it}" for it in ("11", "12")}
+
+
+def test_a_target_that_comes_back_has_the_rebuild_that_it_had() -> None:
+    """While it had no nodes its token was kept: its image is the one that was built for it."""
+    before = with_images(rebuilt(("11", "12")))
+    alone = plan(replace(rebuilt(("12", "12")), images=before.images), SETTINGS)
+    status = {"rebuild": alone.drivers[0].rebuilds.as_status()}
+    back = replace(rebuilt(("11", "12")), drivers=(driver(spec_changes=ANY_VERSION, status=status),))
+    assert [item.image for item in wanted(back)] == [item.image for item in wanted(before)]
