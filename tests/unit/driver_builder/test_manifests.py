@@ -9,6 +9,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.planning import manifests
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api import names
+from nfd_worker.sources import kernel
 from tests.unit.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
 
 IMAGE = ImageRef("r.io", "edu", DIGEST)
@@ -51,6 +52,17 @@ def test_two_daemon_sets_of_one_kernel_keep_apart_by_the_version_of_the_system()
     """What an older version of this program wrote stays until one of them has no nodes."""
     selector = pod_spec(made(selects_os_version=True))["nodeSelector"]
     assert selector == {**SELECTED, names.OS_VERSION_LABEL: "12"}
+
+
+def test_a_release_of_64_characters_is_selected_by_what_the_label_holds() -> None:
+    """A label has 63: the selector has the very value that the worker writes, and the annotation has the release."""
+    release = "6.1.0-" + "x" * 57 + "y"
+    manifest = made(target=target(release))
+    selected = pod_spec(manifest)["nodeSelector"][names.KERNEL_VERSION_LABEL]
+    assert (len(release), len(selected)) == (64, 63)
+    assert selected == kernel.parse_version(release)["full"]
+    assert names.is_label_value(selected)
+    assert manifest["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] == release
 
 
 def test_a_target_without_version_is_selected_without() -> None:
