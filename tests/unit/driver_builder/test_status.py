@@ -1,5 +1,6 @@
 """Target states as the object's status, conditions and Events."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,16 +10,20 @@ from hypothesis import strategies as st
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.status import (
     Event,
+    Reason,
     TargetState,
     TargetStatus,
+    Trouble,
     condition_events,
     events,
     parse_timestamp,
     previous_targets,
     render,
+    render_trouble,
     timestamp,
 )
 from driver_builder.spec.driver_container import DriverContainer
+from kube_api.text import MAX_MESSAGE
 from tests.unit.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
@@ -207,6 +212,46 @@ def test_a_condition_names_five_and_counts_the_others() -> None:
     assert said["message"].endswith("node-4 has no kernel label; and 1 more")
     (said,) = [item for item in rendered(*targets[:5])["conditions"] if item["type"] == "Progressing"]
     assert "more" not in said["message"]
+
+
+ETCD_BYTES = 1_500_000
+"""An object beyond etcd's limit (1.5 MiB) is not stored."""
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "\U0001f600"], ids=["ASCII", "escaped", "four bytes"])
+def test_the_status_of_many_targets_stays_below_what_can_be_stored(letter: str) -> None:
+    """500 failed targets, each with all the words that somebody can say, and a refusal of the API server as long."""
+    releases = [f"6.1.0-{number:05}-".ljust(64, "x") for number in range(500)]
+    words: dict[str, Any] = {
+        "reason": "SigningCertificateMissing",
+        "message": letter * 10_000,
+        "image": f"{'r' * 63}.example.com:5000/{'p' * 100}:{'t' * 128}",
+        "digest": "sha256:" + "d" * 64,
+        "key": "f" * 20,
+        "failures": 99,
+        "last_failure": NOW,
+    }
+    targets = [entry(TargetState.FAILED, kernel=release, **words) for release in releases]
+    status = render(driver(), targets, rebuilds=NO_REBUILDS, unknown={}, refusal=letter * 10_000, now=NOW)
+    assert len(status["targets"]) == 500
+    size = len(json.dumps(status, ensure_ascii=False).encode())
+    assert size < ETCD_BYTES
+
+
+def test_messages_of_conditions_are_cut() -> None:
+    """However long what they quote is: targets, nodes, a refused action, a bug of ours."""
+    failed = entry(TargetState.FAILED, message="m" * 10_000)
+    moving = entry(TargetState.BUILDING, message="m" * 10_000)
+    trouble = Trouble(reason=Reason.INTERNAL_ERROR, message="m" * 10_000)
+    statuses = (
+        rendered(failed),
+        rendered(moving),
+        rendered(unknown={"a": "m" * 10_000}),
+        render(driver(), [], rebuilds=NO_REBUILDS, unknown={}, refusal="m" * 10_000, now=NOW),
+        render_trouble(driver(), trouble, now=NOW),
+    )
+    longest = [max(len(item["message"]) for item in status["conditions"]) for status in statuses]
+    assert longest == [MAX_MESSAGE] * len(statuses)
 
 
 def test_counts_leave_out_skipped_nodes() -> None:
