@@ -1,5 +1,7 @@
 """The controller's own passes over a model world."""
 
+from collections.abc import Callable
+
 from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
@@ -9,7 +11,7 @@ from tests.unit.driver_builder.model_parts import ModelBuilds
 from tests.unit.driver_builder.model_world import World
 
 
-def reconciler(world: World, builds: ModelBuilds) -> Reconciler:
+def reconciler(world: World, builds: ModelBuilds, is_stopping: Callable[[], bool] = lambda: False) -> Reconciler:
     """Make a reconciler of a world."""
     return Reconciler(
         observer=Observer(
@@ -20,8 +22,9 @@ def reconciler(world: World, builds: ModelBuilds) -> Reconciler:
             builds=builds,
             clock=lambda: world.now,
         ),
-        executor=Executor(world.client, builds),
-        reporter=Reporter(world.client),
+        executor=Executor(world.client, builds, is_stopping=is_stopping),
+        reporter=Reporter(world.client, is_stopping=is_stopping),
         builds=builds,
         settings=SETTINGS,
+        is_stopping=is_stopping,
     )

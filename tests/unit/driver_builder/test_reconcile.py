@@ -16,6 +16,7 @@ from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.model_parts import ModelBuilds
 from tests.unit.driver_builder.model_world import World
 from tests.unit.driver_builder.passes import reconciler
 from tests.unit.driver_builder.worlds import DRIVER_PATH, small_world, told
@@ -189,3 +190,29 @@ def test_a_failure_that_no_plan_took_in_is_kept(world: World) -> None:
     reconciler(world, world.builds).reconcile()
     assert world.builds.failed == {}
     assert world.status()["targets"][0]["failures"] == 1
+
+
+def test_a_pass_stops_between_two_drivers(world: World) -> None:
+    """When the controller is to stop after the first status, the second driver has none, and that is no error."""
+    world.add_driver("other")
+
+    def has_first() -> bool:
+        return "targets" in (world.client.objects[DRIVER_PATH].get("status") or {})
+
+    assert reconciler(world, world.builds, has_first).reconcile() is None
+    assert "targets" in world.status()
+    assert "targets" not in world.status("other")
+
+
+def test_a_pass_that_is_to_stop_dispatches_no_build_and_tells_nothing(world: World) -> None:
+    """A build that was asked for before that is left to the next controller, which may act already."""
+    dispatched: list[str] = []
+
+    class Counting(ModelBuilds):
+        def dispatch(self) -> None:
+            dispatched.extend(self.running)
+
+    builds = Counting()
+    assert reconciler(world, builds, lambda: bool(builds.running)).reconcile() is None
+    assert (len(builds.running), dispatched) == (1, [])
+    assert "targets" not in (world.client.get(DRIVER_PATH).get("status") or {})

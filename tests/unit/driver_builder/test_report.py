@@ -279,3 +279,24 @@ def test_trouble_that_gets_no_answer_counts_as_well(four: World, monkeypatch: py
     errors = Reporter(client).report(four.decide(), now=NOW)
     assert client.asked == ["a", "b"]
     assert {type(error) for error in errors.values()} == {Unreachable}
+
+
+def test_a_controller_that_is_to_stop_writes_no_further_status(four: World) -> None:
+    """Between two drivers: the others have an error, for the next controller to write them, and no Event is posted."""
+    asked = iter([False, False])
+    reporter = Reporter(four.client, is_stopping=lambda: next(asked, True))
+    errors = reporter.report(four.decide(), now=NOW)
+    assert [name for name in ("a", "b", "edu", "z") if "targets" in four.status(name)] == ["a", "b"]
+    assert {key: type(error) for key, error in errors.items()} == {
+        "driverwright/edu": Unreachable,
+        "driverwright/z": Unreachable,
+    }
+    assert events_of(four.client) == set()
+
+
+def test_a_controller_that_is_to_stop_does_nothing_that_its_status_does_not_tell(four: World) -> None:
+    """The drivers that were not come to lose the actions that only the status would tell of."""
+    asked = iter([False, False])
+    left, errors = Reporter(four.client, is_stopping=lambda: next(asked, True)).acknowledged(about_to_replace(four))
+    assert [part.driver.name for part in left.drivers if part.actions] == ["a", "b"]
+    assert set(errors) == {"driverwright/edu", "driverwright/z"}
