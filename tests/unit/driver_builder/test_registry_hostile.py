@@ -4,14 +4,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
 from driver_builder.model.images import MODULES_LABEL, REUSED_LABEL, ImageRef
-from driver_builder.model.registry_reach import Reach
+from driver_builder.model.registry_reach import Reach, reach
 from driver_builder.oci.image_archive import sha256
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import MAX_LABELS, RegistryClient
@@ -19,7 +19,7 @@ from driver_builder.planning.plan import plan
 from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import SETTINGS, snapshot, with_images
 from tests.unit.driver_builder.memory_client import MemoryClient
-from tests.unit.driver_builder.scripted_registry import Reply, Request, scripted_registry
+from tests.unit.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
 
 BAD = (Invalid, Unreachable, Unauthorised)
 
@@ -218,8 +218,8 @@ def test_another_host_is_never_quoted(status: int) -> None:
         scripted_registry(lambda _: Reply(status=status, body=SECRET_WORDS)) as store,
         scripted_registry(lambda _: astray(f"http://{store.host}/x")) as registry,
     ):
-        reach = Reach(allowed=frozenset({store.host}))
-        state = RegistryClient(registry.host, plain_http=True, reach=reach).inspect("a", "1")
+        allowed = Reach(allowed=frozenset({store.host}))
+        state = RegistryClient(registry.host, plain_http=True, reach=allowed).inspect("a", "1")
     assert isinstance(state, BAD)
     assert "ASIA" not in state.message
     assert len(store.requests) == 1
@@ -242,6 +242,68 @@ def test_a_name_that_changes_its_address_gains_nothing(monkeypatch: pytest.Monke
     assert isinstance(state, Invalid)
     assert "127.0.0.1" in state.message
     assert len(asked) == 1
+
+
+INSIDE = "10.96.0.1"
+"""An address of the cluster's Services."""
+
+
+@contextmanager
+def cluster_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
+    """Serve a store and its tokens at an address of the cluster, under the name ``svc.example``."""
+    plain = socket.getaddrinfo
+
+    def resolve(host: str, port: int, *words: object, **settings: object) -> object:
+        if host == "svc.example":
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (INSIDE, port))]
+        # This machine plays the one that has the address.
+        return plain("127.0.0.1" if host == INSIDE else host, port, *words, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with scripted_registry(lambda request: token(b'{"token":"abc"}' if request.path == "/token" else b"{}")) as inside:
+        yield inside
+
+
+def leads_to(host: str) -> Callable[[Request], Reply]:
+    """Make a registry that sends readers to a host: to its tokens by ``realm``, to its blobs by any other name."""
+
+    def script(request: Request) -> Reply:
+        if not request.path.startswith("/v2/realm"):
+            return astray(f"http://{host}/blob")
+        if request.headers.get("Authorization") == "Bearer abc":
+            return Reply(status=404, body=b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
+        return challenge(f'Bearer realm="http://{host}/token"')
+
+    return script
+
+
+@pytest.mark.parametrize("repository", ["redirect", "realm"])
+def test_a_registry_sends_nobody_into_a_forbidden_range(repository: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redirect and a token service at an address of ``--registry-forbidden-ranges`` are never connected to."""
+    with cluster_service(monkeypatch) as inside:
+        name = f"svc.example:{inside.host.rpartition(':')[2]}"
+        with scripted_registry(leads_to(name)) as registry:
+            forbidden = reach(forbidden_ranges="10.96.0.0/12", allowed_hosts="")
+            state = RegistryClient(registry.host, plain_http=True, reach=forbidden).inspect(repository, "1")
+    assert isinstance(state, Invalid)
+    assert f"{name}, which is {INSIDE}" in state.message
+    assert inside.requests == []
+
+
+@pytest.mark.parametrize("repository", ["redirect", "realm"])
+@pytest.mark.parametrize("forbidden", ["", "10.96.0.0/12"], ids=["no range", "allowed host"])
+def test_a_host_that_the_setting_allows_is_gone_to(
+    forbidden: str, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exchange goes on where no range is set, and where ``--registry-allowed-hosts`` names the host."""
+    with cluster_service(monkeypatch) as inside:
+        name = f"svc.example:{inside.host.rpartition(':')[2]}"
+        with scripted_registry(leads_to(name)) as registry:
+            settings = reach(forbidden_ranges=forbidden, allowed_hosts=name if forbidden else "")
+            state = RegistryClient(registry.host, plain_http=True, reach=settings).inspect(repository, "1")
+    assert inside.requests
+    if repository == "realm":
+        assert state == Absent()
 
 
 def test_a_proxy_is_not_sent_inside_either(monkeypatch: pytest.MonkeyPatch) -> None:
