@@ -122,6 +122,16 @@ def test_workloads_refer_to_what_is_there(workload: Json) -> None:
         assert {mount["name"] for mount in container.get("volumeMounts", [])} <= set(volumes)
 
 
+def test_the_controllers_working_space_is_bounded() -> None:
+    """Its root is read-only, and /tmp has a limit: images in passing do not fill the node's disk."""
+    (pod,) = [item["spec"]["template"]["spec"] for item in objects("Deployment")]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    (name,) = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == "/tmp"]
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == name]
+    assert re.fullmatch(r"[1-9][0-9]*[MG]i", volume["emptyDir"]["sizeLimit"])
+
+
 def test_rules_name_resources_that_exist() -> None:
     """A misspelt group or resource would grant nothing, silently."""
     known = {(resource.group, resource.plural) for resource in resources._ALL}
