@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.kernel_modules.module_signature import Certificate as X509Certificate
 from driver_builder.kernel_modules.module_signature import der_of, parse_certificate
 from driver_builder.kernel_modules.module_signer import ModuleSigner, parse_signer
 from driver_builder.model.build import BuildRequest
@@ -41,7 +42,7 @@ class SigningSecrets:
         """Read the certificate of modules; what is wrong with its Secret is part of the answer."""
         try:
             content = self._entry(namespace, name, _CERTIFICATE, CERTIFICATE_ENTRIES)
-            parse_certificate(content)
+            _check_kind(parse_certificate(content))
             return SigningCertificate(der=der_of(content))
         except Missing as error:
             return CertificateMissing(message=str(error))
@@ -94,6 +95,15 @@ class SigningSecrets:
 
     def _entry(self, namespace: str, name: str, field: str, entries: tuple[str, ...]) -> bytes:
         return read_entry(self._client, namespace, name, entries, field=f"signing.{field}")
+
+
+def _check_kind(certificate: X509Certificate) -> None:
+    """Refuse what neither signs nor is verified here."""
+    if certificate.rsa is None:
+        raise ConfigurationError(
+            f"the signing certificate ({certificate}) is of a key that is not RSA; make an RSA key and its certificate,"
+            " enrol that on the nodes, and put it into the Secret"
+        )
 
 
 def _where(namespace: str, name: str, field: str) -> str:

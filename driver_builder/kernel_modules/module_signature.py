@@ -7,10 +7,10 @@ twelve bytes that say how long it is, and a marker. Sources of the formats: the 
 ``include/linux/module_signature.h``, ``scripts/sign-file.c`` and ``crypto/asymmetric_keys/pkcs7_parser.c``; RFC 5652
 (CMS), RFC 5280 (X.509), RFC 8017 (RSA).
 
-The kernel looks a key up by issuer and serial number, or by subject key identifier; so does this. For RSA keys, which
-nearly all module keys are, the signature itself is checked as well: nothing secret is involved, it is one power and a
-comparison. For other keys the identifiers are compared, and the kernel has the last word. A signature of a kind that
-the kernel takes from nobody, or that cannot be checked here, counts as broken.
+The kernel looks a key up by issuer and serial number, or by subject key identifier; so does this. The signature itself
+is checked as well: nothing secret is involved, it is one power and a comparison. Keys are RSA, as nearly all module
+keys are. A signature of a kind that the kernel takes from nobody, or that cannot be checked here, as one by another
+kind of key, counts as broken.
 """
 
 import base64
@@ -174,16 +174,13 @@ def is_by(signature: ModuleSignature, certificate: Certificate) -> bool:
 
 
 def is_broken(signature: ModuleSignature, certificate: Certificate) -> bool:
-    """Whether the signature is not over this file by that key; of a key that is not RSA it cannot be told here.
+    """Whether the signature is not over this file by that key.
 
     One with signed attributes always is: the kernel refuses them in modules (``crypto/asymmetric_keys/pkcs7_verify.c``,
-    VERIFYING_MODULE_SIGNATURE). So is one by an RSA key over a hash that is unknown here: nothing of it is proven.
+    VERIFYING_MODULE_SIGNATURE). So is one by a key that is not RSA, or over a hash that is unknown here: nothing of it
+    is proven.
     """
-    if signature.has_attributes:
-        return True
-    if certificate.rsa is None:
-        return False
-    if signature.digest is None:
+    if signature.has_attributes or signature.digest is None or certificate.rsa is None:
         return True
     modulus, exponent = certificate.rsa
     size = (modulus.bit_length() + 7) // 8

@@ -222,6 +222,6 @@ def _check_signature(module: KernelModule, certificate: Certificate) -> None:
         raise VerificationFailed(
             VerificationFailure.SIGNATURE_BROKEN,
             f"the signature of module {module.name} by {certificate} is not over this file, not by this key, has signed"
-            " attributes or a hash that is unknown here; sign it as the kernel's sign-file does, change nothing in the"
-            " file after that, and give the certificate that belongs to the key",
+            " attributes, a hash that is unknown here or a key that is not RSA; sign it as the kernel's sign-file does,"
+            " change nothing in the file after that, and give the certificate that belongs to the key",
         )

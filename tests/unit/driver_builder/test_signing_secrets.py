@@ -17,7 +17,7 @@ from tests.unit.driver_builder.factories import NAMESPACE, target
 from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.module_signing import a_signer, key_bytes
 
-OURS, OTHER = a_signer("ours"), a_signer("other")
+OURS, OTHER, CURVE = a_signer("ours"), a_signer("other"), a_signer("curve", is_rsa=False)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 IMAGE_KEY = ec.generate_private_key(ec.SECP256R1()).private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -65,6 +65,7 @@ def test_a_certificate_is_the_same_whatever_it_is_wrapped_in(entry: str, content
         pytest.param({"ca.crt": b"x"}, False, "has neither cert nor tls.crt (it has ca.crt)", id="another entry"),
         pytest.param({"cert": b""}, False, "has neither cert nor tls.crt", id="empty entry"),
         pytest.param({"cert": b"x"}, True, "Secret driverwright/public: the signing certificate cannot", id="no X.509"),
+        pytest.param({"cert": CURVE.pem}, True, "key that is not RSA; make an RSA key", id="elliptic curve"),
     ],
 )
 def test_a_certificate_that_is_not_there_is_told(
