@@ -5,14 +5,17 @@ of a terminal, lone surrogates that no encoder accepts, and megabytes. Standard 
 """
 
 import re
+from itertools import accumulate
 
 MAX_MESSAGE = 500
-"""Characters of a message in a status or an Event; a build log has the rest."""
+"""Characters of a message, and bytes of one in a status; a build log has the rest."""
 
 MAX_TOKEN = 63
 """Characters of a value that is only compared, such as the value of a rebuild annotation."""
 
 _CUT = "..."
+_ESCAPED = {'"': 2, "\\": 2, "<": 6, ">": 6, "&": 6}
+"""How many bytes the API server stores of a character: Go's JSON escapes what HTML has a use for."""
 _BREAK = re.compile(r"[\r\n\t\v\f\x85\u2028\u2029]+")
 _UNPRINTABLE = re.compile(
     # Control sequences of terminals, other control characters, and marks that change the direction of the text.
@@ -28,6 +31,19 @@ def printable(text: str, limit: int = MAX_MESSAGE) -> str:
     text = _BREAK.sub(" ", text[: 8 * limit])
     text = _SURROGATE.sub("\ufffd", _UNPRINTABLE.sub("", text)).strip()
     return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+
+
+def bounded_message(text: str) -> str:
+    """Make a message of a status of any text: printable, and at most ``MAX_MESSAGE`` bytes as etcd stores it."""
+    text = printable(text)
+    if _stored_size(text) <= MAX_MESSAGE:
+        return text
+    ends = accumulate(_stored_size(character) for character in text)
+    return text[: sum(end <= MAX_MESSAGE - len(_CUT) for end in ends)] + _CUT
+
+
+def _stored_size(text: str) -> int:
+    return len(text.encode()) + sum((size - 1) * text.count(character) for character, size in _ESCAPED.items())
 
 
 def bounded_token(value: str) -> str:

@@ -18,7 +18,7 @@ from driver_builder.planning.status import (
     render_target,
     timestamp,
 )
-from kube_api.text import printable
+from kube_api.text import bounded_message
 
 Json = dict[str, Any]
 
@@ -90,7 +90,7 @@ def _render(entry: AheadStatus) -> Json:
     if entry.looked_up is not None:
         made["lookedUpTime"] = timestamp(entry.looked_up)
     if entry.error_at is not None:
-        made |= {"lookUpError": printable(entry.error), "lookUpErrorTime": timestamp(entry.error_at)}
+        made |= {"lookUpError": bounded_message(entry.error), "lookUpErrorTime": timestamp(entry.error_at)}
     return made
 
 
@@ -113,7 +113,7 @@ def condition(entries: Sequence[AheadStatus]) -> Json:
 
 
 def _made(status: str, reason: str, message: str) -> Json:
-    return {"type": CONDITION, "status": status, "reason": str(reason), "message": printable(message)}
+    return {"type": CONDITION, "status": status, "reason": str(reason), "message": bounded_message(message)}
 
 
 def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[AheadStatus]) -> tuple[Event, ...]:

@@ -14,7 +14,7 @@ from driver_builder.errors import InvalidDriver
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
-from kube_api.text import printable
+from kube_api.text import bounded_message
 
 Json = dict[str, Any]
 
@@ -217,7 +217,7 @@ def render_target(target: TargetStatus) -> Json:
         "readyNodes": target.ready_nodes,
         "state": target.state.value,
         "reason": target.reason,
-        "message": printable(target.message),
+        "message": bounded_message(target.message),
         "lastTransitionTime": timestamp(target.since),
     }
     optional = {"image": target.image, "imageDigest": target.digest, "buildKey": target.key}
@@ -235,7 +235,12 @@ def render_trouble(driver: DriverContainer, trouble: Trouble, *, now: float) -> 
 
 
 def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
-    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": printable(message)}
+    return {
+        "type": kind,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": bounded_message(message),
+    }
 
 
 def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:

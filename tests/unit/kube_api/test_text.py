@@ -1,10 +1,12 @@
 """Text of others becomes one printable line of bounded length."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_api.text import MAX_MESSAGE, MAX_TOKEN, bounded_token, printable
+from kube_api.text import MAX_MESSAGE, MAX_TOKEN, bounded_message, bounded_token, printable
 
 any_text = st.text(st.characters(exclude_categories=()))
 
@@ -33,6 +35,38 @@ def test_any_text_can_be_written_and_shown(text: str, limit: int) -> None:
 def test_what_cannot_be_shown_goes(text: str, expected: str) -> None:
     """The words stay."""
     assert printable(text, MAX_MESSAGE) == expected
+
+
+def stored(text: str) -> bytes:
+    """A text as the API server hands it to etcd: Go's JSON, which escapes what HTML has a use for."""
+    encoded = json.dumps(text, ensure_ascii=False)[1:-1]
+    for character in "<>&":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return encoded.encode()
+
+
+@given(any_text | st.text('<&"\\\U0001f600x', min_size=60, max_size=600))
+def test_a_message_is_bounded_as_it_is_stored(text: str) -> None:
+    """Whatever is in it; and what was cut is not cut again when it comes back out of a status."""
+    made = bounded_message(text)
+    assert len(stored(made)) <= MAX_MESSAGE
+    assert bounded_message(made) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("x" * 500, "x" * 500, id="one byte each"),
+        pytest.param("x" * 501, "x" * 497 + "...", id="cut"),
+        pytest.param("<" * 83, "<" * 83, id="six bytes each"),
+        pytest.param("<" * 84, "<" * 82 + "...", id="six bytes each, cut"),
+        pytest.param('"' * 251, '"' * 248 + "...", id="two bytes each"),
+        pytest.param("\U0001f600" * 126, "\U0001f600" * 124 + "...", id="four bytes each"),
+    ],
+)
+def test_a_message_has_as_much_as_fits(text: str, expected: str) -> None:
+    """No character is cut in two."""
+    assert bounded_message(text) == expected
 
 
 @given(any_text)
