@@ -9,7 +9,7 @@ from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
 from kube_api.text import printable
 from nfd_worker.config import build_settings
 from nfd_worker.config_file import parse_file, read_file
-from nfd_worker.documents import parse_document, read_text, shown
+from nfd_worker.documents import MAX_DOCUMENT, parse_document, read_text, shown
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.features import Features
 from nfd_worker.labels import CLUSTER, make_content
@@ -39,7 +39,7 @@ def validate(file: str, config: str | None, output: str) -> int:
     Raises:
         ConfigurationError: for a file that cannot be read or holds something else.
     """
-    document = parse_document(read_text(file), shown(file))
+    document = parse_document(read_text(file, MAX_DOCUMENT), shown(file))
     wanted = parse_content(document, shown(file))
     verdict = judge(wanted, _options(document, shown(file), config))
     sys.stdout.write(_table(verdict) if output == "table" else dump(_document(verdict), output))

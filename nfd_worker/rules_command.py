@@ -6,8 +6,9 @@ from typing import Any
 
 from kube_api.text import printable
 from nfd_worker.cycle import with_back_references
-from nfd_worker.documents import parse_document, read_text, shown
+from nfd_worker.documents import MAX_DOCUMENT, parse_document, read_text, shown
 from nfd_worker.features import Features
+from nfd_worker.guarded_file import MAX_YAML_FILE
 from nfd_worker.labels import CLUSTER, make_content
 from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.namespaces import NamespaceOptions
@@ -75,13 +76,13 @@ def _name_of_bad_rule(problem: RuleProblem) -> str:
 
 
 def _load(files: Sequence[str]) -> LoadedRules:
-    loaded = [load_rules(read_text(file), shown(file), dialect="rule") for file in files]
+    loaded = [load_rules(read_text(file, MAX_YAML_FILE), shown(file), dialect="rule") for file in files]
     rules = tuple(rule for one in loaded for rule in one.rules)
     return LoadedRules(rules, tuple(problem for one in loaded for problem in one.problems))
 
 
 def _mistakes(file: str, options: NamespaceOptions) -> list[RuleProblem]:
-    text = read_text(file)
+    text = read_text(file, MAX_YAML_FILE)
     loaded = load_rules(text, shown(file), dialect="rule")
     problems = (*loaded.problems, *static_problems(loaded.rules, text, shown(file), options))
     return sorted(problems, key=lambda problem: problem.line)
@@ -93,7 +94,7 @@ def read_features(file: str) -> Features:
     Raises:
         ConfigurationError: when the file cannot be read or holds something else.
     """
-    document = parse_document(read_text(file), shown(file))
+    document = parse_document(read_text(file, MAX_DOCUMENT), shown(file))
     if isinstance(document, Mapping) and "features" in document:
         document = document["features"]
     return parse_features(document, shown(file))

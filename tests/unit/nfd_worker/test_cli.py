@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 from nfd_worker.arguments import build_parser, with_command
 from nfd_worker.cli import run
 from nfd_worker.config import OPTIONS
+from nfd_worker.documents import MAX_DOCUMENT
+from nfd_worker.guarded_file import MAX_YAML_FILE
 from tests.unit.nfd_worker.trees import HOSTS
 
 INTEL = str(HOSTS / "intel-gpu-server")
@@ -66,6 +69,11 @@ def written(directory: Path, name: str, text: str) -> str:
     """Write a file; gives its path."""
     (directory / name).write_text(text)
     return str(directory / name)
+
+
+def standard_input(text: str) -> io.TextIOWrapper:
+    """Standard input with a text in it."""
+    return io.TextIOWrapper(io.BytesIO(text.encode()))
 
 
 def json_of(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -192,7 +200,7 @@ def test_what_was_left_out_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the rule and its field; the good rest stands."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+    monkeypatch.setattr("sys.stdin", standard_input("{}"))
     assert run(["rules", "eval", "--rules", written(tmp_path, "r", BAD_RULES), "--features", "-"], {}) == 1
     document = json_of(capsys)
     assert document["labels"] == {f"{PREFIX}/good": "1"}
@@ -259,7 +267,7 @@ def test_good_rules_have_no_mistakes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dynamic value is good when it names an element, whatever that is on a node; ``-`` is standard input."""
-    monkeypatch.setattr("sys.stdin", io.StringIO(RULES))
+    monkeypatch.setattr("sys.stdin", standard_input(RULES))
     assert run(["rules", "validate", written(tmp_path, "r", RULES), "-"], {}) == 0
     assert capsys.readouterr().out == ""
 
@@ -274,6 +282,46 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(capsys: pytest.CaptureFixture
     """It is named."""
     assert run(["rules", "validate", "/nonexistent"], {}) == 2
     assert capsys.readouterr().err == "nfd-worker: cannot read /nonexistent: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["rules", "validate", "FILE"], id="rules validate"),
+        pytest.param(["rules", "eval", "--rules", "FILE", "--features", "small"], id="rules of eval"),
+        pytest.param(["rules", "eval", "--rules", "small", "--features", "FILE"], id="features of eval"),
+        pytest.param(["labels", "validate", "FILE"], id="labels validate"),
+    ],
+)
+@pytest.mark.parametrize("file", ["/dev/zero", "-"])
+def test_what_has_no_end_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str], file: str
+) -> None:
+    """It is read no further than its limit, and named."""
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "small", "{}")
+    with Path("/dev/zero").open(encoding="utf-8") as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        assert run([file if word == "FILE" else word for word in command], {}) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"nfd-worker: cannot read {'standard input' if file == '-' else file}: it has more than ")
+
+
+def test_a_document_may_be_as_long_as_its_limit(tmp_path: Path) -> None:
+    """Features are longer than rules: a kernel's whole configuration may be among them."""
+    features = json.dumps({"flags": {}}).ljust(MAX_DOCUMENT)
+    files = written(tmp_path, "r", RULES.ljust(MAX_YAML_FILE, "#")), written(tmp_path, "f", features)
+    assert run(["rules", "eval", "--rules", files[0], "--features", files[1]], {}) == 0
+
+
+def test_a_document_may_come_out_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a shell's <(...) is one."""
+    read, write = os.pipe()
+    os.write(write, RULES.encode())
+    os.close(write)
+    assert run(["rules", "validate", f"/proc/self/fd/{read}"], {}) == 0
+    os.close(read)
+    assert capsys.readouterr().out == ""
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
