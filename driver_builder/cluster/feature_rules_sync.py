@@ -98,6 +98,8 @@ class FeatureRulesSync:
     def _tell(self, problems: Told) -> None:
         """Post a Warning for what is wrong, once per object and controller unless it changes."""
         for subject, wrong in problems.items():
+            if self._stopping.is_set():
+                return
             if self._told.get(subject) != wrong:
                 self._post(subject, wrong)
         self._told = problems

@@ -126,7 +126,7 @@ def _act(
         planned=collector.saw,
         is_stopping=stop.is_set,
     )
-    _follow_feature_rules(client, settings, stop, supervisor)
+    writers = _follow_feature_rules(client, settings, stop, supervisor)
     for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
         supervisor.start(watcher.name, watcher.run)
     try:
@@ -134,19 +134,26 @@ def _act(
             stop
         )
     finally:
+        stop.set()
         answers.stop()
         builds.stop()
         look_ups.stop()
+        # Before the Lease is given back: the next controller writes the same ConfigMap.
+        for writer in writers:
+            writer.join()
         REGISTRY.unregister(collector)
 
 
-def _follow_feature_rules(client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor) -> None:
+def _follow_feature_rules(
+    client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor
+) -> tuple[threading.Thread, ...]:
+    """Start what keeps the workers' rules; gives the thread that writes them."""
     if not settings.feature_rules:
-        return
+        return ()
     sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
     watcher = Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop)
     supervisor.start(watcher.name, watcher.run)
-    supervisor.start(sync.name, sync.run)
+    return (supervisor.start(sync.name, sync.run),)
 
 
 def _build_work(

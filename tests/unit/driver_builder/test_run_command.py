@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from driver_builder import config, telemetry
+from driver_builder.cluster.feature_rules import CONFIG_MAP
+from driver_builder.cluster.feature_rules_sync import FeatureRulesSync
 from driver_builder.commands import run_command
 from driver_builder.commands.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
 from driver_builder.planning import backoff
 from kube_api.client import Client, Listing, WatchEvent
-from kube_api.resources import LEASES
+from kube_api.resources import CONFIG_MAPS, LEASES, NODE_FEATURE_RULES
 from tests.unit.driver_builder.factories import NAMESPACE
 from tests.unit.driver_builder.memory_client import MemoryClient
+from tests.unit.driver_builder.test_feature_rules import GOOD, rule_object
 
 TRIES = 6000
 """A test that fails ends after a minute."""
@@ -122,6 +125,53 @@ def test_a_controller_that_is_told_to_end_ends_well(
     client = Watched(told)
     assert ended(client, monkeypatch, []) == EXIT_OK
     assert client.get(LEASE_PATH)["spec"]["holderIdentity"] == ""
+
+
+class Slow(MemoryClient):
+    """An API server that is told of SIGTERM while it writes the workers' rules, and answers once ``go_on`` is set."""
+
+    def __init__(self, signals: dict[int, Callable[..., None]]) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.holder = ""
+        self._signals = signals
+        self.objects[NODE_FEATURE_RULES.path(name="boards")] = rule_object("boards", GOOD)
+        self.objects[CONFIG_MAPS.path(namespace=NAMESPACE, name=CONFIG_MAP)] = {"metadata": {"resourceVersion": "1"}}
+
+    def watch(self, *_: Any, **__: Any) -> Iterator[WatchEvent]:
+        """Nothing happens until the end of the test."""
+        self.go_on.wait(60)
+        yield from ()
+
+    def patch(self, path: str, body: Any, **options: Any) -> Any:
+        """Take a write while the controller ends; remembers who had the Lease."""
+        if path.endswith(f"/configmaps/{CONFIG_MAP}"):
+            self._signals[signal.SIGTERM]()
+            assert self.go_on.wait(60)
+            self.holder = self.get(LEASE_PATH)["spec"]["holderIdentity"]
+        return super().patch(path, body, **options)
+
+
+def test_the_lease_is_kept_until_the_rules_of_the_workers_are_written(
+    signals: dict[int, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two controllers would write one ConfigMap; the answer comes when somebody waits for its thread, or nobody did."""
+    client, join = Slow(signals), threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == FeatureRulesSync.name:
+            client.go_on.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    monkeypatch.setattr(Client, "from_environment", lambda *_, **__: client)
+    with_rules = settings(no_feature_rules="", port="0", identity="one", feature_rules_namespace=NAMESPACE)
+    assert run_command.run(argparse.Namespace(), with_rules) == EXIT_OK
+    client.go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == FeatureRulesSync.name:
+            join(thread)
+    assert client.holder == "one"
 
 
 def test_without_the_loaders_image_nothing_begins() -> None:
