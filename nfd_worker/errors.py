@@ -5,11 +5,10 @@
     NfdWorkerError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
     ├── HostReadError        a file of the node could not be read; its source keeps its last good features
-    ├── UnfitFileError       a file that is not read: it is no regular file, or too long
-    └── MatchError           a rule could not be decided or its output not made: only that rule is left out
+    └── UnfitFileError       a file that is not read: it is no regular file, or too long
 
 What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
-of JSON (:mod:`nfd_worker.publish`).
+of JSON (:mod:`nfd_worker.publish`). Errors of rules are :mod:`nfd_worker.rules.errors`; they are a tree of their own.
 """
 
 
@@ -27,7 +26,3 @@ class HostReadError(NfdWorkerError):
 
 class UnfitFileError(NfdWorkerError):
     """A file is no regular file, or is longer than its reader allows; the message says which, without the path."""
-
-
-class MatchError(NfdWorkerError):
-    """A condition of a rule makes no sense, alone or for the value it met; the message names what is wrong with it."""

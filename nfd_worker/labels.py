@@ -13,8 +13,8 @@ from nfd_worker import namespaces
 from nfd_worker.dynamic import resolve
 from nfd_worker.features import Features
 from nfd_worker.namespaces import NamespaceOptions, Problem, add_prefixes, is_whitelisted
-from nfd_worker.node_content import NodeContent, Refusal, Taint
-from nfd_worker.rules.model import RuleOutput, RuleOutputs
+from nfd_worker.node_content import NodeContent, Refusal
+from nfd_worker.rules.model import RuleOutput, RuleOutputs, Taint
 
 CUSTOM = "custom"
 """The name of the rules in the worker's own configuration."""

@@ -15,9 +15,9 @@ from nfd_worker.features import Features
 from nfd_worker.labels import CLUSTER, make_content
 from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.namespaces import NamespaceOptions, add_prefixes, is_whitelisted
-from nfd_worker.node_content import NodeContent, Refusal, Taint
+from nfd_worker.node_content import NodeContent, Refusal
 from nfd_worker.output import content_document, content_table, dump
-from nfd_worker.rules.model import RuleOutput, RuleOutputs
+from nfd_worker.rules.model import RuleOutput, RuleOutputs, Taint
 
 _ORIGIN = "file"
 _FIELDS = ("labels", "annotations", "extendedResources", "taints", "options")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from kube_api.names import FEATURE_LABEL_PREFIX, GROUP, is_label_value, is_qualified_name
-from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.quantity import parse_quantity
+from nfd_worker.rules.model import EFFECTS, Taint
 from nfd_worker.rules.regexps import is_found
 
 PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"

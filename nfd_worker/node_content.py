@@ -8,24 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kube_api.text import printable
+from nfd_worker.rules.model import Taint
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _LONGEST_QUOTE = 80
-
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-"""Effects of a taint, as the API server spells them."""
-
-
-class Taint(NamedTuple):
-    """A taint of a Node; ``effect`` is one of :data:`EFFECTS`, ``value`` may be empty."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 class NodeContent(NamedTuple):

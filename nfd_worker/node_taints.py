@@ -9,8 +9,8 @@ travels in the same patch, so there is never a taint of ours that nothing tracks
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nfd_worker.node_content import Taint
 from nfd_worker.node_state import Change, Json, NodeState
+from nfd_worker.rules.model import Taint
 from nfd_worker.tracking import TAINTS, format_taints, parse_taints
 
 

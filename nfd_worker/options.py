@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nfd_worker.duration import parse_duration
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.regexps import check_pattern
 
 DEFAULT_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"

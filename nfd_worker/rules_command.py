@@ -7,6 +7,7 @@ from typing import Any
 from kube_api.text import printable
 from nfd_worker.cycle import with_back_references
 from nfd_worker.documents import MAX_DOCUMENT, parse_document, read_text, shown
+from nfd_worker.feature_document import parse_features
 from nfd_worker.features import Features
 from nfd_worker.guarded_file import MAX_YAML_FILE
 from nfd_worker.labels import CLUSTER, make_content
@@ -14,7 +15,6 @@ from nfd_worker.log_format import LONGEST_MESSAGE
 from nfd_worker.namespaces import NamespaceOptions
 from nfd_worker.output import content_document, dump
 from nfd_worker.rule_checks import as_problem, static_problems
-from nfd_worker.rules.feature_document import parse_features
 from nfd_worker.rules.load import load_rules
 from nfd_worker.rules.model import LoadedRules, RuleProblem
 from nfd_worker.rules.run import run_rules

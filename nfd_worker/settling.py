@@ -6,7 +6,8 @@ for :data:`SETTLE_SECONDS`; the caller runs a cycle then, and what is still miss
 
 from collections.abc import Mapping, Set
 
-from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins, Taint
+from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins
+from nfd_worker.rules.model import Taint
 from nfd_worker.schedule import NEVER
 
 SETTLE_SECONDS = 1.0

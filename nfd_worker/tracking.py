@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kube_api.names import FEATURE_LABEL_PREFIX, GROUP
-from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.node_state import Json, NodeState
+from nfd_worker.rules.model import EFFECTS, Taint
 
 UPSTREAM = "nfd.node.kubernetes.io"
 """Prefix of upstream's own annotations."""

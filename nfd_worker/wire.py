@@ -3,7 +3,8 @@
 import json
 from typing import Any, NamedTuple, Self
 
-from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins, Taint, Unknown
+from nfd_worker.node_content import NO_ORIGINS, NodeContent, Origins, Unknown
+from nfd_worker.rules.model import Taint
 
 FIELD_MANAGER = "nfd-worker"
 """Who owns our labels in server-side apply; never changes, or the old owner's labels would stay for ever."""

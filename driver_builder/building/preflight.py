@@ -16,9 +16,10 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.desired import Recipes, Unwanted
+from driver_builder.planning.plan_build import start_build
 from driver_builder.planning.snapshot import Snapshot
 from driver_builder.planning.status import Reason
-from driver_builder.planning.wanted import start_build, wanted_for
+from driver_builder.planning.wanted import wanted_for
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec, RegistrySettings
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 from driver_builder.errors import BuildFailure
+from driver_builder.model.build import BuildRequest
+from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.plan_view import DriverView, PlanSettings, TargetPart
 from driver_builder.planning.snapshot import FailedBuild
 from driver_builder.planning.status import Reason, TargetState, TargetStatus
-from driver_builder.planning.wanted import start_build
+from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
 
@@ -127,3 +129,28 @@ def retry_delay(key: str, failures: int, settings: PlanSettings) -> float:
     """Seconds to wait after the n-th failure of a key: doubling, with up to a quarter more so that keys spread out."""
     delay = min(settings.retry_max_seconds, settings.retry_min_seconds * 2.0 ** min(failures - 1, 30))
     return delay * (1.0 + int(key[:4], 16) / 0xFFFF / 4)
+
+
+def start_build(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    item: Wanted,
+    request: BuildRequest,
+    *,
+    waiting: int = 0,
+    reuse: tuple[ReuseCandidate, ...] = (),
+) -> StartBuild:
+    """Make the action that builds an image, as the spec wants it built; ``waiting`` is how many nodes wait for it."""
+    return StartBuild(
+        namespace=driver.namespace,
+        request=request,
+        image=item.image,
+        registry=spec.registry,
+        waiting=waiting,
+        reuse=reuse,
+        builder=spec.builder,
+        build_secrets=spec.build_secrets,
+        resources=spec.build_resources,
+        tolerations=spec.tolerations,
+        owner=driver.uid,
+    )

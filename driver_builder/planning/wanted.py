@@ -9,11 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from driver_builder.boundary import contained
-from driver_builder.model.build import BuildRequest, OwnTemplate
+from driver_builder.model.build import OwnTemplate
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import desired as desired_module
 from driver_builder.planning import rebuild, targets
-from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Inventory, Node
 from driver_builder.planning.rebuild import Rebuilds
@@ -142,28 +141,3 @@ def wanted_for(
     )
     items, _, _ = desired_targets(replace(snapshot, nodes=(*snapshot.nodes, node)), driver, spec, recipes)
     return next((item for item in items if node.name in item.nodes), None)
-
-
-def start_build(
-    driver: DriverContainer,
-    spec: DriverSpec,
-    item: Wanted,
-    request: BuildRequest,
-    *,
-    waiting: int = 0,
-    reuse: tuple[ReuseCandidate, ...] = (),
-) -> StartBuild:
-    """Make the action that builds an image, as the spec wants it built; ``waiting`` is how many nodes wait for it."""
-    return StartBuild(
-        namespace=driver.namespace,
-        request=request,
-        image=item.image,
-        registry=spec.registry,
-        waiting=waiting,
-        reuse=reuse,
-        builder=spec.builder,
-        build_secrets=spec.build_secrets,
-        resources=spec.build_resources,
-        tolerations=spec.tolerations,
-        owner=driver.uid,
-    )

@@ -6,7 +6,7 @@
 import operator
 from collections.abc import Callable, Mapping
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.model import MatchExpression
 from nfd_worker.rules.regexps import check_pattern, is_found
 from nfd_worker.rules.version import Ordered, parse_integer, parse_version

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nfd_worker.node_content import Taint
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 OPERATORS = (
@@ -16,6 +14,20 @@ OPERATORS = (
     "IsTrue", "IsFalse",
 )  # fmt: skip
 """All operators; the empty one matches anything that is there (MatchAny)."""
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""Effects of a taint, as the API server spells them."""
+
+
+class Taint(NamedTuple):
+    """A taint of a Node; ``effect`` is one of :data:`EFFECTS`, ``value`` may be empty."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 class MatchExpression(NamedTuple):

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 import yaml
 
-from nfd_worker.errors import MatchError, NfdWorkerError
-from nfd_worker.node_content import EFFECTS, Taint
+from nfd_worker.rules.errors import FeatureRulesError, MatchError
 from nfd_worker.rules.expression import check_expression
 from nfd_worker.rules.match import is_feature_name
-from nfd_worker.rules.model import OPERATORS, FeatureMatcher, MatchExpression, Rule
+from nfd_worker.rules.model import EFFECTS, OPERATORS, FeatureMatcher, MatchExpression, Rule, Taint
 from nfd_worker.rules.yaml_nodes import NodeReader, is_null, joined
 
 Dialect = Literal["rule", "custom"]
@@ -92,7 +91,7 @@ class RuleReader(NodeReader):
 
         try:
             return parse_template(text)
-        except NfdWorkerError as error:
+        except FeatureRulesError as error:
             self.report(fields[name], name, str(error))
             return None
 

@@ -8,7 +8,7 @@ or not.
 from functools import cache, lru_cache
 from typing import Any
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 
 _METACHARACTERS = frozenset("\\.+*?()|[]{}^$")
 _MEMORY_PER_PATTERN = 1 << 20

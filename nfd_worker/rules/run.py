@@ -6,8 +6,8 @@ Later rules see the labels and variables of earlier ones as the attributes of th
 from collections.abc import Sequence
 from typing import Any
 
-from nfd_worker.errors import MatchError, NfdWorkerError
 from nfd_worker.features import Features
+from nfd_worker.rules.errors import FeatureRulesError, MatchError
 from nfd_worker.rules.match import Match, match_rule
 from nfd_worker.rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
 
@@ -25,7 +25,7 @@ def run_rules(rules: Sequence[Rule], features: Features) -> RuleOutputs:
     for rule in rules:
         try:
             output = run_rule(rule, seen)
-        except NfdWorkerError as error:
+        except FeatureRulesError as error:
             problems.append(RuleProblem(rule.origin or rule.name, "", str(error)))
             continue
         # From the first rule that could be decided on there is a rule.matched, even an empty one: it is what lets
@@ -42,7 +42,7 @@ def run_rule(rule: Rule, features: Features) -> RuleOutput | None:
     """Run one rule: its output, None when it does not match.
 
     Raises:
-        NfdWorkerError: when a condition cannot be decided or a template cannot be expanded.
+        FeatureRulesError: when a condition cannot be decided or a template cannot be expanded.
     """
     match = match_rule(rule, features)
     if match is None:
@@ -65,7 +65,7 @@ def _expanded(template: Any, match: Match, field: str) -> dict[str, str]:
         for data in match.data:
             try:
                 pairs |= expand_pairs(template.expand(data))
-            except NfdWorkerError as error:
+            except FeatureRulesError as error:
                 raise MatchError(f"{field}: {error}") from error
     return pairs
 

@@ -6,7 +6,7 @@
 import re
 from functools import lru_cache
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 
 Ordered = tuple[int, ...]
 """A number with one part, or a version with three: major, minor, patch."""

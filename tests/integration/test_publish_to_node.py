@@ -21,10 +21,11 @@ import yaml
 from kube_api.client import JSON_PATCH, Client
 from kube_api.errors import Conflict, Forbidden, Invalid, NotFound
 from kube_api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, SERVICE_ACCOUNTS
-from nfd_worker.node_content import NodeContent, Taint, Unknown
+from nfd_worker.node_content import NodeContent, Unknown
 from nfd_worker.publish import ATTEMPTS, publish, unpublish
 from nfd_worker.publish_errors import explain
 from nfd_worker.publisher import start_child
+from nfd_worker.rules.model import Taint
 from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 from tests.integration.cluster_setup import Json, admin, as_service_account, install

@@ -50,8 +50,9 @@ from kube_api.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NodeContent
 from nfd_worker.publish import publish, unpublish
+from nfd_worker.rules.model import Taint
 from nfd_worker.wire import PublishRequest
 from tests.integration.cluster_setup import (
     Json,

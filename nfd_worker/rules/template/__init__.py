@@ -13,7 +13,7 @@ Format: https://pkg.go.dev/text/template and https://masterminds.github.io/sprig
 from collections.abc import Mapping
 from typing import Any
 
-from nfd_worker.rules.template.errors import TemplateError
+from nfd_worker.rules.errors import TemplateError
 from nfd_worker.rules.template.evaluate import expand
 from nfd_worker.rules.template.limits import MAX_SOURCE_BYTES
 from nfd_worker.rules.template.nodes import Body

@@ -5,7 +5,7 @@ As in Go, an ``int64`` is no ``int``: ``until (add 1 2)`` is refused here becaus
 
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.nodes import Bool, Nil, Number, String
 from nfd_worker.rules.template.numbers import MAX_INT
 from nfd_worker.rules.template.values import ANY, is_assignable, type_of, zero_value

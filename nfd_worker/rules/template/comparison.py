@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.values import in_byte_order, kind_of, type_of
 
 _FAMILIES = {

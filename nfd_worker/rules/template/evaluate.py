@@ -6,8 +6,8 @@ Everything a user's template can do wrong ends as a TemplateError with its line;
 from collections.abc import Mapping
 from typing import Any, Literal, assert_never
 
+from nfd_worker.rules.errors import FunctionError, TemplateError
 from nfd_worker.rules.template.arguments import literal_argument, source_of, value_argument
-from nfd_worker.rules.template.errors import FunctionError, TemplateError
 from nfd_worker.rules.template.formatting import printed
 from nfd_worker.rules.template.functions.registry import Registered
 from nfd_worker.rules.template.functions.table import FUNCTIONS

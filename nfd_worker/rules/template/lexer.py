@@ -8,7 +8,7 @@ import re
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from nfd_worker.rules.template.errors import TemplateError
+from nfd_worker.rules.errors import TemplateError
 
 _SPACES = " \t\r\n"
 _LEFT = re.compile(r"\{\{(?P<trim>-(?=[ \t\r\n]))?")

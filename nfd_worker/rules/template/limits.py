@@ -6,7 +6,7 @@ taken, so that ``repeat 1000000000`` costs nothing.
 
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 
 MAX_SOURCE_BYTES = 65536
 """Upstream's limit on the text of one template."""

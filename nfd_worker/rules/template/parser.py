@@ -6,7 +6,7 @@ upstream refuses when it loads a rule is refused here: unknown functions and var
 
 from collections.abc import Mapping
 
-from nfd_worker.rules.template.errors import TemplateError
+from nfd_worker.rules.errors import TemplateError
 from nfd_worker.rules.template.lexer import Token, tokens
 from nfd_worker.rules.template.limits import MAX_NESTING
 from nfd_worker.rules.template.nodes import Action, Body, Branches, Leave, Node, Pipe, Range, Text, Use

@@ -5,7 +5,7 @@ The part of the parser that knows functions by name and literals by their value.
 
 from typing import assert_never
 
-from nfd_worker.rules.template.errors import TemplateError
+from nfd_worker.rules.errors import TemplateError
 from nfd_worker.rules.template.functions.table import unknown_function
 from nfd_worker.rules.template.lexer import Token
 from nfd_worker.rules.template.limits import MAX_NESTING

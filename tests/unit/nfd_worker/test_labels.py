@@ -10,9 +10,9 @@ from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.features import Features
 from nfd_worker.labels import ContentResult, label_key, make_content, source_prefix
 from nfd_worker.namespaces import NamespaceOptions, add_prefixes
-from nfd_worker.node_content import EFFECTS, NodeContent, Taint
+from nfd_worker.node_content import NodeContent
 from nfd_worker.quantity import parse_quantity
-from nfd_worker.rules.model import RuleOutput, RuleOutputs
+from nfd_worker.rules.model import EFFECTS, RuleOutput, RuleOutputs, Taint
 
 P = "feature.node.kubernetes.io"
 OPTIONS = NamespaceOptions()

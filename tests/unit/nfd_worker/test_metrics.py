@@ -11,8 +11,8 @@ from nfd_worker import __version__
 from nfd_worker.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.metrics import BUCKETS, Metrics
-from nfd_worker.node_content import NodeContent, Refusal, Taint
-from nfd_worker.rules.model import RuleProblem
+from nfd_worker.node_content import NodeContent, Refusal
+from nfd_worker.rules.model import RuleProblem, Taint
 from nfd_worker.wire import PublishAnswer
 from tests.unit.nfd_worker.trees import recorded
 

@@ -12,7 +12,7 @@ from nfd_worker.namespaces import (
     check_taint,
     is_whitelisted,
 )
-from nfd_worker.node_content import Taint
+from nfd_worker.rules.model import Taint
 
 DENYING = NamespaceOptions(
     deny_label_ns=("denied.io", "*.denied.net", "*node.kubernetes.io"),

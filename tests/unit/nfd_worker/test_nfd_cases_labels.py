@@ -19,8 +19,7 @@ from nfd_worker.namespaces import (
     check_label,
     check_taint,
 )
-from nfd_worker.node_content import Taint
-from nfd_worker.rules.model import RuleOutput, RuleOutputs
+from nfd_worker.rules.model import RuleOutput, RuleOutputs, Taint
 from tests.unit.nfd_worker.nfd_cases import of
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.config import build_settings, parse_file
+from nfd_worker.feature_document import parse_features
 from nfd_worker.labels import CLUSTER, make_content
-from nfd_worker.rules.feature_document import parse_features
 from nfd_worker.rules.load import API_VERSION, KIND, load_rules
 from nfd_worker.rules.run import run_rules
 from tests.unit.nfd_worker.nfd_cases import of

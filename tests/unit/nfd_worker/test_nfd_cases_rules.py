@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nfd_worker.errors import MatchError
+from nfd_worker.feature_document import parse_features
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.expression import match_expression
-from nfd_worker.rules.feature_document import parse_features
 from nfd_worker.rules.load import load_rules
 from nfd_worker.rules.match import Elements, is_feature_name, match_expressions, match_name
 from nfd_worker.rules.model import MatchExpression

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.node_state import NodeState
 from nfd_worker.node_taints import MergedTaints, merge_taints, taints_of_ours, taints_patch
+from nfd_worker.rules.model import EFFECTS, Taint
 from nfd_worker.tracking import TAINTS
 
 Json = dict[str, Any]

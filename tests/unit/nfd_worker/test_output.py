@@ -8,10 +8,10 @@ import yaml
 from nfd_worker.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.features import Features
-from nfd_worker.node_content import Refusal, Taint
+from nfd_worker.node_content import Refusal
 from nfd_worker.output import render
 from nfd_worker.pci_names import PciNames
-from nfd_worker.rules.model import RuleProblem
+from nfd_worker.rules.model import RuleProblem, Taint
 from tests.unit.nfd_worker.trees import recorded
 
 NAMES = PciNames(vendors={"10de": "NVIDIA"}, devices={"10de2330": "H100"}, classes={"03": "Display", "0302": "3D"})

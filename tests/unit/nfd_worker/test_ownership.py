@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.node_content import NodeContent, Origins, Taint, Unknown
+from nfd_worker.node_content import NodeContent, Origins, Unknown
 from nfd_worker.node_state import NodeState
 from nfd_worker.ownership import (
     BEFORE,
@@ -17,6 +17,7 @@ from nfd_worker.ownership import (
     with_kept,
     with_kept_origins,
 )
+from nfd_worker.rules.model import Taint
 from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS
 from tests.unit.nfd_worker.test_node_state import entry
 

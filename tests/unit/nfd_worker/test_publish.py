@@ -11,8 +11,9 @@ from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.once import OnceConnection
 from nfd_worker import publish as module
-from nfd_worker.node_content import NodeContent, Taint, Unknown
+from nfd_worker.node_content import NodeContent, Unknown
 from nfd_worker.publish import ATTEMPTS, carry_out, main, merged, publish, unpublish
+from nfd_worker.rules.model import Taint
 from nfd_worker.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 from tests.contract.misbehaving_server import Handler, misbehaving_server

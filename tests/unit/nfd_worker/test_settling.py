@@ -2,7 +2,8 @@
 
 import pytest
 
-from nfd_worker.node_content import NodeContent, Taint
+from nfd_worker.node_content import NodeContent
+from nfd_worker.rules.model import Taint
 from nfd_worker.schedule import NEVER
 from nfd_worker.settling import SETTLE_SECONDS, Settling
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.node_content import EFFECTS, Taint
 from nfd_worker.node_state import NodeState
+from nfd_worker.rules.model import EFFECTS, Taint
 from nfd_worker.tracking import TAINTS, format_names, format_taints, parse_names, parse_taints
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.node_content import NodeContent, Taint, Unknown
+from nfd_worker.node_content import NodeContent, Unknown
+from nfd_worker.rules.model import Taint
 from nfd_worker.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
 TEXTS = st.dictionaries(st.text(), st.text())

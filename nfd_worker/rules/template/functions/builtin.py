@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.comparison import equals_any, is_less
-from nfd_worker.rules.template.errors import FunctionError
 from nfd_worker.rules.template.formatting import sprint, sprintf, sprintln
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.values import (

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.numbers import cast_float64
 

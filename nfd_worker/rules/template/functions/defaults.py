@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.values import Object
 

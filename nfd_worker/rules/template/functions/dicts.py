@@ -6,8 +6,8 @@ Where Go's order is by chance, here it is that of the keys.
 from collections.abc import Mapping
 from typing import Any
 
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.comparison import deep_equal
-from nfd_worker.rules.template.errors import FunctionError
 from nfd_worker.rules.template.functions.defaults import is_empty
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.functions.text import text_of

@@ -5,7 +5,7 @@ import math
 import re
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.float_text import format_float
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter

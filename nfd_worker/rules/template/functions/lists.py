@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.comparison import deep_equal
-from nfd_worker.rules.template.errors import FunctionError
 from nfd_worker.rules.template.functions.defaults import is_empty
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter

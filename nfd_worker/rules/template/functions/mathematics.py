@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.numbers import cast_float64, cast_int64, wrap_int64
 from nfd_worker.rules.template.values import Int64

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import FunctionError, MatchError
 from nfd_worker.rules.regexps import engine
-from nfd_worker.rules.template.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter
 from nfd_worker.rules.template.values import STRING_LIST, GoList, from_bytes, to_bytes

@@ -5,7 +5,7 @@ Lengths and positions count bytes, as in Go; a cut through a character leaves by
 
 from typing import Any
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.formatting import plain
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.limits import Meter

@@ -8,7 +8,7 @@ import re
 from itertools import zip_longest
 from typing import NamedTuple
 
-from nfd_worker.rules.template.errors import FunctionError
+from nfd_worker.rules.errors import FunctionError
 from nfd_worker.rules.template.functions.registry import Registry
 from nfd_worker.rules.template.numbers import MAX_UINT
 from nfd_worker.rules.template.values import Object, Uint64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.expression import check_expression, match_expression
 from nfd_worker.rules.model import OPERATORS, MatchExpression
 

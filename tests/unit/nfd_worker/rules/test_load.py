@@ -5,9 +5,8 @@ import textwrap
 import pytest
 import yaml
 
-from nfd_worker.node_content import Taint
 from nfd_worker.rules.load import load_rule_list, load_rules
-from nfd_worker.rules.model import FeatureMatcher, LoadedRules, MatchExpression, Rule
+from nfd_worker.rules.model import FeatureMatcher, LoadedRules, MatchExpression, Rule, Taint
 
 OBJECT = """\
 apiVersion: nfd.k8s-sigs.io/v1alpha1

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nfd_worker.errors import MatchError
 from nfd_worker.features import Features
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.match import (
     Data,
     Elements,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.errors import MatchError
 from nfd_worker.rules import regexps
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.regexps import check_pattern, is_found
 
 

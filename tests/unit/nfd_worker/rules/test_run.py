@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nfd_worker.errors import MatchError
 from nfd_worker.features import Features
-from nfd_worker.node_content import Taint
-from nfd_worker.rules.model import FeatureMatcher, MatchExpression, Rule, RuleOutput, RuleProblem
+from nfd_worker.rules.errors import MatchError
+from nfd_worker.rules.model import FeatureMatcher, MatchExpression, Rule, RuleOutput, RuleProblem, Taint
 from nfd_worker.rules.run import expand_pairs, run_rules
 
 FEATURES = Features(

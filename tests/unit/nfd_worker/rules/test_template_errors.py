@@ -2,7 +2,7 @@
 
 import pytest
 
-from nfd_worker.errors import NfdWorkerError
+from nfd_worker.rules.errors import FeatureRulesError
 from nfd_worker.rules.template import TemplateError, parse_template
 
 DATA = {"pci": {"device": [{"class": "0300"}], "none": []}}
@@ -192,4 +192,4 @@ def test_names_the_line_inside_a_block() -> None:
 
 def test_template_errors_are_the_workers() -> None:
     """Whoever handles the worker's errors handles those of templates."""
-    assert issubclass(TemplateError, NfdWorkerError)
+    assert issubclass(TemplateError, FeatureRulesError)

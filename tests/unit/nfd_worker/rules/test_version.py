@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.errors import MatchError
+from nfd_worker.rules.errors import MatchError
 from nfd_worker.rules.version import parse_integer, parse_version
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nfd_worker.errors import ConfigurationError
+from nfd_worker.feature_document import parse_features
 from nfd_worker.features import Features
-from nfd_worker.rules.feature_document import parse_features
 
 FEATURES = Features(
     flags={"cpu.cpuid": frozenset({"ADX", "AVX2"})},
