@@ -367,6 +367,10 @@ check_blacklist() {
     for name in $blacklist; do
         # shellcheck disable=SC2086  # names are words
         is_live "$name" && ! is_among "$name" $modules $to_remove || continue
+        if is_complete; then
+            leave "module $name, on spec.module.blacklist, is live"
+            continue
+        fi
         refuse LoadFailed "$name" "module $name is on spec.module.blacklist, and live ($(usage_of "$name")): name it in spec.module.inTreeModulesToRemove as well, or boot the node again"
     done
 }
@@ -465,6 +469,12 @@ is_complete() {
     done
 }
 
+# leave WHY: something is left loaded, and the verdict says why.
+leave() {
+    spared_because="${spared_because:+$spared_because; }$1: left loaded"
+    say "$1: left loaded"
+}
+
 # spare NAME WHY: a module that was to make room is left loaded, and the verdict says why.
 spare() {
     local name others=''
@@ -474,15 +484,16 @@ spare() {
         is_among "$name" "$1" || others="$others $name"
     done
     leaving=$others spared="$spared $1"
-    spared_because="${spared_because:+$spared_because; }module $1, to be removed, $2: left loaded"
-    say "module $1, to be removed, $2: left loaded"
+    leave "module $1, to be removed, $2"
 }
 
 # conflict_over NAME: prints why another driver's module is left alone.
 conflict_over() {
-    local does=replace first=${owner%%.*}/${owner#*.} second=${this_driver%%.*}/${this_driver#*.}
+    local does=blacklist first=${owner%%.*}/${owner#*.} second=${this_driver%%.*}/${this_driver#*.}
     # shellcheck disable=SC2086  # names are words
-    is_among "$1" $modules || does=remove
+    ! is_among "$1" $to_remove || does=remove
+    # shellcheck disable=SC2086  # names are words
+    ! is_among "$1" $modules || does=replace
     if [ "$state" = live ]; then
         printf 'module %s was loaded on this node by driver %s, and driver %s would %s it' "$1" "$first" "$second" "$does"
         printf ': let one of them name it, or give them other nodes; where %s is gone, rmmod it or boot the node' "$first"
@@ -491,14 +502,14 @@ conflict_over() {
     fi
 }
 
-# claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced or removed is another
-# driver's; otherwise says that they are ours. Where nothing of ours needs room, what is another driver's stays.
+# claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced, removed or blacklisted is
+# another driver's; otherwise says that they are ours. Where nothing of ours needs room, what is another driver's stays.
 claim_modules() {
     local name
     [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
     read_uptime
     lock_owners || say "$owners cannot be written: another driver may replace or remove what is loaded"
-    for name in $leaving $modules; do
+    for name in $leaving $modules $blacklist; do
         ! stays "$name" && is_of_other "$name" || continue
         if is_complete; then
             spare "$name" "belongs to driver ${owner%%.*}/${owner#*.}"

@@ -231,6 +231,18 @@ def test_a_blacklisted_module_that_is_live_is_refused(world: World) -> None:
     assert blacklist_of(world).exists()
 
 
+def test_a_blacklisted_module_is_left_where_the_own_ones_are_live(world: World) -> None:
+    """Somebody loaded it by hand beside a driver that works, and goes on working."""
+    world.is_live("edudrv")
+    world.environment["BLACKLIST"] = "nouveau"
+    world.is_live("nouveau", srcversion=IN_TREE)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert ran.verdict["message"] == "module nouveau, on spec.module.blacklist, is live: left loaded"
+    assert world.calls == []
+    assert blacklist_of(world).exists()
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param("vendor-net", id="it makes room as well"), pytest.param("edudrv", id="it is the kernel's own build")],

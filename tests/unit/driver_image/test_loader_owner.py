@@ -111,6 +111,36 @@ def test_another_drivers_module_is_left_where_the_own_ones_are_live(joined: Worl
     assert (record(joined), record(joined, "nextdrv")) == (f"3f0b {FIRST} live\n", f"3f0b {SECOND} live\n")
 
 
+def test_another_drivers_module_on_the_blacklist_is_a_conflict(world: World) -> None:
+    """It cannot be kept away, and naming it among those to be removed would not help; nothing was touched."""
+    world.run("load")
+    before = world.calls
+    world.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "BLACKLIST": "nouveau edudrv"}
+    (world.root / "modprobe.d").mkdir()
+    world.image(["nextdrv"])
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "ModuleConflict", "edudrv")
+    assert "driver team/edu, and driver other-team/edu.b would blacklist it: let one of them" in ran.verdict["message"]
+    assert world.calls == before
+    assert list((world.root / "modprobe.d").iterdir()) == []
+    assert (record(world), record(world, "nextdrv")) == (f"3f0b {FIRST} live\n", None)
+
+
+def test_a_module_on_the_blacklist_is_left_where_the_own_ones_are_live(joined: World) -> None:
+    """Another driver loads it after this one was there; a pod that is made anew is no reason to call it broken."""
+    joined.image(["nextdrv"])
+    assert joined.run("load").verdict["result"] == "Loaded"
+    before = joined.calls
+    joined.environment |= {"DRIVER": f"{FIRST}-{TARGET}", "BLACKLIST": "nextdrv"}
+    (joined.root / "modprobe.d").mkdir()
+    joined.image(["edudrv use_irq=1"])
+    ran = joined.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert ran.verdict["message"] == "module nextdrv, on spec.module.blacklist, is live: left loaded"
+    assert joined.calls == before
+    assert (record(joined), record(joined, "nextdrv")) == (f"3f0b {FIRST} live\n", f"3f0b {SECOND} live\n")
+
+
 def test_a_module_that_another_driver_is_at_work_on_is_left_where_the_own_ones_are_live(world: World) -> None:
     """The second driver is about to replace what the first one is to remove."""
     world.is_live("edudrv")
