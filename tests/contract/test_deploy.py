@@ -23,7 +23,9 @@ Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 PATCHES = sorted((ROOT / "deploy" / "patches").glob("*.yaml"))
-FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in PATCHES]
+BASE = ROOT / "deploy" / "kustomization.yaml"
+OVERLAY = ROOT / "examples" / "overlay" / "kustomization.yaml"
+FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in (*PATCHES, BASE)]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -58,6 +60,38 @@ def schema(*path: str) -> Json:
     for word in path:
         part = part["items"] if word == "[]" else part["properties"][word]
     return part
+
+
+def test_the_base_names_every_manifest() -> None:
+    """``kubectl apply -k deploy`` applies all files of ``deploy/`` but the patches, each once."""
+    resources_named = yaml.safe_load(BASE.read_text())["resources"]
+    assert sorted(resources_named) == [str(path.relative_to(BASE.parent)) for path in FILES]
+
+
+@pytest.mark.parametrize("path", [BASE, OVERLAY], ids=lambda path: path.parent.name)
+def test_kustomizations_use_fields_of_kustomize_2(path: Path) -> None:
+    """The kustomize inside kubectl 1.20 is 2.0.3, and refuses fields that it does not know."""
+    known = {"apiVersion", "kind", "resources", "bases", "images", "patchesStrategicMerge"}
+    assert yaml.safe_load(path.read_text()).keys() <= known
+
+
+def test_the_overlay_replaces_every_image_of_ours() -> None:
+    """Both programs' images, and those that driver-builder puts into the pods it creates."""
+    overlay = yaml.safe_load(OVERLAY.read_text())
+    assert [(OVERLAY.parent / base).resolve() for base in overlay["bases"]] == [BASE.parent]
+    images = {container["image"] for item in WORKLOADS for container in item["spec"]["template"]["spec"]["containers"]}
+    assert {f"{image['name']}:latest": f"{image['newName']}:latest" for image in overlay["images"]} == {
+        image: f"registry.example.com/team/{image}" for image in images
+    }
+    (patch,) = [yaml.safe_load((OVERLAY.parent / name).read_text()) for name in overlay["patchesStrategicMerge"]]
+    (deployed,) = [item for item in objects(patch["kind"]) if named(item) == named(patch)]
+    replaced, before = (_image_variables(item) for item in (patch, deployed))
+    assert replaced == {name: f"registry.example.com/team/{image}" for name, image in before.items()}
+
+
+def _image_variables(workload: Json) -> dict[str, str]:
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    return {item["name"]: item["value"] for item in container["env"] if item["name"].endswith("_IMAGE")}
 
 
 @pytest.mark.parametrize(("path", "obj"), DOCUMENTS, ids=lambda value: value.name if isinstance(value, Path) else "")
