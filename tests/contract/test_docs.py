@@ -1,0 +1,87 @@
+"""The documentation: every link and every page that is named leads somewhere."""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("bench", "deploy", "docs", "dockerfiles", "driver_builder", "examples", "kube_api", "nfd_worker", "tests")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+CODE = sorted(
+    file
+    for folder in FOLDERS
+    for file in (ROOT / folder).rglob("*")
+    if file.suffix in {".py", ".yaml", ".j2", ".sh"} or file.name == "Dockerfile"
+)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
+FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
+PAGE_NAME = re.compile(r"\bdocs/[\w./-]+?\.md\b")
+
+
+def links(text: str) -> list[str]:
+    """Give the targets of all links of a page, but for those in code."""
+    return LINK.findall(re.sub(r"`[^`\n]*`", "", FENCED.sub("", text)))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Give the anchors of a page's headings, as GitHub makes them."""
+    found: Counter[str] = Counter()
+    names = set()
+    for heading in re.findall(r"^#+ +(.+?) *#*$", FENCED.sub("", page.read_text()), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        names.add(f"{name}-{found[name]}" if found[name] else name)
+        found[name] += 1
+    return frozenset(names)
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """Give the relative links of a page that lead nowhere."""
+    wrong = []
+    for link in links(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        is_good = target.exists() and target.is_relative_to(ROOT)
+        if not is_good or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Files and headings that a page links exist."""
+    assert broken(page, page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        pytest.param("[a](README.md)", [], id="file"),
+        pytest.param("[a](docs)", [], id="folder"),
+        pytest.param("[a](README.md#no-such-heading)", ["README.md#no-such-heading"], id="anchor"),
+        pytest.param("[a](no-such-file.md)", ["no-such-file.md"], id="missing"),
+        pytest.param("[a](../outside.md)", ["../outside.md"], id="outside of the repository"),
+        pytest.param("[a](https://example.com/x)", [], id="another host"),
+        pytest.param("`[a](missing)`\n```\n[a](missing)\n```\n", [], id="code"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(text: str, wrong: list[str]) -> None:
+    """The check above finds missing files and headings, and leaves code alone."""
+    assert broken(ROOT / "README.md", text) == wrong
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """Comments, messages and manifests name pages by their path in the repository."""
+    missing = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in (*CODE, ROOT / "pyproject.toml", ROOT / "Makefile")
+        for name in PAGE_NAME.findall(file.read_text())
+        if not (ROOT / name).exists()
+    }
+    assert missing == set()
