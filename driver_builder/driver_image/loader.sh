@@ -398,25 +398,38 @@ undo() {
 # and while the module is loaded anew, it is the node's uptime at which the driver began to load or to remove it. A file that
 # says anything else says nothing.
 
-# lock_owners: nobody else decides at the same time; fails where nothing can be written.
+# lock_owners: nobody else decides at the same time; fails where nothing can be written. The lock is a link that says who
+# has made it, and when.
 lock_owners() {
-    local waited=0
+    local waited=0 holder='' before mine
+    read_word "$proc/uptime"
+    mine=${DRIVER:-}:${word%% *}
     mkdir -p "$owners" 2>/dev/null
-    until mkdir "$owners/.lock" 2>/dev/null; do
+    until ln -s "$mine" "$owners/.locked" 2>/dev/null; do
         [ -d "$owners" ] || return 1
+        before=$holder
+        holder=$(readlink "$owners/.locked")
+        [ "$holder" = "$before" ] || waited=0
         if [ "$waited" -ge "$lock_seconds" ]; then
             # It is held for a moment only: whoever made it was killed in that moment.
-            rmdir "$owners/.lock" 2>/dev/null && mkdir "$owners/.lock" 2>/dev/null || return 1
-            break
+            break_lock "$holder" && continue
+            [ "$waited" -lt "$((2 * lock_seconds))" ] || return 1
         fi
         sleep 1
         waited=$((waited + 1))
     done
-    locked=yes
+    locked=$mine
+}
+
+# break_lock HOLDER: takes a lock that was left. One loader at a time: what a second one saw may be another's lock by then.
+break_lock() {
+    mkdir "$owners/.breaking" 2>/dev/null || return 1
+    [ "$(readlink "$owners/.locked")" != "$1" ] || rm -f "$owners/.locked"
+    rmdir "$owners/.breaking"
 }
 
 unlock_owners() {
-    [ -z "$locked" ] || rmdir "$owners/.lock"
+    [ -z "$locked" ] || [ "$(readlink "$owners/.locked")" != "$locked" ] || rm -f "$owners/.locked"
     locked=
 }
 

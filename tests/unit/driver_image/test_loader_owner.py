@@ -1,7 +1,10 @@
 """Whose module it is: the loader replaces and removes nothing that another driver has loaded on the node."""
 
+import os
 import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -338,13 +341,74 @@ def test_a_module_that_its_driver_names_no_more_is_for_others(world: World) -> N
     assert record(world, "vendor") == f"3f0b {SECOND} live\n"
 
 
+def leave_lock(world: World) -> None:
+    """Let a loader be killed in the moment that it had the lock."""
+    owners = world.root / "run/owners"
+    owners.mkdir(parents=True)
+    (owners / ".locked").symlink_to(f"killed-{TARGET}:12.30")
+
+
 def test_a_lock_that_was_left_is_broken(world: World) -> None:
     """Its loader was killed in the moment that it had it."""
-    (world.root / "run/owners/.lock").mkdir(parents=True)
+    leave_lock(world)
     world.environment["LOCK_SECONDS"] = "0"
     assert world.run("load").verdict["result"] == "Loaded"
     assert record(world) == f"3f0b {FIRST} live\n"
-    assert not (world.root / "run/owners/.lock").exists()
+    assert [entry.name for entry in (world.root / "run/owners").iterdir()] == ["edudrv"]
+
+
+# Programs that stop a loader at the moment that a test is about: before it breaks a lock, with what it has just read of
+# an owner, and before it looks at the lock again.
+BREAKING = """case $* in
+*.breaking)
+    echo >"$WORLD/breaks"
+    until [ -e "$WORLD/break" ]; do /bin/sleep 0.05; done
+    ;;
+esac
+exec /bin/mkdir "$@"
+"""
+READING = """/usr/bin/head "$@" >"$WORLD/read"
+echo >"$WORLD/reads"
+until [ -e "$WORLD/go-on" ]; do /bin/sleep 0.05; done
+exec cat "$WORLD/read"
+"""
+SLEEPING = """[ ! -e "$WORLD/break" ] || echo >"$WORLD/sleeps"
+until [ ! -e "$WORLD/break" ] || [ -e "$WORLD/ended" ]; do /bin/sleep 0.05; done
+"""
+
+
+def test_a_lock_that_was_left_is_broken_once(tmp_path: Path) -> None:
+    """Two loaders wait for it: who is late leaves the lock that the first one has taken by then."""
+    # busybox's shell takes its own programs.
+    world = World(tmp_path, ["dash"])
+    leave_lock(world)
+    says(world, "nothing")
+    for name, text in (("late/mkdir", BREAKING), ("late/sleep", SLEEPING), ("first/head", READING)):
+        write(tmp_path / name, f"#!/bin/sh\n{text}").chmod(0o755)
+    path = os.environ["PATH"]
+    world.environment |= {"DRIVER": f"{FIRST}-{TARGET}", "LOCK_SECONDS": "0", "PATH": f"{tmp_path}/first:{path}"}
+    first = dict(world.environment)
+    world.environment |= {"DRIVER": f"{SECOND}-{TARGET}", "LOCK_SECONDS": "2", "PATH": f"{tmp_path}/late:{path}"}
+    late = world.start("load")
+    until(tmp_path / "breaks")
+    world.environment = first
+    early = world.start("load")
+    until(tmp_path / "reads")
+    write(tmp_path / "break", "")
+    until(tmp_path / "sleeps", or_ended=late)
+    write(tmp_path / "go-on", "")
+    said = early.communicate(timeout=60)[0]
+    write(tmp_path / "ended", "")
+    assert "Loaded: edudrv" in said
+    assert late.communicate(timeout=60)[0].count("edudrv is live already") == 1
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
+def until(file: Path, *, or_ended: subprocess.Popen[str] | None = None) -> None:
+    """Wait until there is a file, or a loader has ended."""
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline and (or_ended is None or or_ended.poll() is None):
+        time.sleep(0.02)
 
 
 def test_without_a_place_to_remember_the_driver_is_loaded(world: World) -> None:
