@@ -85,3 +85,11 @@ def test_every_page_that_the_code_names_exists() -> None:
         if not (ROOT / name).exists()
     }
     assert missing == set()
+
+
+def test_every_page_is_in_an_index() -> None:
+    """docs/README.md links each page of docs/, docs/decisions/README.md each decision."""
+    for folder in (ROOT / "docs", ROOT / "docs" / "decisions"):
+        index = folder / "README.md"
+        linked = {(folder / link.partition("#")[0]).resolve() for link in links(index.read_text())}
+        assert {page for page in folder.glob("*.md") if page != index} <= linked
