@@ -31,6 +31,7 @@ def with_module(**changes: Any) -> DriverContainer:
         pytest.param(driver(spec_changes={"priorityClassName": "low"}), {}, id="priority"),
         pytest.param(driver(spec_changes={"tolerations": [{"key": "a"}]}), {}, id="tolerations"),
         pytest.param(driver(spec_changes={"imagePullSecrets": [{"name": "pull"}]}), {}, id="pull secrets"),
+        pytest.param(driver(spec_changes={"build": {"resources": {"limits": {"cpu": "2"}}}}), {}, id="resources"),
         pytest.param(driver(), {"image_digest": OTHER_DIGEST}, id="image with the same modules"),
         pytest.param(driver(), {"firmware": "sha256:1"}, id="firmware that nobody asked for"),
     ],

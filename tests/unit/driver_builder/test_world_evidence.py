@@ -9,6 +9,7 @@ import pytest
 from driver_builder.model.image_state import Unreachable
 from driver_builder.planning import manifests
 from driver_builder.planning.rebuild import NODES_HEARD_SECONDS
+from driver_builder.planning.status import timestamp
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
@@ -68,6 +69,32 @@ def test_how_a_pod_runs_waits_for_its_next_occasion(world: World, change: dict[s
     world.settle()
     assert (uids(world), ready(world)) == (before, ALL_READY)
     assert any("/daemonsets/" in path for path in world.client.writes[writes:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"resources": {"limits": {"memory": "128Mi"}}}, id="resources"),
+        pytest.param({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, id="security context"),
+    ],
+)
+def test_containers_that_a_later_release_writes_otherwise_wait_for_their_next_occasion(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """No spec has these: the controller's own choice of them replaces no pod either, and moves no label."""
+    before, written = uids(world), manifests._pod_spec
+
+    def of_later(*arguments: Any, **words: Any) -> Any:
+        pod = written(*arguments, **words)
+        kinds = ("initContainers", "containers")
+        return {**pod, **{kind: [{**container, **change} for container in pod[kind]] for kind in kinds}}
+
+    monkeypatch.setattr(manifests, "_pod_spec", of_later)
+    world.kill()
+    world.settle()
+    assert (uids(world), ready(world)) == (before, ALL_READY)
+    (daemon_set,) = [obj for _, obj in world._objects("daemonsets")]
+    assert change.items() <= daemon_set["spec"]["template"]["spec"]["containers"][0].items()
 
 
 def test_a_new_version_of_the_same_modules_moves_the_labels_value_alone(world: World) -> None:
@@ -178,6 +205,34 @@ def test_a_node_that_is_not_heard_of_keeps_its_label(world: World) -> None:
     world.hear("b")
     world.settle()
     assert "nodes" not in world.status()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param({"status": "False", "reason": "ContainersNotReady"}, id="probe without an answer yet"),
+        pytest.param({"status": "Unknown", "reason": "NodeStatusUnknown"}, id="unknown"),
+        pytest.param(None, id="no condition"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Unknown"])
+def test_a_restarted_kubelet_takes_no_label(world: World, phase: str, condition: dict[str, str] | None) -> None:
+    """Its pods' containers run on and are not ready until their probe has answered; nothing is replaced."""
+    before = uids(world)
+    for pod in world.pods_on("b"):
+        (hold,) = pod["status"]["containerStatuses"]
+        hold |= {"ready": False, "started": False}
+        since = {"type": "Ready", "lastTransitionTime": timestamp(world.now)}
+        conditions = [] if condition is None else [{**since, **condition}]
+        pod["status"] |= {"phase": phase, "conditions": conditions}
+    for later in (0, 60, 4000):
+        world.now += later
+        world.reconcile()
+        world.turn()
+        assert (uids(world), ready(world)) == (before, ALL_READY)
+    world.hear("b")
+    world.settle()
+    assert (uids(world), ready(world)) == (before, ALL_READY)
 
 
 def test_a_pod_that_somebody_deletes_costs_no_label(world: World) -> None:
