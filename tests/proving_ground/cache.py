@@ -43,6 +43,14 @@ def locked(name: str, step: Step | None = None) -> Iterator[None]:
         yield
 
 
+def forget_old(used: Path, count: int) -> None:
+    """Keep the folder that is used and the ones used last beside it, as many as ``count``."""
+    used.touch()
+    kept = [path for path in used.parent.iterdir() if not path.name.startswith(".")]
+    for old in sorted(kept, key=lambda folder: folder.stat().st_mtime)[:-count]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def cached_folder(name: str, make: Callable[[Path], None], step: Step | None = None) -> Path:
     """Return the folder `name` of the cache; `make` fills it when it is not there yet."""
     final = cache_root() / name

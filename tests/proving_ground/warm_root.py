@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.proving_ground.cache import cached_folder
+from tests.proving_ground.cache import cached_folder, forget_old
 from tests.proving_ground.command import run
 from tests.proving_ground.errors import CommandError
 from tests.proving_ground.progress import Step
@@ -47,8 +47,7 @@ def provide(data: Path, key: str, fill: Callable[[], None], step: Step) -> bool:
         copy_data(data, folder / "data")
 
     kept = cached_folder(name, make, step)
-    kept.touch()
-    _forget_old(kept.parent)
+    forget_old(kept, _ROOTS_KEPT)
     if filled:
         return False
     step.detail("copying the engine's data")
@@ -67,9 +66,3 @@ def copy_data(source: Path, copy: Path) -> None:
     except CommandError:
         run(["rm", "-rf", copy / _LAYERS], timeout=300)
         run(["cp", "--archive", "--reflink=auto", source / _LAYERS, copy], timeout=600)
-
-
-def _forget_old(folder: Path) -> None:
-    roots = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    for old in sorted(roots, key=lambda path: path.stat().st_mtime, reverse=True)[_ROOTS_KEPT:]:
-        run(["rm", "-rf", old], timeout=300)

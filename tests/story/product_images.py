@@ -20,7 +20,7 @@ import docker
 from docker.errors import DockerException
 from docker.utils import kwargs_from_env
 
-from tests.proving_ground.cache import cached_folder
+from tests.proving_ground.cache import cached_folder, forget_old
 
 REPOSITORY = Path(__file__).parents[2]
 _WHEELS_KEPT = 6
@@ -123,17 +123,9 @@ def kept_wheels() -> list[Path]:
         f"wheels/needed-{_digest(('pyproject.toml',))}-{IMAGE_PYTHON}-{time.time() // 86400:.0f}",
         lambda folder: _download_needed(next(own.glob("*.whl")), folder),
     )
-    _forget_old(own, _WHEELS_KEPT)
-    _forget_old(needed, _WHEELS_KEPT)
+    forget_old(own, _WHEELS_KEPT)
+    forget_old(needed, _WHEELS_KEPT)
     return sorted((*own.glob("*.whl"), *needed.glob("*.whl")), key=lambda wheel: wheel.name)
-
-
-def _forget_old(used: Path, count: int) -> None:
-    """Keep the folder that is used and the ones used last beside it, as many as ``count``."""
-    used.touch()
-    kept = [path for path in used.parent.iterdir() if not path.name.startswith(".")]
-    for old in sorted(kept, key=lambda folder: folder.stat().st_mtime)[:-count]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -195,7 +187,7 @@ def _build_once(api: docker.APIClient, reference: str, context: io.BytesIO, base
             file.writelines(api.get_image(f"{neutral}:{tag}"))
 
     kept = cached_folder(f"images/{key[:16]}", make)
-    _forget_old(kept, _IMAGES_KEPT)
+    forget_old(kept, _IMAGES_KEPT)
     if not api.images(f"{neutral}:{tag}"):
         say("taking it from the cache")
         with (kept / "image.tar").open("rb") as file:
