@@ -1,7 +1,7 @@
-"""The little of DER that certificates and signatures need: tag, length, value, and nothing guessed.
+"""The part of DER that module signatures and certificates use: tag, length and value, read strictly.
 
-Place in the flow: ``module_signature`` reads a PKCS#7 message and an X.509 certificate with this, and nothing else; so
-the controller needs no cryptographic library for it.
+Place in the flow: ``module_signature`` reads a PKCS#7 message with this, because ``cryptography`` has no public
+interface that gives the signers of one; and the certificate it compares them with, as the same bytes.
 
 Source of the format: ITU-T X.690 (DER: lengths are definite; tags above 30 do not occur in what is read here).
 """
