@@ -10,7 +10,7 @@
     └── PermanentError          trying again changes nothing until somebody mends the cause
         ├── ConfigurationError  a flag, an environment variable or a file
         ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
-        ├── BuildFailed         ``reason`` is a word of :class:`BuildFailure`
+        ├── BuildFailed         a build ended without an image; ``reason`` says why
         ├── VerificationFailed  the built module does not fit its kernel
         ├── InvalidModule       a file that is no kernel module, or a damaged one
         ├── InvalidSymvers      a text that is no Module.symvers
@@ -21,7 +21,7 @@
 Errors of the API server are :mod:`kube_api.errors`; they are a tree of their own.
 """
 
-from enum import StrEnum
+from driver_builder.reasons import Reason
 
 
 class DriverBuilderError(Exception):
@@ -50,62 +50,22 @@ class InvalidDriver(PermanentError):
     """A DriverContainer cannot be acted on; the message names the field, its value and the remedy."""
 
 
-class BuildFailure(StrEnum):
-    """Why a build failed: the reason in status and Events, and a metric label."""
-
-    HEADERS_MISSING = "HeadersMissing"
-    COMPILE_ERROR = "CompileError"
-    SOURCE_MISSING = "SourceMissing"
-    REPOSITORY_UNAVAILABLE = "PackageRepositoryUnavailable"
-    BASE_IMAGE_MISSING = "BaseImageMissing"
-    DISK_FULL = "DiskFull"
-    OUT_OF_MEMORY = "OutOfMemory"
-    COMPILER_MISMATCH = "CompilerMismatch"
-    DEADLINE_EXCEEDED = "DeadlineExceeded"
-    CANCELLED = "Cancelled"
-    BUILDER_UNAVAILABLE = "BuilderUnavailable"
-    TEMPLATE_INVALID = "TemplateInvalid"
-    SIGNING_FAILED = "SigningFailed"
-    NOT_APPLICABLE = "NotApplicable"
-    """No failure of anybody's: the driver says of itself that it is not for this kernel."""
-    UNKNOWN = "BuildError"
-
-
 class BuildFailed(PermanentError):
     """A build ended without an image.
 
     ``reason`` is the class of failure, ``log_tail`` the last lines of the build's own output.
     """
 
-    def __init__(self, reason: BuildFailure, message: str, *, log_tail: tuple[str, ...] = ()) -> None:
+    def __init__(self, reason: Reason, message: str, *, log_tail: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.reason = reason
         self.log_tail = log_tail
 
 
-class VerificationFailure(StrEnum):
-    """Why a built module was not let out of the builder."""
-
-    WRONG_VERMAGIC = "WrongVermagic"
-    WRONG_SYMBOL_CRC = "WrongSymbolCRC"
-    MISSING_SYMBOL = "MissingSymbol"
-    MISSING_NAMESPACE = "MissingNamespaceImport"
-    GPL_ONLY_SYMBOL = "GPLOnlySymbol"
-    DUPLICATE_SYMBOL = "DuplicateSymbol"
-    WRONG_ARCHITECTURE = "WrongArchitecture"
-    MODULE_MISSING = "ModuleMissing"
-    DEPENDENCY_MISSING = "ModuleDependencyMissing"
-    NOT_SIGNED = "ModuleNotSigned"
-    WRONG_SIGNER = "WrongModuleSigner"
-    SIGNATURE_BROKEN = "ModuleSignatureBroken"
-    NO_IDENTITY = "NoModuleIdentity"
-    IMAGE_INVALID = "ImageInvalid"
-
-
 class VerificationFailed(PermanentError):
     """The module inside a built image does not fit the kernel it was built for; nothing was pushed."""
 
-    def __init__(self, reason: VerificationFailure, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 

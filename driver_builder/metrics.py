@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from driver_builder.building.builds import BuildStates
 from driver_builder.planning.plan import Plan
-from driver_builder.planning.status import WITHOUT_DRIVER
+from driver_builder.reasons import WITHOUT_DRIVER
 
 UNKNOWN_KERNEL = "unknown"
 """Kernel of selected nodes whose labels do not name one yet."""

@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import Counter, Gauge, Histogram, Info, make_wsgi_app
 
-from driver_builder.errors import BuildFailure
+from driver_builder.reasons import Reason
 
 BUILD_SECONDS = Histogram(
     "driver_builder_build_seconds",
@@ -28,7 +28,7 @@ BUILDS = Counter(
 )
 REGISTRY_CHECKS = Counter(
     "driver_builder_registry_checks_total",
-    "What registries answered when asked for an image: Present, Absent, Unauthorised, Unreachable, Invalid",
+    "What registries answered when asked for an image: Present, Absent, Unauthorized, Unreachable, Invalid",
     ["state"],
 )
 REGISTRY_QUESTIONS = Gauge(
@@ -74,7 +74,7 @@ def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
     """Count a build that took ``seconds``; ``reason`` is why it failed, empty when it did not."""
     if cancelled:
         result, reason = "Cancelled", ""
-    elif reason == BuildFailure.NOT_APPLICABLE:
+    elif reason == Reason.NOT_APPLICABLE:
         result, reason = "NotApplicable", ""
     else:
         result = "Failed" if reason else "Succeeded"

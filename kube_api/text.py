@@ -33,13 +33,13 @@ def printable(text: str, limit: int = MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
 
 
-def bounded_message(text: str) -> str:
-    """Make a message of a status of any text: printable, and at most ``MAX_MESSAGE`` bytes as etcd stores it."""
-    text = printable(text)
-    if _stored_size(text) <= MAX_MESSAGE:
+def bounded_message(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Make a message of a status of any text: printable, and at most ``limit`` bytes as etcd stores it."""
+    text = printable(text, limit)
+    if _stored_size(text) <= limit:
         return text
     ends = accumulate(_stored_size(character) for character in text)
-    return text[: sum(end <= MAX_MESSAGE - len(_CUT) for end in ends)] + _CUT
+    return text[: sum(end <= limit - len(_CUT) for end in ends)] + _CUT
 
 
 def _stored_size(text: str) -> int:

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from bench.matrix.results import Build, Outcome
-from driver_builder.building.circuit_breaker import OUTSIDE
 from driver_builder.building.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, BuildFailure, VerificationFailed
+from driver_builder.errors import BuildFailed, VerificationFailed
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.oci.image_archive import read_image_archive
+from driver_builder.reasons import Reason, suspends
 
 
 def build(builder: DockerBuilder, wanted: BuildRequest, *, keep: Path, log: LogSink) -> Build:
@@ -22,7 +22,7 @@ def build(builder: DockerBuilder, wanted: BuildRequest, *, keep: Path, log: LogS
         try:
             built = builder.build(wanted, directory=Path(name), log=log, cancelled=threading.Event())
         except BuildFailed as error:
-            is_refused = error.reason is BuildFailure.NOT_APPLICABLE
+            is_refused = error.reason is Reason.NOT_APPLICABLE
             outcome = Outcome.NOT_APPLICABLE if is_refused else Outcome.FAILED
             return _result(wanted, began, outcome=outcome, reason=error.reason.value, message=str(error))
         return _verified(wanted, began, built, Path(name), keep)
@@ -30,7 +30,7 @@ def build(builder: DockerBuilder, wanted: BuildRequest, *, keep: Path, log: LogS
 
 def is_outside(found: Build) -> bool:
     """Whether it failed for a reason that is not the driver's, so that it is not kept: the next run tries again."""
-    return found.reason in OUTSIDE
+    return bool(suspends(found.reason))
 
 
 def _verified(wanted: BuildRequest, began: float, built: BuiltImage, directory: Path, keep: Path) -> Build:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Protocol
 
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 
 _LOOK_SECONDS = 0.2
 
@@ -44,7 +45,7 @@ class BuildLimits:
         if not self.are_reached():
             return
         if self.is_cancelled():
-            raise BuildFailed(BuildFailure.CANCELLED, "the build was cancelled", log_tail=tuple(log))
+            raise BuildFailed(Reason.CANCELLED, "the build was cancelled", log_tail=tuple(log))
         raise self.exceeded(log)
 
     def is_cancelled(self) -> bool:
@@ -54,9 +55,8 @@ class BuildLimits:
     def exceeded(self, log: Sequence[str] = ()) -> BuildFailed:
         """What to raise when the time is over; ``log`` are the last lines."""
         return BuildFailed(
-            BuildFailure.DEADLINE_EXCEEDED,
-            f"the build did not end within {self._seconds:g} s (last line: {log[-1] if log else 'none'});"
-            " give it a longer deadline, or the build engine more CPU",
+            Reason.DEADLINE_EXCEEDED,
+            f"the build did not end within {self._seconds:g} s (last line: {log[-1] if log else 'none'})",
             log_tail=tuple(log),
         )
 

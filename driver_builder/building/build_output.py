@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 
 KEPT_LINES = 5000
 """Enough for the first error of a compiler to be among them, however much make -k says after it."""
@@ -107,7 +108,7 @@ class BuildOutput:
         self._taken += len(text)
         if self._taken > MAX_OUTPUT:
             raise BuildFailed(
-                BuildFailure.UNKNOWN,
+                Reason.BUILD_ERROR,
                 f"the build printed more than {MAX_OUTPUT} characters; let its commands say less",
                 log_tail=self.tail,
             )

@@ -25,10 +25,11 @@ from driver_builder.building.build_logs import Redactor
 from driver_builder.building.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.building.failures import reason_of
 from driver_builder.building.whole_log import WholeLog
-from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError
+from driver_builder.errors import BuildFailed, DriverBuilderError
 from driver_builder.model.build import LogSink
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.snapshot import FailedBuild, Suspension
+from driver_builder.reasons import Reason, suspends, with_remedy
 from kube_api.errors import KubeApiError
 
 MAX_FAILURES = 1000
@@ -236,7 +237,7 @@ class BuildQueue:
             "thread",
             f"build {action.request.key}",
             partial(self._build, action, running),
-            lambda error: FailedBuild(reason="InternalError", message=str(error), at=self._clock()),
+            lambda error: FailedBuild(reason=Reason.INTERNAL_ERROR.value, message=str(error), at=self._clock()),
             passing=(),
         )
         self._end(action, running, failure)
@@ -266,7 +267,7 @@ class BuildQueue:
         except Exception as error:  # noqa: BLE001 - a bug must not kill the pool's thread: it is logged and shown
             words = "\n".join(redact(line) for line in traceback.format_exc().splitlines())
             logger.error("build %s: internal error\n%s", request.key, words)  # noqa: TRY400 - it may hold a secret
-            failure = FailedBuild(reason="InternalError", message=redact(repr(error)), at=self._clock())
+            failure = FailedBuild(reason=Reason.INTERNAL_ERROR.value, message=redact(repr(error)), at=self._clock())
         return failure
 
     def _end(self, action: StartBuild, running: _Running, failure: FailedBuild | None) -> None:
@@ -277,7 +278,11 @@ class BuildQueue:
         )
         if failure is not None and not was_cancelled:
             try:
-                self._keep_log(action, failure, (*running.log.lines(), f"{failure.reason}: {failure.message}"))
+                self._keep_log(
+                    action,
+                    failure,
+                    (*running.log.lines(), f"{failure.reason}: {with_remedy(failure.reason, failure.message)}"),
+                )
             except Exception:
                 # A bug there must not keep the key in the queue for ever.
                 logger.exception("build %s: no log kept", key)
@@ -293,7 +298,7 @@ class BuildQueue:
         self._wake()
 
     def _remember(self, driver: str, key: str, failure: FailedBuild) -> None:
-        is_outside = failure.reason in circuit_breaker.OUTSIDE
+        is_outside = bool(suspends(failure.reason))
         # What is the driver's own fault ends the rows of both.
         owners = [circuit_breaker.owner_of(failure.reason, driver)] if is_outside else [EVERYBODY, driver]
         for owner in owners:
@@ -326,4 +331,4 @@ def _own_disk() -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         words = f"the controller's own disk is full ({error}); give its folder for temporary files more room"
-        raise BuildFailed(BuildFailure.DISK_FULL, words) from error
+        raise BuildFailed(Reason.DISK_FULL, words) from error

@@ -11,34 +11,13 @@ that succeeds closes it.
 
 from dataclasses import dataclass, replace
 
-from driver_builder.errors import BuildFailure
-from driver_builder.planning.status import Reason, timestamp
+from driver_builder.planning.status import timestamp
+from driver_builder.reasons import Suspends, suspends
 
 OPENS_AFTER = 5
 """So many different keys in a row must have failed for one reason."""
 
 PROBE_SECONDS = 60.0
-
-OUTSIDE = frozenset({
-    BuildFailure.REPOSITORY_UNAVAILABLE.value,
-    BuildFailure.DISK_FULL.value,
-    BuildFailure.BUILDER_UNAVAILABLE.value,
-    BuildFailure.BASE_IMAGE_MISSING.value,
-    Reason.REGISTRY_UNREACHABLE.value,
-    Reason.REGISTRY_UNAUTHORIZED.value,
-    Reason.REGISTRY_FULL.value,
-    Reason.REGISTRY_INVALID.value,
-    Reason.INVALID_CONFIGURATION.value,
-    Reason.API_SERVER_UNAVAILABLE.value,
-})  # fmt: skip
-"""Reasons that are not the driver's own fault, so that the next build is likely to fail in the same way."""
-
-SHARED = frozenset({
-    BuildFailure.DISK_FULL.value,
-    BuildFailure.BUILDER_UNAVAILABLE.value,
-    Reason.API_SERVER_UNAVAILABLE.value,
-})  # fmt: skip
-"""Those of what all drivers build with. Base image, registry and repositories are a driver's own choice."""
 
 EVERYBODY = ""
 """Whose builds a breaker of a shared reason suspends; that of any other reason suspends those of one driver."""
@@ -46,7 +25,7 @@ EVERYBODY = ""
 
 def owner_of(reason: str, driver: str) -> str:
     """Say whose builds are likely to fail for a reason that a driver's build failed for."""
-    return EVERYBODY if reason in SHARED else driver
+    return EVERYBODY if suspends(reason) is Suspends.ALL else driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +46,8 @@ class Breaker:
         if self.open_since is None:
             return ""
         return (
-            f"builds are suspended since {timestamp(self.open_since)}: {OPENS_AFTER} in a row failed alike, the last "
-            f"with {self.reason}; one is tried every {PROBE_SECONDS:g} s, all go on when one succeeds"
+            f"builds are suspended since {timestamp(self.open_since)}: {OPENS_AFTER} in a row failed for one reason,"
+            f" the last with {self.reason}"
         )
 
 
@@ -78,7 +57,7 @@ def after_failure(breaker: Breaker, *, key: str, reason: str, now: float) -> Bre
     A failure that is the driver's own fault ends the row; it does not close an open breaker, because it may have come
     before the step that is broken.
     """
-    if reason not in OUTSIDE:
+    if not suspends(reason):
         return breaker if breaker.open_since is not None else Breaker()
     if breaker.open_since is not None:
         return replace(breaker, reason=reason)

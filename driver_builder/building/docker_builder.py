@@ -37,11 +37,12 @@ from driver_builder.building.templates import (
     render,
     templates_directory,
 )
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
 from driver_builder.oci.credentials import DOCKER_HUB, Credentials
 from driver_builder.oci.image_files import MAX_IMAGE
+from driver_builder.reasons import Reason
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -199,7 +200,7 @@ class DockerBuilder:
                 left -= len(chunk)
                 if left < 0:
                     raise BuildFailed(
-                        BuildFailure.DISK_FULL,
+                        Reason.DISK_FULL,
                         f"the image has more than {MAX_ARCHIVE} bytes; let the template leave out what no node needs",
                     )
                 file.write(chunk)

@@ -19,7 +19,8 @@ from docker.tls import TLSConfig
 from paramiko import SSHException
 
 from driver_builder.building.failures import classify
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError, TemporaryError
+from driver_builder.errors import BuildFailed, ConfigurationError, TemporaryError
+from driver_builder.reasons import Reason
 
 SCHEMES = ("unix://", "tcp://", "ssh://")
 
@@ -83,7 +84,7 @@ def engine_errors(doing: str) -> Iterator[None]:
         SSHException,
     ) as error:
         reason, message = classify(None, str(error), ())
-        if reason is BuildFailure.DISK_FULL:
+        if reason is Reason.DISK_FULL:
             raise BuildFailed(reason, f"{message} (while {doing})") from error
         raise TemporaryError(f"the build engine failed while {doing}: {_words(error)}") from error
 

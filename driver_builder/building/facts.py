@@ -9,9 +9,10 @@ from io import RawIOBase
 from pathlib import PurePosixPath
 from typing import IO, cast
 
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.kernel_modules.symvers import MAX_SYMVERS
 from driver_builder.oci.bounded_tar import read_whole
+from driver_builder.reasons import Reason
 
 FACTS_FOLDER = "/facts"
 SYMVERS, COMPILER, VERMAGIC = "Module.symvers", "compiler", "vermagic"
@@ -50,7 +51,7 @@ def fact(facts: Mapping[str, str], name: str) -> str:
     """
     if name not in facts:
         raise BuildFailed(
-            BuildFailure.TEMPLATE_INVALID,
+            Reason.TEMPLATE_INVALID,
             f"the template's build stage left no file {FACTS_FOLDER}/{name}; copy it there",
         )
     return facts[name]
@@ -64,7 +65,7 @@ def first_line(text: str) -> str:
 def too_large(name: str) -> BuildFailed:
     """What to raise for a fact with more bytes than its limit."""
     return BuildFailed(
-        BuildFailure.TEMPLATE_INVALID,
+        Reason.TEMPLATE_INVALID,
         f"the template's build stage left more than {LIMITS[name]} bytes in {FACTS_FOLDER}/{name};"
         " copy the kernel's there",
     )
@@ -93,7 +94,7 @@ class _Stream(RawIOBase):
         self._left -= size
         if self._left < 0:
             raise BuildFailed(
-                BuildFailure.TEMPLATE_INVALID,
+                Reason.TEMPLATE_INVALID,
                 f"the template's build stage left more than {MAX_TAR} bytes below {FACTS_FOLDER}:"
                 f" leave {', '.join(LIMITS)} there and nothing else",
             )

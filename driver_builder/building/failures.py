@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from driver_builder.building.linear_patterns import Match, Pattern, compiled
 from driver_builder.errors import (
     BuildFailed,
-    BuildFailure,
     ConfigurationError,
     DriverBuilderError,
     RegistryFull,
@@ -21,7 +20,7 @@ from driver_builder.errors import (
     RegistryUnavailable,
     VerificationFailed,
 )
-from driver_builder.planning.status import Reason
+from driver_builder.reasons import Reason
 from kube_api.errors import KubeApiError
 
 HEADERS_NOT_FOUND = 64
@@ -94,7 +93,7 @@ def reason_of(error: DriverBuilderError | KubeApiError) -> str:
     if isinstance(error, KubeApiError):
         return (Reason.API_SERVER_UNAVAILABLE if error.is_temporary else Reason.ACTION_REFUSED).value
     known = (reason for kind, reason in _REASONS if isinstance(error, kind))
-    return next(known, BuildFailure.BUILDER_UNAVAILABLE).value
+    return next(known, Reason.BUILDER_UNAVAILABLE).value
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +135,8 @@ class _Failure:
         return steps[-1] if steps else ""
 
 
-def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[BuildFailure, str]:
-    """The class of a failure, and a message that says what failed and what to do next.
+def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Reason, str]:
+    """The class of a failure, and a message that says what failed.
 
     ``exit_code`` is that of the failed command (None when no command failed), ``error`` the engine's own words, ``log``
     the lines printed so far.
@@ -145,9 +144,9 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
     said = [line for line in log if not _NOT_SAID.match(line)]
     failure = _Failure(exit_code, error.encode(errors="replace").decode(), log, said)
     if failure.first(_DISK_FULL):
-        return BuildFailure.DISK_FULL, "the disk of the build engine is full; prune it or give it more room"
+        return Reason.DISK_FULL, "the disk of the build engine is full"
     if exit_code == KILLED or failure.first(_OUT_OF_MEMORY):
-        return BuildFailure.OUT_OF_MEMORY, "the build ran out of memory; give the build engine more, or lower make's -j"
+        return Reason.OUT_OF_MEMORY, "the build ran out of memory"
     by_code = {
         HEADERS_NOT_FOUND: _headers_missing,
         COMPILE_FAILED: _compile_error,
@@ -161,80 +160,76 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Bui
     return _engine_error(failure) if exit_code is None else _unknown(failure)
 
 
-def _headers_missing(failure: _Failure) -> tuple[BuildFailure, str]:
+def _headers_missing(failure: _Failure) -> tuple[Reason, str]:
     match, said = failure.first(_PACKAGE, _NO_CANDIDATE), failure.words()
     places = ", ".join(dict.fromkeys(found["place"] for line in failure.log if (found := _LOOKED.match(line))))
     if said and not said["text"].endswith(_NOWHERE):
-        return BuildFailure.HEADERS_MISSING, said["text"]
+        return Reason.HEADERS_MISSING, said["text"]
     if said and places:
         return (
-            BuildFailure.HEADERS_MISSING,
-            f"{said['text']} (looked in: {places}); name a repository that has it as HEADERS_MIRROR in spec.build.args,"
-            " or move the nodes to a kernel whose headers are published",
+            Reason.HEADERS_MISSING,
+            f"{said['text']} (looked in: {places})",
         )
     package = match["package"] if match else "with the kernel's headers"
     return (
-        BuildFailure.HEADERS_MISSING,
-        f"package {package} is in no package repository of the base image; add the archive that still has it to the"
-        " base image, or move the nodes to a kernel whose headers are published",
+        Reason.HEADERS_MISSING,
+        f"package {package} is in no package repository of the base image",
     )
 
 
-def _repository_unreachable(failure: _Failure) -> tuple[BuildFailure, str]:
+def _repository_unreachable(failure: _Failure) -> tuple[Reason, str]:
     match = failure.first(_FETCH) or failure.words()
     what = match["text"].strip() if match else "apt update failed"
     return (
-        BuildFailure.REPOSITORY_UNAVAILABLE,
-        f"the package repositories failed: {what}; check network, proxy and name service of the build engine",
+        Reason.REPOSITORY_UNAVAILABLE,
+        f"the package repositories failed: {what}",
     )
 
 
-def _compile_error(failure: _Failure) -> tuple[BuildFailure, str]:
+def _compile_error(failure: _Failure) -> tuple[Reason, str]:
     if match := failure.first(_MISMATCH):
         return (
-            BuildFailure.COMPILER_MISMATCH,
-            f"the compiler is not the one that kernel or driver ask for: {match['text'].strip()}; give a base image"
-            " that has it in spec.build.baseImage",
+            Reason.COMPILER_MISMATCH,
+            f"the compiler is not the one that the kernel or the driver needs: {match['text'].strip()}",
         )
     if failure.first(_NO_MAKEFILE):
-        return BuildFailure.SOURCE_MISSING, "the source has no Makefile in its top folder; add one with obj-m := NAME.o"
+        return Reason.SOURCE_MISSING, "the source has no Makefile in its top folder; add one with obj-m := NAME.o"
     if match := failure.compiler_error():
         where = f"{match['file']}:{match['line']}: {match['text']}"
-        advice = "the driver's source does not fit this kernel's interfaces; use a version that supports it"
     elif match := failure.without(_GAVE_UP).first(_MODPOST, _MAKE):
-        where, advice = match["text"], "mend the driver's source or its Makefile"
+        where = match["text"]
     else:
-        where, advice = _last_line(failure), "read the log"
-    return BuildFailure.COMPILE_ERROR, f"the driver does not compile: {where}; {advice}"
+        where = _last_line(failure)
+    return Reason.COMPILE_ERROR, f"the driver does not compile: {where}"
 
 
-def _module_not_built(failure: _Failure) -> tuple[BuildFailure, str]:
+def _module_not_built(failure: _Failure) -> tuple[Reason, str]:
     match = failure.words()
     said = match["text"] if match else _last_line(failure)
     return (
-        BuildFailure.COMPILE_ERROR,
-        f"a wanted module was not built: {said}; compare the names in the driver's spec with obj-m in its Makefile",
+        Reason.COMPILE_ERROR,
+        f"a module of the spec was not built: {said}; compare spec.module.names with obj-m in the Makefile",
     )
 
 
-def _source_missing(failure: _Failure) -> tuple[BuildFailure, str]:
+def _source_missing(failure: _Failure) -> tuple[Reason, str]:
     said, fatal = failure.words(), failure.first(_FATAL)
     what = said["text"] if said else _last_line(failure)
     why = f" ({fatal['text']})" if fatal else ""
-    return BuildFailure.SOURCE_MISSING, f"the driver's source cannot be had: {what}{why}; check spec.source"
+    return Reason.SOURCE_MISSING, f"the driver's source cannot be fetched: {what}{why}"
 
 
-def _not_applicable(failure: _Failure) -> tuple[BuildFailure, str]:
+def _not_applicable(failure: _Failure) -> tuple[Reason, str]:
     match = failure.words()
-    return BuildFailure.NOT_APPLICABLE, match["text"] if match else "the driver is not for this kernel"
+    return Reason.NOT_APPLICABLE, match["text"] if match else "the driver does not support this kernel"
 
 
-def _engine_error(failure: _Failure) -> tuple[BuildFailure, str]:
+def _engine_error(failure: _Failure) -> tuple[Reason, str]:
     if _DOCKERFILE.search(failure.error):
-        return BuildFailure.TEMPLATE_INVALID, f"the engine does not accept the Dockerfile: {failure.error}"
+        return Reason.TEMPLATE_INVALID, f"the engine does not accept the Dockerfile: {failure.error}"
     if _COPY.search(failure.error):
         return (
-            BuildFailure.SOURCE_MISSING,
+            Reason.SOURCE_MISSING,
             f"{failure.step or 'a COPY'} found nothing: {failure.error}; check the path in the source image",
         )
     if _PULL.search(failure.error):
@@ -242,22 +237,21 @@ def _engine_error(failure: _Failure) -> tuple[BuildFailure, str]:
     return _unknown(failure)
 
 
-def _cannot_pull(failure: _Failure) -> tuple[BuildFailure, str]:
+def _cannot_pull(failure: _Failure) -> tuple[Reason, str]:
     """``FROM`` names the base image, ``COPY --from`` the source image; the engine's words are the same for both."""
     is_source = failure.step.startswith(("COPY", "ADD"))
-    reason = BuildFailure.SOURCE_MISSING if is_source else BuildFailure.BASE_IMAGE_MISSING
+    reason = Reason.SOURCE_MISSING if is_source else Reason.BASE_IMAGE_MISSING
     what = "source image" if is_source else "base image"
     return (
         reason,
-        f"the {what} cannot be pulled ({failure.step}): {failure.error}; check its name, that the build engine reaches"
-        " its registry, and the credentials",
+        f"the {what} cannot be pulled ({failure.step}): {failure.error}",
     )
 
 
-def _unknown(failure: _Failure) -> tuple[BuildFailure, str]:
+def _unknown(failure: _Failure) -> tuple[Reason, str]:
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
     step = f" in {failure.step!r}" if failure.step else ""
-    return BuildFailure.UNKNOWN, f"the build failed{code}{step}: {failure.error or _last_line(failure)}; read the log"
+    return Reason.BUILD_ERROR, f"the build failed{code}{step}: {failure.error or _last_line(failure)}"
 
 
 def _last_line(failure: _Failure) -> str:

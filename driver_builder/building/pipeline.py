@@ -19,7 +19,7 @@ from driver_builder.building.reuse_image import reused_image
 from driver_builder.building.sbom import SPDX_TYPE, sbom
 from driver_builder.building.signing_secrets import SigningSecrets
 from driver_builder.building.tagged_image import TaggedImage
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError, InvalidModule
+from driver_builder.errors import BuildFailed, ConfigurationError, InvalidModule
 from driver_builder.kernel_modules.module_signer import ModuleSigner, sign_modules
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import Builder, LogSink
@@ -29,6 +29,7 @@ from driver_builder.oci.referrers import push_referrer
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 
 PUSH_PATIENCE = 300.0
 """Seconds that one request of a push waits for a registry that asks for a pause: what was built is worth that."""
@@ -163,7 +164,7 @@ def _signed(
     try:
         made = sign_modules(image, signer, folder=folder, directory=directory, signed=signed.append)
     except (ConfigurationError, InvalidModule) as error:
-        raise BuildFailed(BuildFailure.SIGNING_FAILED, str(error)) from error
+        raise BuildFailed(Reason.SIGNING_FAILED, str(error)) from error
     log(f"signed {len(signed)} modules as {signer.certificate.subject.rfc4514_string()}")
     return made
 
@@ -171,6 +172,6 @@ def _signed(
 def _known(secrets: SigningSecrets | None, action: StartBuild) -> SigningSecrets:
     if secrets is None:
         raise BuildFailed(
-            BuildFailure.SIGNING_FAILED, f"{action.request.driver} is to be signed, and here no Secrets can be read"
+            Reason.SIGNING_FAILED, f"{action.request.driver} is to be signed, and here no Secrets can be read"
         )
     return secrets

@@ -11,15 +11,15 @@ from enum import StrEnum
 
 from driver_builder.building.failures import reason_of
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
-from driver_builder.model.image_state import Absent, ImageState, NotAsked, Present
+from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.desired import Recipes, Unwanted
 from driver_builder.planning.plan_build import start_build
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason
 from driver_builder.planning.wanted import wanted_for
+from driver_builder.reasons import Reason, remedy_of
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec, RegistrySettings
 
@@ -62,6 +62,7 @@ class Result:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "message": self.message,
+            "remedy": remedy_of(self.reason) if self.verdict is Verdict.FAILED else "",
             "seconds": round(self.seconds, 1),
         }
 
@@ -101,7 +102,7 @@ class Preflight:
             return replace(result, reason=Reason.INVALID_SPEC.value, message=str(driver.spec))
         item = wanted_for(self.snapshot, driver, driver.spec, self.target, self.recipes)
         if item is None:
-            words = "spec.nodeSelector picks no node on this kernel, operating system and architecture"
+            words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
             return replace(result, verdict=Verdict.NOT_WANTED, reason=Reason.NO_NODES.value, message=words)
         if isinstance(item, Unwanted):
             skipped = item.reason == Reason.SKIPPED_BY_MAPPING
@@ -111,8 +112,8 @@ class Preflight:
         if isinstance(state, Present):
             return replace(result, verdict=Verdict.PRESENT, message=str(item.image.at(state.digest)))
         if item.request is None:
-            why = "it does not exist: push it" if isinstance(state, Absent | NotAsked) else state.message
-            return replace(result, reason=Reason.IMAGE_MISSING.value, message=f"{item.image}: {why}")
+            reason, why = _not_there(state)
+            return replace(result, reason=reason.value, message=f"{item.image}: {why}")
         return self._build(start_build(driver, driver.spec, item, item.request), result)
 
     def _build(self, action: StartBuild, result: Result) -> Result:
@@ -126,3 +127,10 @@ class Preflight:
             )
         message = str(action.image)
         return replace(result, verdict=Verdict.VERIFIED, message=message, seconds=self.clock() - began)
+
+
+def _not_there(state: Absent | NotAsked | NoAnswer) -> tuple[Reason, str]:
+    """Say why a prebuilt image cannot be given to nodes."""
+    if isinstance(state, Absent | NotAsked):
+        return Reason.IMAGE_MISSING, "it does not exist"
+    return state.reason, state.message

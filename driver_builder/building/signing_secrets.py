@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.kernel_modules.module_signature import Certificate as X509Certificate
 from driver_builder.kernel_modules.module_signature import der_of, parse_certificate
 from driver_builder.kernel_modules.module_signer import ModuleSigner, parse_signer
@@ -21,6 +21,7 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.named_objects import Missing, read_entry
 from driver_builder.oci import image_signature
 from driver_builder.planning.snapshot import Certificate, CertificateMissing, SigningCertificate
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 
 KEY_ENTRIES = ("key", "tls.key")
@@ -112,4 +113,4 @@ def _where(namespace: str, name: str, field: str) -> str:
 
 def _failed(namespace: str, name: str, field: str, error: ConfigurationError) -> BuildFailed:
     told = str(error) if isinstance(error, Missing) else f"{_where(namespace, name, field)}: {error}"
-    return BuildFailed(BuildFailure.SIGNING_FAILED, told)
+    return BuildFailed(Reason.SIGNING_FAILED, told)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import RegistryRefused, RegistryUnauthorised, RegistryUnavailable
 from driver_builder.model import images
-from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.oci.image_signature import has_signature
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
@@ -39,7 +39,7 @@ class TaggedImage:
                 return self._checked(state)
             case Absent():
                 return None
-            case Unauthorised(message=message):
+            case Unauthorized(message=message):
                 raise RegistryUnauthorised(message)
             case Unreachable(message=message):
                 raise RegistryUnavailable(message)

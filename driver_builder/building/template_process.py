@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from driver_builder.building import template_engine
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.build import OwnTemplate
+from driver_builder.reasons import Reason
 
 _MAX_ANSWER = 12 * template_engine.MAX_DOCKERFILE + 1024
 """Bytes. JSON may write a character in twelve."""
@@ -108,4 +109,4 @@ def _ended(code: int, limits: Limits) -> str:
 
 
 def _invalid(message: str) -> BuildFailed:
-    return BuildFailed(BuildFailure.TEMPLATE_INVALID, message)
+    return BuildFailed(Reason.TEMPLATE_INVALID, message)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -21,6 +21,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.engine_images import is_reserved
+from driver_builder.reasons import Reason
 
 _HOST = r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*(?::[0-9]{1,5})?"
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
@@ -148,7 +149,7 @@ def _image(field: str, reference: str, rule: _Rule) -> str:
     """An image of a registry, and none that the builder keeps in the engine for itself."""
     if is_reserved(reference):
         raise BuildFailed(
-            BuildFailure.TEMPLATE_INVALID,
+            Reason.TEMPLATE_INVALID,
             f"{field} {reference!r} is a name that the builder keeps images of its own under;"
             " name an image of a registry",
         )
@@ -198,4 +199,4 @@ def _checked(field: str, value: str, rule: _Rule) -> str:
 
 
 def _invalid(field: str, value: str, words: str) -> BuildFailed:
-    return BuildFailed(BuildFailure.TEMPLATE_INVALID, f"{field} {value!r} cannot stand in a Dockerfile; write {words}")
+    return BuildFailed(Reason.TEMPLATE_INVALID, f"{field} {value!r} cannot stand in a Dockerfile; write {words}")

@@ -45,8 +45,9 @@ import jinja2
 from driver_builder.building.template_engine import TemplateInvalid, rendered
 from driver_builder.building.template_process import render_own
 from driver_builder.building.template_values import modules_text, source_files, template_name, template_values
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.model.build import BuildRequest, SourceFiles
+from driver_builder.reasons import Reason
 
 BUILD_STAGE = "build"
 HEADERS_STAGE = "headers"
@@ -160,4 +161,4 @@ def _tar(content: Mapping[str, bytes], folders: set[str]) -> bytes:
 
 
 def _invalid(message: str) -> BuildFailed:
-    return BuildFailed(BuildFailure.TEMPLATE_INVALID, message)
+    return BuildFailed(Reason.TEMPLATE_INVALID, message)

@@ -13,6 +13,7 @@ from driver_builder.cluster import events
 from driver_builder.cluster.feature_rules import CONFIG_MAP, RuleObject, compile_rules
 from driver_builder.planning.backoff import Backoff
 from driver_builder.planning.status import Event
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, NODE_FEATURE_RULES
@@ -107,5 +108,5 @@ class FeatureRulesSync:
     def _post(self, subject: RuleObject, wrong: tuple[RuleProblem, ...]) -> None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         about = events.Subject(resource=NODE_FEATURE_RULES, namespace="", name=subject.name, uid=subject.uid)
-        event = Event(kind="Warning", reason="InvalidRule", message=f"left out: {wrong[0]}{more}")
+        event = Event(kind="Warning", reason=Reason.INVALID_RULE, message=f"left out: {wrong[0]}{more}")
         events.post(self._client, about, event, now=self._clock())

@@ -15,7 +15,8 @@ from driver_builder.planning.actions import Action, ReplacePod
 from driver_builder.planning.node_notes import render_notes
 from driver_builder.planning.plan import Plan
 from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.planning.status import Reason, Trouble
+from driver_builder.planning.status import Trouble
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound, Unreachable

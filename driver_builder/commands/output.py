@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from driver_builder.reasons import remedy_of
+
 FORMATS = ("table", "json", "yaml")
 
 
@@ -16,6 +18,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def with_remedies(text: str, reasons: Iterable[str]) -> str:
+    """Add to a table what to do: a line for each of the reasons in it."""
+    remedies = [f"{reason}: {remedy_of(reason)}" for reason in dict.fromkeys(reasons) if remedy_of(reason)]
+    return "\n\n".join(filter(None, [text, "\n".join(remedies)]))
 
 
 def document(data: Any, form: str) -> str:

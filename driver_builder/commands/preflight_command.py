@@ -90,4 +90,5 @@ def _tell(results: list[Result], form: str) -> None:
         (item.driver, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}", item.message)
         for item in results
     ]
-    print(output.table(_HEADERS, rows) if rows else "no DriverContainer")
+    reasons = [item.reason for item in results if not item.is_well]
+    print(output.with_remedies(output.table(_HEADERS, rows), reasons) if rows else "no DriverContainer")

@@ -7,6 +7,7 @@ from typing import Any
 from driver_builder.commands import output
 from driver_builder.commands.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
+from driver_builder.reasons import IN_TROUBLE
 from kube_api.client import Client
 from kube_api.resources import DRIVER_CONTAINERS
 
@@ -37,7 +38,8 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         return EXIT_OK
     rows = [row for obj in drivers for row in _status_rows(obj)]
     headers = ("NAMESPACE", "DRIVER", "VERSION", "KERNEL", "OS", "NODES", "READY", "STATE", "REASON", "MESSAGE")
-    print(output.table(headers, rows) if rows else "no DriverContainer")
+    reasons = [target["reason"] for obj in drivers for target in _targets(obj) if target["state"] in IN_TROUBLE]
+    print(output.with_remedies(output.table(headers, rows), reasons) if rows else "no DriverContainer")
     return EXIT_OK
 
 
@@ -45,13 +47,17 @@ def _identity(obj: dict[str, Any]) -> dict[str, str]:
     return {field: obj["metadata"][field] for field in ("namespace", "name")}
 
 
+def _targets(obj: dict[str, Any]) -> list[dict[str, Any]]:
+    return (obj.get("status") or {}).get("targets") or []
+
+
 def _status_rows(obj: dict[str, Any]) -> list[tuple[object, ...]]:
     status = obj.get("status") or {}
     head = (obj["metadata"]["namespace"], obj["metadata"]["name"], obj["spec"]["version"])
-    targets = status.get("targets") or []
+    targets = _targets(obj)
     if not targets:
         conditions = {item["type"]: item for item in status.get("conditions") or ()}
-        ready = conditions.get("Ready", {"reason": "NotObserved", "message": "driver-builder has not looked at it yet"})
+        ready = conditions.get("Ready", {"reason": "NotObserved", "message": "driver-builder has not seen it yet"})
         return [(*head, "-", "-", 0, 0, "-", ready["reason"], ready["message"])]
     return [
         (

@@ -2,47 +2,17 @@
 
 from difflib import get_close_matches
 
-from driver_builder.explain.explain_driver import BUG, controller_hint
+from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
-from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import mapping
 from driver_builder.planning.desired import Unwanted, Wanted
 from driver_builder.planning.inventory import Node, target_of
-from driver_builder.planning.status import Reason, TargetState, TargetStatus, previous_targets
+from driver_builder.planning.plan_build import next_try
+from driver_builder.planning.status import TargetStatus, previous_targets, timestamp
+from driver_builder.reasons import SUSPENDED_TRIES, Reason, TargetState, remedy_of
 from driver_builder.spec.driver_spec import DriverSpec
-
-_ADVICE = {
-    "HeadersMissing": "move the node to a kernel whose headers are published, or add an archive that still has them to "
-    "spec.build.baseImage",
-    "CompileError": "use a version of the driver that supports this kernel, or mend its source: a change is built at "
-    "once",
-    "PackageRepositoryUnavailable": "check network, proxy and name service of the build engine",
-    "BaseImageMissing": "check spec.build.baseImage and the credentials for its registry",
-    "DiskFull": "prune the build engine, or give it more room",
-    "OutOfMemory": "give the build engine more memory",
-    "DeadlineExceeded": "give the build engine more processors, or raise --build-deadline-seconds",
-    "BuilderUnavailable": "check that the build engine runs and that the controller reaches it (--docker-host)",
-    "SourceMissing": "make the source, or the template of spec.build.templateConfigMap: the message says which",
-    "TemplateInvalid": "mend the template at the line that is named; docs/templates.md says what it is given",
-    "TagMoved": "find out who moved the tag; the message says how to accept it",
-    "WrongBuildKey": "remove the tag from the registry: the image is built anew",
-    "ImageNotSigned": "sign the image, or build it anew (docs/signing.md)",
-    "NoIdentity": "label the image, or set spec.module.trustImage (docs/registry.md)",
-    "RegistryInvalid": "check spec.image, spec.registry.plainHttp and spec.registry.caConfigMap",
-    "SigningCertificateMissing": "make the Secret (docs/signing.md)",
-    "InvalidSigningCertificate": "put a certificate into the Secret (docs/signing.md)",
-    "SigningFailed": "mend the Secret that the message names (docs/signing.md)",
-    "UnsupportedOS": "name spec.build.template and spec.build.baseImage",
-    "InvalidSpec": "mend the field",
-    "RegistryUnauthorized": "mend the Secret of spec.registry.secretRef: it must let the controller push",
-    "RegistryUnreachable": "check that the controller reaches the registry",
-    "RegistryFull": "remove images that no node needs, or give the registry's disk or the project's quota more room",
-    "RegistryRejected": "see what the registry says: a limit of size or a rule of its own",
-    "InternalError": BUG,
-    "CompilerMismatch": "give a base image with that compiler in spec.build.baseImage",
-}
-"""What to do about a reason of a target, where the message does not say it already."""
 
 _UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
 
@@ -53,20 +23,20 @@ def selector_link(spec: DriverSpec, node: Node) -> Step:
     if wrong:
         words = "; ".join(_difference(node, key, value) for key, value in sorted(wrong.items()))
         labels = " ".join(f"{key}={value}" for key, value in sorted(wrong.items()))
-        mend = f"kubectl label node {node.name} --overwrite {labels} (or change spec.nodeSelector)"
-        return broken("selector", f"spec.nodeSelector does not pick the node: {words}", mend)
+        step = f"kubectl label node {node.name} --overwrite {labels} (or change spec.nodeSelector)"
+        return broken("selector", f"spec.nodeSelector does not select the node: {words}", step)
     if not spec.node_selector:
-        return ok("selector", "spec.nodeSelector is empty: every node is picked")
+        return ok("selector", "spec.nodeSelector is empty: it selects every node")
     labels = ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items()))
     return ok("selector", f"the node has {labels}")
 
 
 def _difference(node: Node, key: str, wanted: str) -> str:
     if key in node.labels:
-        return f"label {key} is {node.labels[key]!r}, wanted is {wanted!r}"
+        return f"label {key} is {node.labels[key]!r}, not {wanted!r}"
     close = get_close_matches(key, sorted(node.labels), n=1, cutoff=0.8)
     hint = f" (there is {close[0]}={node.labels[close[0]]})" if close else ""
-    return f"label {key} is missing{hint}, wanted is {wanted!r}"
+    return f"label {key} is missing{hint}, it should be {wanted!r}"
 
 
 def kernel_link(node: Node) -> Step:
@@ -77,7 +47,7 @@ def kernel_link(node: Node) -> Step:
     return broken(
         "kernel",
         target,
-        f"see the nfd-worker pod of the node: kubectl get pods -A -o wide --field-selector spec.nodeName={node.name}",
+        f"See the nfd-worker pod of the node: kubectl get pods -A -o wide --field-selector spec.nodeName={node.name}",
     )
 
 
@@ -90,23 +60,22 @@ def mapping_link(spec: DriverSpec, target: KernelTarget) -> Step:
         return broken(
             "mapping",
             f"none of spec.kernelMappings matches {kernel}; tried in order: {tried}",
-            "add a rule that matches the whole kernel release, the first that does wins; or take all rules away",
+            "Add a rule that matches the whole kernel release (the first that matches is used), or remove all rules",
         )
     if not spec.mappings:
-        return ok("mapping", "there are no spec.kernelMappings: every kernel is wanted")
+        return ok("mapping", "there are no spec.kernelMappings: every kernel gets the driver")
     number = next(index for index, item in enumerate(spec.mappings) if item is rule)
     where = f"spec.kernelMappings[{number}] ({rule.pattern.pattern})"
     if rule.skip:
-        mend = f"where a driver is meant to be: take skip away, or put a rule for {kernel} before it"
-        return broken("mapping", f"{where} skips this kernel", mend)
+        step = f"If the node should have the driver, remove skip or put a rule for {kernel} before it"
+        return broken("mapping", f"{where} skips this kernel", step)
     return ok("mapping", f"{where} matches")
 
 
 def image_link(item: Wanted | Unwanted) -> Step:
     """Say which image the target should run."""
     if isinstance(item, Unwanted):
-        advice = _ADVICE.get(item.reason, "see docs/drivercontainer.md")
-        return broken("image", f"{item.reason}: {item.message}", advice)
+        return broken("image", f"{item.reason}: {item.message}", remedy_of(item.reason))
     if item.request is None:
         return ok("image", f"prebuilt: {item.image}")
     own = item.request.own_template
@@ -121,51 +90,56 @@ def build_link(scene: Scene, item: Wanted) -> Step:
             return _present(scene, digest)
         case Absent():
             return _absent(scene, item)
-        case Unauthorised(message=message):
-            return broken("build", f"the registry does not let us look: {message}", _ADVICE["RegistryUnauthorized"])
-        case NotAsked():
-            return unknown("build", f"the registry {item.image.host} has not been asked yet", "ask again in a moment")
-        case Unreachable(message=message):
-            return unknown("build", f"the registry gave no answer: {message}", _ADVICE["RegistryUnreachable"])
-        case Invalid(message=message):
-            mend = "check spec.image and spec.registry.plainHttp"
-            return broken("build", f"the registry's answer makes no sense: {message}", mend)
+        case NotAsked(reason=reason):
+            return unknown("build", f"the registry {item.image.host} has not answered yet", remedy_of(reason))
+        case Unreachable(reason=reason, message=message):
+            return unknown("build", f"{reason}: {message}", remedy_of(reason))
+        case Unauthorized(reason=reason, message=message) | Invalid(reason=reason, message=message):
+            return broken("build", f"{reason}: {message}", remedy_of(reason))
 
 
 def _present(scene: Scene, digest: str) -> Step:
     status = scene.status
     if status is not None and status.reason in _UNTRUSTED:
-        return broken("build", f"the registry has it, but {status.message}", _ADVICE[status.reason])
+        return broken("build", f"the registry has it, but {status.message}", remedy_of(status.reason))
     return ok("build", f"the registry has it: {digest}")
 
 
 def _absent(scene: Scene, item: Wanted) -> Step:
     status = scene.status
     if item.request is None or status is None:
-        mend = f"push {item.image}, or let driver-builder build: take image out of the mapping"
-        return broken("build", f"{item.image} does not exist", mend)
+        return broken("build", f"{item.image} does not exist", remedy_of(Reason.IMAGE_MISSING))
     if status.state is not TargetState.BUILDING:
         return _not_building(scene, status)
     before = previous_targets(scene.driver.status).get(scene.target.id)
-    logs = f"driver-builder logs {scene.driver.name} {scene.target.kernel_version}"
+    logs = f"{_logs(scene)} shows its log"
     again = f"; {status.message}" if status.failures else ""
     if before is not None and before.state is TargetState.BUILDING and before.key == item.request.key:
         seconds = scene.snapshot.now - before.since
         late = seconds > scene.settings.recipes.deadline_seconds
-        mend = "longer than a build may take: " + controller_hint(scene.driver) if late else f"wait, or read {logs}"
-        return waiting("build", f"is being built, for {seconds:.0f} s now{again}", mend)
+        step = f"Longer than a build may take. {controller_hint(scene.driver)}" if late else f"Wait; {logs}"
+        return waiting("build", f"the image has been queued or building for {seconds:.0f} s{again}", step)
     if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
-        return broken("build", f"no build is started: {before.message}", "mend what all builds fail of; one tries it")
+        return broken("build", f"no build is started: {before.message}", remedy_of(before.reason))
     if item.request.key in scene.snapshot.running_builds:
-        return waiting("build", f"is queued or being built{again}", f"wait, or read {logs}")
-    return waiting("build", f"the image is not built yet: that is next{again}", controller_hint(scene.driver))
+        return waiting("build", f"the image is queued or building{again}", f"Wait; {logs}")
+    return waiting("build", f"the image is not built yet: its build is next{again}", controller_hint(scene.driver))
 
 
 def _not_building(scene: Scene, status: TargetStatus) -> Step:
     if status.state is TargetState.NOT_APPLICABLE:
-        mend = "nothing, if that is meant; else a version of the driver that supports this kernel"
-        return broken("build", f"the driver says that it is not for this kernel: {status.message}", mend)
-    return broken("build", _failure(status), _after_failure(scene, status))
+        words = f"the driver says that it does not support this kernel: {status.message}"
+    elif status.state is TargetState.BLOCKED:
+        words = f"no build is started: {status.message}"
+    else:
+        words = _failure(status)
+    log = f"read its log: {_logs(scene)}" if status.failures else ""
+    steps = (remedy_of(status.reason), log, _next_try(scene, status))
+    return broken("build", words, "; ".join(step for step in steps if step))
+
+
+def _logs(scene: Scene) -> str:
+    return f"driver-builder logs {scene.driver.name} {scene.target.kernel_version}"
 
 
 def _failure(status: TargetStatus) -> str:
@@ -173,9 +147,23 @@ def _failure(status: TargetStatus) -> str:
     return f"the build failed{tries}: {status.reason}: {status.message}"
 
 
-def _after_failure(scene: Scene, status: TargetStatus) -> str:
-    log = f"read driver-builder logs {scene.driver.name} {scene.target.kernel_version}"
-    advice = _ADVICE.get(status.reason, "")
-    again = scene.decided.requeue_at
-    when = f"it is tried again in {again - scene.snapshot.now:.0f} s" if again is not None else ""
-    return "; ".join(words for words in (advice, log, when) if words)
+def _next_try(scene: Scene, status: TargetStatus) -> str:
+    """Say when the image of the node's own target is built next, whatever else the controller waits for."""
+    if status.reason == Reason.BUILDS_SUSPENDED:
+        return ""
+    due = next_try(status, scene.settings)
+    if due is None:
+        return "no build is tried until the spec changes"
+    if scene.driver.paused:
+        return "no build is tried while the DriverContainer is paused"
+    if _is_suspended(scene):
+        return f"builds of the driver are suspended: {SUSPENDED_TRIES}"
+    return f"the next try is at {timestamp(due)}, in {max(0.0, due - scene.snapshot.now):.0f} s"
+
+
+def _is_suspended(scene: Scene) -> bool:
+    """Tell whether builds are suspended: the queue knows, else the status of another target of the driver."""
+    if {"", scene.driver.key} & scene.snapshot.suspended.keys():
+        return True
+    targets = previous_targets(scene.driver.status).values()
+    return any(target.reason == Reason.BUILDS_SUSPENDED for target in targets)

@@ -8,45 +8,44 @@ from driver_builder.planning import evidence, proof
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.evidence import Finding
 from driver_builder.planning.inventory import Node
-from driver_builder.planning.proof import WRONG_KERNEL
 from driver_builder.planning.replacement import is_current
 from driver_builder.planning.snapshot import DriverPod, Snapshot
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.reasons import Reason, TargetState, remedy_of
 from driver_builder.spec.driver_container import DriverContainer
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
 """Reasons of the kubelet for an image that does not come (kubernetes/pkg/kubelet/images/types.go)."""
 
 _PULL_ADVICE = (
-    (r"unauthorized|denied|authentication|authorization|forbidden", "name a Secret in spec.imagePullSecrets that may "
-     "pull; the one of spec.registry is the controller's own"),
-    (r"server gave HTTP response to HTTPS client", "the node's container runtime speaks HTTPS only: give the registry "
-     "a certificate, or name it in the runtime's configuration as one without"),
-    (r"x509|certificate", "give the node's container runtime the certificate authority of the registry"),
-    (r"not found|manifest unknown", "the image was deleted from the registry: set a new value of annotation "
+    (r"unauthorized|denied|authentication|authorization|forbidden", "Name a Secret in spec.imagePullSecrets that may "
+     "pull; only the controller uses that of spec.registry"),
+    (r"server gave HTTP response to HTTPS client", "The node's container runtime speaks HTTPS only: give the registry "
+     "a certificate, or allow it without TLS in the runtime's configuration"),
+    (r"x509|certificate", "Give the node's container runtime the certificate authority of the registry"),
+    (r"not found|manifest unknown", "The image was deleted from the registry: set a new value of annotation "
      "driverwright.io/rebuild on the DriverContainer"),
-    (r"no such host|lookup ", "the node's name service does not know the registry's host"),
-    (r"no space left", "free disk space on the node"),
+    (r"no such host|lookup ", "The node cannot resolve the name of the registry: check its DNS"),
+    (r"no space left", "Free disk space on the node"),
 )  # fmt: skip
 
 _LOAD_ADVICE = (
     (r"Key was rejected|Required key not available|unavailable key|unsigned module|module verification failed",
      "Secure Boot: sign the module with a key that the node trusts (spec.signing), or enrol the key with mokutil"),
-    (r"cannot make room", "end what uses that module on the node, name what stands on it in "
+    (r"cannot make room", "End what uses that module on the node, name what depends on it in "
      "spec.module.inTreeModulesToRemove as well, or put it on spec.module.blacklist and reboot the node"),
-    (r"is on spec\.module\.blacklist", "reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
-    (r"read-only\?", "this node does not let its files be changed: take the field away for it, by a driver of its own"),
-    (r"firmware .* the node has another one", "remove that file on the node: somebody else put it there"),
-    (r"was loaded on this node by driver", "let one of the two leave these nodes (spec.nodeSelector), or delete it"),
-    (r"wanted is .* is in use", "end what uses the module on the node: it is then loaded with the parameters wanted"),
-    (r"is in use|Resource temporarily unavailable|cannot be replaced", "stop what uses the old module on the node "
+    (r"is on spec\.module\.blacklist", "Reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
+    (r"read-only\?", "The node's file system is read-only: use a DriverContainer without this field for such nodes"),
+    (r"firmware .* the node has another one", "Remove that file on the node: it is not one of ours"),
+    (r"was loaded on this node by driver", remedy_of(Reason.MODULE_CONFLICT)),
+    (r"wanted is .* is in use", remedy_of(Reason.PARAMETERS_DIFFER)),
+    (r"is in use|Resource temporarily unavailable|cannot be replaced", "Stop what uses the old module on the node "
      "(lsmod names it), or reboot the node"),
-    (r"Unknown symbol|disagrees about version|Invalid module format|Exec format", "the module does not fit the running "
+    (r"Unknown symbol|disagrees about version|Invalid module format|Exec format", "The module does not fit the running "
      "kernel: set a new value of annotation driverwright.io/rebuild on the Node"),
-    (r"Invalid argument|Unknown parameter", "compare spec.module.parameters with what the driver knows; the kernel's "
+    (r"Invalid argument|Unknown parameter", "Compare spec.module.parameters with those of the driver; the kernel's "
      "own words are in dmesg on the node"),
-    (r"No such device", "the driver found no device that it knows: lspci -nn on the node"),
-    (r"needs module", "load that module on the node, or name it in spec.module.names before this one"),
+    (r"No such device", "The driver found no device that it supports: lspci -nn on the node"),
+    (r"needs module", "Load that module on the node, or name it in spec.module.names before this one"),
 )  # fmt: skip
 
 
@@ -62,12 +61,12 @@ def rollout_link(scene: Scene) -> Step:
     )
     if scene.conflict is not None and (scene.daemon_set is None or next_name is not None):
         words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {scene.conflict}; that driver keeps it there"
-        return broken("rollout", words, "let one of the two leave these nodes (spec.nodeSelector), or delete it")
+        return broken("rollout", words, remedy_of(Reason.MODULE_CONFLICT))
     if scene.daemon_set is None:
-        words = f"there is no DaemonSet for {scene.target.kernel_version} yet: that is next"
+        words = f"there is no DaemonSet for {scene.target.kernel_version} yet: it is created next"
         return waiting("rollout", words, controller_hint(scene.driver))
     if next_name is not None:
-        words = f"DaemonSet {next_name} still has the image or the settings of before"
+        words = f"DaemonSet {next_name} still has the previous image or settings"
         return waiting("rollout", words, controller_hint(scene.driver))
     return ok("rollout", f"DaemonSet {scene.daemon_set.name} has the image")
 
@@ -78,13 +77,13 @@ def pull_link(scene: Scene) -> Step:
     if pod is None:
         return _no_pod(scene)
     if pod.deleting:
-        return waiting("pull", f"pod {pod.name} is on its way out, its successor comes after it", _describe(pod))
+        return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
     if scene.daemon_set is not None and not is_current(pod, scene.daemon_set):
-        words = f"pod {pod.name} runs the image before; pods are replaced one node at a time"
-        return waiting("pull", words, "wait; driver-builder plan names the pods that are next")
+        words = f"pod {pod.name} runs the previous image; pods are replaced one node at a time"
+        return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
-        mend = _advice(_PULL_ADVICE, pod.message) or "check that the node reaches the registry"
-        return broken("pull", f"pod {pod.name}: {pod.message}", f"{mend}; {_describe(pod)}")
+        step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"
+        return broken("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
     return ok("pull", f"pod {pod.name} is on the node")
 
 
@@ -94,12 +93,12 @@ def _no_pod(scene: Scene) -> Step:
         f"kubectl -n {scene.driver.namespace} describe daemonset {scene.daemon_set.name if scene.daemon_set else ''}"
     )
     if homeless:
-        mend = f"kubectl -n {scene.driver.namespace} describe pod {homeless[0]}"
-        return waiting("pull", f"{len(homeless)} of its pods have no node yet", mend)
+        step = f"kubectl -n {scene.driver.namespace} describe pod {homeless[0]}"
+        return waiting("pull", f"{len(homeless)} of its pods are not scheduled yet", step)
     if scene.spec.tolerations:
-        taints = f"compare spec.tolerations with the taints: kubectl describe node {scene.node.name}"
+        taints = f"Compare spec.tolerations with the taints: kubectl describe node {scene.node.name}"
         return waiting("pull", "there is no pod on the node", f"{taints}; {daemon_set}")
-    return waiting("pull", "there is no pod on the node yet", f"wait for the kubelet; {daemon_set}")
+    return waiting("pull", "there is no pod on the node yet", f"Wait for the kubelet; {daemon_set}")
 
 
 def load_link(scene: Scene, pod: DriverPod) -> Step:
@@ -112,38 +111,36 @@ def load_link(scene: Scene, pod: DriverPod) -> Step:
     if verdict is None and pod.message:
         return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
     if verdict is None:
-        return waiting("load", f"pod {pod.name} pulls its image or loads: it has not reported yet", _describe(pod))
+        return waiting("load", f"pod {pod.name} has not reported yet: it pulls its image or loads", _describe(pod))
     if pod.contrary is not None:
-        words = (
-            f"what else unloads or loads this module on {node.name}? {logs.replace(' -c load', ' -c hold --previous')}"
-        )
-        return broken("load", why, words)
+        step = f"{remedy_of(pod.contrary.result)}; {logs.replace(' -c load', ' -c hold --previous')}"
+        return broken("load", why, step)
     if finding is Finding.SILENT:
-        words = f"{why}: that is no evidence against the driver, and a ready label stays"
-        return waiting("load", words, f"see the kubelet of {node.name}; {_describe(pod)}")
+        words = f"{why}: this does not refute the driver, and a ready label stays"
+        return waiting("load", words, f"See the kubelet of {node.name}; {_describe(pod)}")
     return _doubted(scene, pod, verdict.result, why)
 
 
 def _doubted(scene: Scene, pod: DriverPod, result: str, why: str) -> Step:
-    kernel, node = scene.node.kernel_version, scene.node.name
+    kernel = scene.node.kernel_version
     verdict = pod.proof
     assert verdict is not None  # noqa: S101  # load_link asks only about a verdict
-    if result == WRONG_KERNEL:
+    if result == Reason.WRONG_KERNEL:
         words = f"the node runs {verdict.kernel}, its labels say {kernel}"
-        return waiting("load", words, "wait for nfd-worker to label the node anew; if it stays so, see its pod there")
+        return waiting("load", words, remedy_of(Reason.WRONG_KERNEL))
     if result != proof.LOADED:
-        no_device = f"on {node}: is the device there (lspci -nnk), does another driver have it?"
-        mend = no_device if result == "NoDevice" else _advice(_LOAD_ADVICE, verdict.message)
-        return broken("load", why, mend or f"dmesg on {node}; kubectl -n {pod.namespace} logs {pod.name} -c load")
+        known = remedy_of(result) if result == Reason.NO_DEVICE else _advice(_LOAD_ADVICE, verdict.message)
+        logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
+        return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
-        return waiting("load", why, "wait: the pod and the labels catch up with the node's reboot")
+        return waiting("load", why, "Wait: the pod and the labels follow the reboot of the node")
     if scene.node.boot_id is not None and verdict.boot_id != scene.node.boot_id:
-        return waiting("load", "the node was rebooted since: the pod loads again", "wait for the kubelet of the node")
-    return broken("load", why, f"what else loads this module? kubectl -n {pod.namespace} delete pod {pod.name}")
+        return waiting("load", "the node was rebooted since: the pod loads again", "Wait for the kubelet of the node")
+    return broken("load", why, f"{remedy_of(Reason.OTHER_BUILD)}: kubectl -n {pod.namespace} delete pod {pod.name}")
 
 
 def label_link(scene: Scene, pod: DriverPod) -> Step:
-    """Say whether the node tells that the driver is proven there."""
+    """Say whether the node has the ready label of what is proven there."""
     label = scene.driver.ready_label
     there = scene.node.labels.get(label)
     version = evidence.version_of(pod, scene.node, label=label, daemon_sets=scene.daemon_sets)

@@ -19,9 +19,10 @@ from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason, Trouble
+from driver_builder.planning.status import Trouble
 from driver_builder.planning.targets import stock_of
 from driver_builder.planning.wanted import desired_targets
+from driver_builder.reasons import Reason, with_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
@@ -101,7 +102,8 @@ def _coming(scene: Scene) -> str:
         if entry.pool[:2] == (scene.target.os, scene.target.architecture) and newest_kernel.is_newer(
             scene.target, entry.target.kernel
         ):
-            return f"{entry.target.kernel}: {entry.target.state}, {entry.target.reason}: {entry.target.message}"
+            said = with_remedy(entry.target.reason, entry.target.message)
+            return f"{entry.target.kernel}: {entry.target.state}, {entry.target.reason}: {said}"
     return ""
 
 

@@ -16,7 +16,7 @@ from threading import Event
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.facts import COMPILER, LIMITS, SYMVERS, fact, first_line, too_large
 from driver_builder.building.templates import build_context, templates_directory
-from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, RegistryRefused
+from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused
 from driver_builder.jobs import job_manifest
 from driver_builder.jobs.hand_over import IMAGE, fetch_build
 from driver_builder.jobs.job_cluster import JobCluster
@@ -27,6 +27,7 @@ from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.oci.bounded_tar import read_whole
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 
 
@@ -89,7 +90,7 @@ class JobBuilder:
 
     def _is_final(self, error: DriverBuilderError) -> bool:
         """Whether following the same Job again could give nothing else."""
-        if isinstance(error, BuildFailed) and error.reason is BuildFailure.CANCELLED:
+        if isinstance(error, BuildFailed) and error.reason is Reason.CANCELLED:
             return not self._is_leaving()
         return isinstance(error, BuildFailed | RegistryRefused)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from driver_builder.building.build_limits import BuildLimits
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.jobs.job_log import PodLog
 from driver_builder.jobs.job_manifest import BUILD_CONTAINER, BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.jobs.job_state import JobState, Lost, job_state
 from driver_builder.named_objects import Missing, read_secret
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.errors import Conflict, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, JOBS, PODS
@@ -41,7 +42,7 @@ class JobCluster:
         try:
             secret = read_secret(self._client, self._namespace, name, field="spec.build.secrets")
         except Missing as error:
-            raise BuildFailed(BuildFailure.SOURCE_MISSING, str(error)) from error
+            raise BuildFailed(Reason.SOURCE_MISSING, str(error)) from error
         except KubeApiError as error:
             raise TemporaryError(f"spec.build.secrets: Secret {name} cannot be read: {error}") from error
         return tuple(sorted(secret))
@@ -63,7 +64,7 @@ class JobCluster:
                 found = self._same_or_deleted(manifest)
             except Invalid as error:
                 raise BuildFailed(
-                    BuildFailure.UNKNOWN,
+                    Reason.BUILD_ERROR,
                     f"the build's Job is refused: {error}; check spec.build.resources and spec.tolerations",
                 ) from error
             except KubeApiError as error:

@@ -9,7 +9,8 @@ import tarfile
 
 from driver_builder.building.facts import FACTS_FOLDER
 from driver_builder.building.templates import BUILD_STAGE
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 
 FACTS_VOLUME = "/driverwright-facts"
 """Where ``job_pod/build.sh`` mounts the folder that they are copied to."""
@@ -50,7 +51,7 @@ def with_facts_copied(dockerfile: str) -> str:
     begin = next((number for number, line in enumerate(lines) if _BUILD_STAGE.fullmatch(line)), None)
     if begin is None:
         raise BuildFailed(
-            BuildFailure.TEMPLATE_INVALID, f"the template has no stage {BUILD_STAGE!r}: write FROM ... AS {BUILD_STAGE}"
+            Reason.TEMPLATE_INVALID, f"the template has no stage {BUILD_STAGE!r}: write FROM ... AS {BUILD_STAGE}"
         )
     end = next((number for number in range(begin + 1, len(lines)) if _FROM.match(lines[number])), len(lines))
     return "\n".join([*lines[:end], _COPY, "", *lines[end:], ""])

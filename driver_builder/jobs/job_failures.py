@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from driver_builder.building.build_output import BuildOutput
 from driver_builder.building.failures import KILLED, classify
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 
 OWN_FAILURE = 125
 _ERROR = re.compile(r"^Error: (?P<text>.*)")
@@ -19,12 +20,8 @@ _OWN = re.compile(r'^(?:Error: |subprocess exited |time="\S+" level=(?:error|war
 """What buildah says about the end of a command, which is no output of the command."""
 
 _NO_NAMESPACE = re.compile(r"^Error.*(?:unshare\(CLONE_NEWUSER\)|/[ug]id_map: )")
-_IN_A_POD = {
-    BuildFailure.OUT_OF_MEMORY: "the build ran out of memory; raise limits.memory of spec.build.resources, or lower"
-    " make's -j",
-    BuildFailure.DISK_FULL: "the disk of the node that built is full; build on nodes with more room",
-}
-"""What is to be done elsewhere than with an engine."""
+_FULL = "the disk of the node that built is full"
+"""Said instead of the build engine's: there is none."""
 
 
 def build_failure(exit_code: int, output: BuildOutput) -> BuildFailed:
@@ -33,14 +30,14 @@ def build_failure(exit_code: int, output: BuildOutput) -> BuildFailed:
     if refused is not None:
         # Before all else: a node that allows none of them says that there is "no space left".
         return BuildFailed(
-            BuildFailure.BUILDER_UNAVAILABLE,
-            f"the node lets buildah make no user namespace: {refused}; see its sysctl user.max_user_namespaces, and"
-            " what the namespace lets pods have of seccomp and capabilities",
+            Reason.BUILDER_UNAVAILABLE,
+            f"the node does not let buildah create a user namespace: {refused}; see sysctl user.max_user_namespaces,"
+            " and what the namespace lets pods have of seccomp and capabilities",
             log_tail=output.tail,
         )
     code, error, lines = read_end(exit_code, tuple(output.lines))
     reason, message = classify(code, error, lines)
-    return BuildFailed(reason, _IN_A_POD.get(reason, message), log_tail=output.tail)
+    return BuildFailed(reason, _FULL if reason is Reason.DISK_FULL else message, log_tail=output.tail)
 
 
 def read_end(exit_code: int, lines: Sequence[str]) -> tuple[int | None, str, tuple[str, ...]]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.registry_reach import Reach
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS
 
@@ -142,7 +143,7 @@ def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid
     packed = gzip.compress(context, mtime=0)
     if len(packed) > MAX_CONTEXT:
         raise BuildFailed(
-            BuildFailure.UNKNOWN,
+            Reason.BUILD_ERROR,
             f"the source has {len(packed)} bytes, compressed, and a Job can be given {MAX_CONTEXT}: take it from git,"
             " an archive, an image or a package (spec.source), which are fetched inside the build",
         )

@@ -10,19 +10,13 @@ from typing import Any, assert_never
 
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.build_output import BuildOutput
-from driver_builder.errors import (
-    BuildFailed,
-    BuildFailure,
-    DriverBuilderError,
-    RegistryRefused,
-    RegistryUnavailable,
-    TemporaryError,
-)
+from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, RegistryUnavailable, TemporaryError
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_failures import build_failure
 from driver_builder.jobs.job_log import PodLog
 from driver_builder.jobs.job_state import Building, HandedOver, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
 from driver_builder.model.build import LogSink
+from driver_builder.reasons import Reason
 
 Json = dict[str, Any]
 
@@ -189,8 +183,8 @@ class JobRun:
 
     def _lost(self, state: Lost) -> DriverBuilderError:
         if state.is_full:
-            words = f"the build wrote more than its node has room for: {state.why}; build on nodes with more"
-            return BuildFailed(BuildFailure.DISK_FULL, words, log_tail=self._output.tail)
+            words = f"the build wrote more than its node has room for: {state.why}"
+            return BuildFailed(Reason.DISK_FULL, words, log_tail=self._output.tail)
         return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; there will be another"))
 
     def _not_handed_over(self, state: HandedOver) -> DriverBuilderError:

@@ -7,10 +7,11 @@ its file.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.kernel_modules.module_files import module_name, size_limit
 from driver_builder.oci.image_archive import ImageArchive
+from driver_builder.reasons import Reason
 
 INDEXES = ("modules.dep", "modules.alias")
 MAX_INDEX = 1 << 20
@@ -64,6 +65,4 @@ def _size(module: KernelModule) -> int:
 
 
 def _too_much(what: str) -> VerificationFailed:
-    return VerificationFailed(
-        VerificationFailure.IMAGE_INVALID, f"the image has {what}: install only what the driver needs"
-    )
+    return VerificationFailed(Reason.IMAGE_INVALID, f"the image has {what}: install only what the driver needs")

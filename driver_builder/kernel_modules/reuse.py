@@ -14,12 +14,13 @@ What using an image for another kernel needs beside a new tag is in :mod:`driver
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driver_builder.errors import InvalidSymvers, VerificationFailed, VerificationFailure
+from driver_builder.errors import InvalidSymvers, VerificationFailed
 from driver_builder.kernel_modules import vermagic
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.symvers import ExportedSymbol, Symvers, has_crcs, owner_names, parse_module_symvers
 from driver_builder.kernel_modules.verify_files import check_depends
 from driver_builder.kernel_modules.verify_symbols import check_exports, check_symbols
+from driver_builder.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Reusable:
 class NotReusable:
     """The modules must be built anew; ``message`` names the first thing that is against their use."""
 
-    reason: VerificationFailure
+    reason: Reason
     message: str
 
 
@@ -63,7 +64,7 @@ def reusable(
     try:
         check_reuse(modules, parse_module_symvers(module_symvers), kernel=kernel, magic=magic)
     except InvalidSymvers as error:
-        return NotReusable(reason=VerificationFailure.WRONG_SYMBOL_CRC, message=str(error))
+        return NotReusable(reason=Reason.WRONG_SYMBOL_CRC, message=str(error))
     except VerificationFailed as error:
         return NotReusable(reason=error.reason, message=str(error))
     return Reusable(compared=sum(len(module.crcs) for module in modules), is_magic_known=bool(magic))
@@ -83,17 +84,17 @@ def check_reuse(
 
 def _check_magic(modules: Sequence[KernelModule], kernel: str, magic: str) -> None:
     if not modules:
-        raise VerificationFailed(VerificationFailure.MODULE_MISSING, "the image has no modules")
+        raise VerificationFailed(Reason.MODULE_MISSING, "the image has no modules")
     for module in modules:
         if vermagic.MODVERSIONS not in vermagic.words_of(module.vermagic) or not module.crcs:
             raise VerificationFailed(
-                VerificationFailure.WRONG_VERMAGIC,
+                Reason.WRONG_VERMAGIC,
                 f"module {module.name} was built without MODVERSIONS: only {module.kernel_version} takes it",
             )
         difference = vermagic.difference(module.vermagic, magic or modules[0].vermagic)
         if difference:
             raise VerificationFailed(
-                VerificationFailure.WRONG_VERMAGIC,
+                Reason.WRONG_VERMAGIC,
                 f"the version magic of module {module.name} {difference}, unlike that of kernel {kernel}",
             )
 
@@ -101,7 +102,7 @@ def _check_magic(modules: Sequence[KernelModule], kernel: str, magic: str) -> No
 def _check_crcs(modules: Sequence[KernelModule], symbols: dict[str, ExportedSymbol], kernel: str) -> None:
     if not has_crcs(symbols):
         raise VerificationFailed(
-            VerificationFailure.WRONG_SYMBOL_CRC,
+            Reason.WRONG_SYMBOL_CRC,
             f"kernel {kernel} was built without MODVERSIONS: nothing can be compared",
         )
     exported = {name: symbol for module in modules for name, symbol in module.exports.items()}
@@ -117,6 +118,6 @@ def _check_proven(module: KernelModule, symbols: Symvers, kernel: str) -> None:
     unproven = sorted(symbol for symbol in module.undefined if not symbols[symbol].crc)
     if unproven:
         raise VerificationFailed(
-            VerificationFailure.WRONG_SYMBOL_CRC,
+            Reason.WRONG_SYMBOL_CRC,
             f"module {module.name} imports {unproven[0]}, which has no CRC in kernel {kernel}: it cannot be compared",
         )

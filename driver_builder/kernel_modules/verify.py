@@ -12,13 +12,7 @@ Every check is its own function: ``verify_files`` has those of the folder, ``ver
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from driver_builder.errors import (
-    ConfigurationError,
-    InvalidModule,
-    InvalidSymvers,
-    VerificationFailed,
-    VerificationFailure,
-)
+from driver_builder.errors import ConfigurationError, InvalidModule, InvalidSymvers, VerificationFailed
 from driver_builder.kernel_modules import vermagic
 from driver_builder.kernel_modules.image_modules import ImageModules, read_modules
 from driver_builder.kernel_modules.kernel_module import KernelModule
@@ -29,6 +23,7 @@ from driver_builder.kernel_modules.verify_files import check_depends, check_inde
 from driver_builder.kernel_modules.verify_symbols import check_exports, check_symbols
 from driver_builder.model.build import BuildRequest
 from driver_builder.oci.image_archive import ImageArchive
+from driver_builder.reasons import Reason
 
 MACHINES = {
     "386": "EM_386",
@@ -136,7 +131,7 @@ def _read(image: ImageArchive, folder: str) -> ImageModules:
     try:
         return read_modules(image, folder)
     except InvalidModule as error:
-        raise VerificationFailed(VerificationFailure.IMAGE_INVALID, str(error)) from error
+        raise VerificationFailed(Reason.IMAGE_INVALID, str(error)) from error
 
 
 def _parse_symvers(text: str) -> dict[str, ExportedSymbol]:
@@ -144,7 +139,7 @@ def _parse_symvers(text: str) -> dict[str, ExportedSymbol]:
         return parse_module_symvers(text)
     except InvalidSymvers as error:
         raise VerificationFailed(
-            VerificationFailure.IMAGE_INVALID,
+            Reason.IMAGE_INVALID,
             f"the Module.symvers that the build left cannot be read: {error}; the template must leave the one of the"
             " kernel's headers",
         ) from error
@@ -154,29 +149,28 @@ def _parse_certificate(content: bytes | None) -> Certificate | None:
     try:
         return None if content is None else parse_certificate(content)
     except ConfigurationError as error:
-        raise VerificationFailed(VerificationFailure.WRONG_SIGNER, str(error)) from error
+        raise VerificationFailed(Reason.WRONG_MODULE_SIGNER, str(error)) from error
 
 
 def _check_build(module: KernelModule, request: BuildRequest, *, built_for: str) -> None:
     architecture = request.target.architecture
     if module.kernel_version != built_for:
         raise VerificationFailed(
-            VerificationFailure.WRONG_VERMAGIC,
+            Reason.WRONG_VERMAGIC,
             f"module {module.name} was built for kernel {module.kernel_version}, not for {built_for}"
-            f" (vermagic {module.vermagic.strip()!r}); build against the headers of {built_for}",
+            f" (vermagic {module.vermagic.strip()!r})",
         )
     expected = MACHINES.get(architecture)
     if module.architecture != expected:
         raise VerificationFailed(
-            VerificationFailure.WRONG_ARCHITECTURE,
-            f"module {module.name} is for {module.architecture}, but {architecture} needs {expected};"
-            " build it on a builder of that architecture",
+            Reason.WRONG_ARCHITECTURE,
+            f"module {module.name} is for {module.architecture}, but {architecture} needs {expected}",
         )
     if not module.identity:
         raise VerificationFailed(
-            VerificationFailure.NO_IDENTITY,
+            Reason.NO_MODULE_IDENTITY,
             f"module {module.name} has neither srcversion nor build id, so the loaded module could not be told from"
-            " another one; add MODULE_VERSION to its source",
+            " another one",
         )
 
 
@@ -184,44 +178,38 @@ def _check_vermagic(module: KernelModule, other: KernelModule, *, has_modversion
     """The words after the release: as those of the modules beside it, and as kernel and architecture have them."""
     kernel, found = request.target.kernel_version, vermagic.words_of(module.vermagic)
     if difference := vermagic.difference(module.vermagic, other.vermagic):
-        raise _wrong_words(module, f"{difference}, unlike module {other.name} beside it", kernel)
+        raise _wrong_words(module, f"{difference}, unlike module {other.name} beside it")
     if has_modversions != (vermagic.MODVERSIONS in found):
         verb, with_ = ("lacks", "with") if has_modversions else ("has", "without")
-        raise _wrong_words(
-            module, f"{verb} modversions, but kernel {kernel} was built {with_} CONFIG_MODVERSIONS", kernel
-        )
+        raise _wrong_words(module, f"{verb} modversions, but kernel {kernel} was built {with_} CONFIG_MODVERSIONS")
     word = vermagic.ARCHITECTURE_WORDS.get(request.target.architecture)
     if word and word not in found:
-        raise _wrong_words(module, f"lacks {word}, which every kernel of {request.target.architecture} has", kernel)
+        raise _wrong_words(module, f"lacks {word}, which every kernel of {request.target.architecture} has")
 
 
-def _wrong_words(module: KernelModule, problem: str, kernel: str) -> VerificationFailed:
+def _wrong_words(module: KernelModule, problem: str) -> VerificationFailed:
     return VerificationFailed(
-        VerificationFailure.WRONG_VERMAGIC,
-        f"the version magic of module {module.name} ({module.vermagic.strip()!r}) {problem};"
-        f" build it against the configured headers of {kernel}",
+        Reason.WRONG_VERMAGIC,
+        f"the version magic of module {module.name} ({module.vermagic.strip()!r}) {problem}",
     )
 
 
 def _check_signature(module: KernelModule, certificate: Certificate) -> None:
     if not module.signatures:
         raise VerificationFailed(
-            VerificationFailure.NOT_SIGNED,
-            f"module {module.name} is not signed, but a signature by {certificate} is wanted;"
-            " sign it after it is stripped and before it is compressed",
+            Reason.MODULE_NOT_SIGNED,
+            f"module {module.name} is not signed, but a signature by {certificate} is required",
         )
     ours = [signature for signature in module.signatures if is_by(signature, certificate)]
     if not ours:
         signers = ", ".join(signature.signer for signature in module.signatures)
         raise VerificationFailed(
-            VerificationFailure.WRONG_SIGNER,
-            f"module {module.name} is signed by {signers}, not by {certificate};"
-            " sign it with the key of that certificate, or give the certificate of that key",
+            Reason.WRONG_MODULE_SIGNER,
+            f"module {module.name} is signed by {signers}, not by {certificate}",
         )
     if any(is_broken(signature, certificate) for signature in ours):
         raise VerificationFailed(
-            VerificationFailure.SIGNATURE_BROKEN,
+            Reason.MODULE_SIGNATURE_BROKEN,
             f"the signature of module {module.name} by {certificate} is not over this file, not by this key, has signed"
-            " attributes, a hash that is unknown here or a key that is not RSA; sign it as the kernel's sign-file does,"
-            " change nothing in the file after that, and give the certificate that belongs to the key",
+            " attributes, a hash that is unknown here or a key that is not RSA",
         )

@@ -6,10 +6,11 @@ Place in the flow: ``verify`` asks it of a built image; the loader and modprobe 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.module_files import module_name, parse_modules_alias, parse_modules_dep
 from driver_builder.model.build import ModuleSpec
+from driver_builder.reasons import Reason
 
 _SHOWN = 3
 
@@ -24,13 +25,13 @@ def paths_by_name(modules: Mapping[str, KernelModule]) -> dict[str, str]:
     for path, module in modules.items():
         if module.name in paths:
             raise VerificationFailed(
-                VerificationFailure.IMAGE_INVALID,
-                f"module {module.name} is in the image twice: {paths[module.name]} and {path}; install it once",
+                Reason.IMAGE_INVALID,
+                f"module {module.name} is in the image twice: {paths[module.name]} and {path}",
             )
         if module.name != module_name(path):
             raise VerificationFailed(
-                VerificationFailure.IMAGE_INVALID,
-                f"{path} is module {module.name}: the loader finds a module by its file's name; do not rename the file",
+                Reason.IMAGE_INVALID,
+                f"{path} is module {module.name}: the loader finds a module by its file's name",
             )
         paths[module.name] = path
     return paths
@@ -46,9 +47,8 @@ def check_wanted(wanted: Sequence[ModuleSpec], paths: Mapping[str, str], folder:
     if missing:
         found = ", ".join(sorted(paths)) or "no module at all"
         raise VerificationFailed(
-            VerificationFailure.MODULE_MISSING,
-            f"the image has no module {', '.join(missing)} below {folder} (found {found});"
-            " name the modules as their files are named, with _ for -",
+            Reason.MODULE_MISSING,
+            f"the image has no module {', '.join(missing)} below {folder} (found {found})",
         )
 
 
@@ -63,9 +63,9 @@ def check_depends(modules: Iterable[KernelModule], known: Iterable[str], kernel:
         missing = sorted(set(module.depends) - names)
         if missing:
             raise VerificationFailed(
-                VerificationFailure.DEPENDENCY_MISSING,
+                Reason.DEPENDENCY_MISSING,
                 f"module {module.name} depends on {', '.join(missing)}, which is neither in the image nor a module of"
-                f" kernel {kernel}; build it with the driver and name it in spec.modules",
+                f" kernel {kernel}",
             )
 
 
@@ -83,9 +83,7 @@ def check_indexes(files: Mapping[str, bytes], modules: Mapping[str, KernelModule
 def _index(files: Mapping[str, bytes], folder: str, name: str) -> str:
     content = files.get(f"{folder}/{name}")
     if content is None:
-        raise VerificationFailed(
-            VerificationFailure.IMAGE_INVALID, f"the image has no {folder}/{name}; run depmod -b in the template"
-        )
+        raise VerificationFailed(Reason.IMAGE_INVALID, f"the image has no {folder}/{name}")
     return content.decode(errors="replace")
 
 
@@ -117,5 +115,5 @@ def _check_alias(aliases: frozenset[tuple[str, str]], modules: Iterable[KernelMo
 
 def _stale(problem: str) -> VerificationFailed:
     return VerificationFailed(
-        VerificationFailure.IMAGE_INVALID, f"{problem}; run depmod -b after all modules are installed"
+        Reason.IMAGE_INVALID, f"{problem}: depmod -b has not run since all modules were installed"
     )

@@ -10,9 +10,10 @@ Sources of what the kernel does: ``resolve_symbol``, ``verify_namespace_is_impor
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.symvers import BUILT_IN, Symvers
+from driver_builder.reasons import Reason
 
 _SHOWN = 5
 _MODULE_NAMESPACE = "module:"
@@ -127,9 +128,9 @@ def check_exports(modules: Iterable[KernelModule], symvers: Symvers, kernel: str
         doubled = sorted(module.exports.keys() & owners.keys())
         if doubled:
             raise VerificationFailed(
-                VerificationFailure.DUPLICATE_SYMBOL,
-                f"module {module.name} exports {_shown(doubled)}, which {owners[doubled[0]]} exports already;"
-                " the kernel would refuse the module: leave out the one that is not wanted, or rename its symbols",
+                Reason.DUPLICATE_SYMBOL,
+                f"module {module.name} exports {_shown(doubled)}, which {owners[doubled[0]]} exports already:"
+                " the kernel would refuse the module",
             )
         owners |= dict.fromkeys(module.exports, f"module {module.name}")
 
@@ -139,15 +140,14 @@ def _check_crcs(module: KernelModule, symvers: Symvers, kernel: str) -> None:
     missing = [mismatch for mismatch in mismatches if mismatch.expected is None]
     if missing:
         raise VerificationFailed(
-            VerificationFailure.MISSING_SYMBOL,
-            f"module {module.name} imports symbols that kernel {kernel} does not offer: {_shown(missing)};"
-            " add the module that exports them to the driver, or take a version of the driver for this kernel",
+            Reason.MISSING_SYMBOL,
+            f"module {module.name} imports symbols that kernel {kernel} does not offer: {_shown(missing)}",
         )
     if mismatches:
         raise VerificationFailed(
-            VerificationFailure.WRONG_SYMBOL_CRC,
+            Reason.WRONG_SYMBOL_CRC,
             f"module {module.name} was built against other declarations than those of kernel {kernel}:"
-            f" {_shown(mismatches)}; build it from source, against these headers, together with the modules it uses",
+            f" {_shown(mismatches)}",
         )
 
 
@@ -156,9 +156,9 @@ def _check_namespaces(module: KernelModule, symvers: Symvers, kernel: str) -> No
     if lacking:
         symbols = [f"{symbol} (namespace {space})" for symbol, space in lacking.items()]
         raise VerificationFailed(
-            VerificationFailure.MISSING_NAMESPACE,
+            Reason.MISSING_NAMESPACE,
             f"module {module.name} uses symbols of namespaces that it does not import, which kernel {kernel} refuses:"
-            f" {_shown(symbols)}; add MODULE_IMPORT_NS to its source",
+            f" {_shown(symbols)}",
         )
 
 
@@ -169,9 +169,9 @@ def _check_license(module: KernelModule, symvers: Symvers, culprit: str, license
     named = f"has license {licenses[culprit] or 'none'!r}"
     reason = named if culprit == module.name else f"uses module {culprit}, which {named}"
     raise VerificationFailed(
-        VerificationFailure.GPL_ONLY_SYMBOL,
+        Reason.GPL_ONLY_SYMBOL,
         f"module {module.name} {reason}, and imports symbols that the kernel gives to GPL-compatible modules only:"
-        f" {_shown(refused)}; take a version of the driver that does without them on this kernel",
+        f" {_shown(refused)}",
     )
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from driver_builder.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +30,14 @@ class Absent:
 class NotAsked:
     """The registry has not been asked yet, or has not answered yet: nothing is known."""
 
+    reason: ClassVar = Reason.REGISTRY_NOT_ASKED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unauthorised:
+class Unauthorized:
     """The registry does not let us look: wrong or missing credentials."""
 
+    reason: ClassVar = Reason.REGISTRY_UNAUTHORIZED
     message: str
 
 
@@ -42,6 +48,7 @@ class Unreachable:
     ``is_silent``: nothing answered at all, so that other images of the same registry need not be asked for at once.
     """
 
+    reason: ClassVar = Reason.REGISTRY_UNREACHABLE
     message: str
     retry_after: float | None = None
     is_silent: bool = False
@@ -51,7 +58,11 @@ class Unreachable:
 class Invalid:
     """Something answered that is no registry, or a manifest that cannot be read."""
 
+    reason: ClassVar = Reason.REGISTRY_INVALID
     message: str
 
 
-ImageState = Present | Absent | NotAsked | Unauthorised | Unreachable | Invalid
+NoAnswer = Unauthorized | Unreachable | Invalid
+"""What does not tell whether the image exists."""
+
+ImageState = Present | Absent | NotAsked | Unauthorized | Unreachable | Invalid

@@ -26,7 +26,7 @@ from functools import partial
 from driver_builder import telemetry
 from driver_builder.boundary import contained
 from driver_builder.errors import InternalError
-from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.oci.registries import Inspector
 from driver_builder.oci.turns import Place, Turn, Turns
@@ -280,7 +280,7 @@ def is_due(state: ImageState | None, age: float) -> bool:
     return age >= (PRESENT_SECONDS if isinstance(state, Present) else NEGATIVE_SECONDS)
 
 
-_Said = Unauthorised | Invalid | Unreachable
+_Said = Unauthorized | Invalid | Unreachable
 _LONG_NUMBER = re.compile(r"\S*\d\S*")
 _SHORT = 8
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.oci.bounded_tar import BoundedTar, TarTooLarge, bounded_tar, read_whole
+from driver_builder.reasons import Reason
 
 MAX_FILE = 192 << 20
 """Bytes of a file that is read into memory, such as a module. The largest known one is ``nvidia.ko`` 535 with its debug
@@ -110,7 +111,7 @@ def whole_file(path: str, size: int, file: IO[bytes], limit: int) -> bytes:
 
 def invalid_image(message: str) -> VerificationFailed:
     """What to raise for an image that cannot be used."""
-    return VerificationFailed(VerificationFailure.IMAGE_INVALID, message)
+    return VerificationFailed(Reason.IMAGE_INVALID, message)
 
 
 def absolute(path: str) -> str:

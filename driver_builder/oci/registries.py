@@ -9,7 +9,7 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorised
-from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorised
+from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.named_objects import Missing, read_entry, read_secret
@@ -98,7 +98,7 @@ class Registries:
                 state = self._with_signature(client, image, state, self._image_key(namespace, signed_by))
         except (RegistryUnauthorised, Forbidden) as error:
             # Forbidden by the API server: a Secret that we may not read. It concerns the drivers that name it.
-            return Unauthorised(message=str(error))
+            return Unauthorized(message=str(error))
         except PermanentError as error:
             return Invalid(message=str(error))
         self._pauses.saw(account, state)

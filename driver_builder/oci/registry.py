@@ -23,7 +23,7 @@ from driver_builder.errors import (
     RegistryUnauthorised,
     RegistryUnavailable,
 )
-from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.oci.credentials import Credentials, registry_repository
@@ -277,7 +277,7 @@ def as_state(image: ImageRef, ask: Callable[[], ImageState]) -> ImageState:
             "image", str(image), ask, lambda error: Invalid(message=str(error)), passing=(DriverBuilderError,)
         )
     except RegistryUnauthorised as error:
-        return Unauthorised(message=str(error))
+        return Unauthorized(message=str(error))
     except RegistryBusy as error:
         return Unreachable(message=str(error), retry_after=error.retry_after)
     except RegistryUnavailable as error:

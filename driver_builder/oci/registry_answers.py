@@ -119,10 +119,7 @@ def parse_retry_after(value: str, *, now: float) -> float | None:
 def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable:
     """The error for a 429, a 5xx or a quota that is used up, with the pause that it asks for."""
     if answer.says_full:
-        return RegistryFull(
-            f"registry {host} has no room left ({answer.reason}): remove images that no node needs and let it collect"
-            " its garbage, or give its disk or the project's quota more room"
-        )
+        return RegistryFull(f"registry {host} has no room left ({answer.reason})")
     pause = parse_retry_after(answer.headers.get("Retry-After", ""), now=now)
     if pause is None and answer.status != 429:
         return RegistryUnavailable(f"registry {host} answered {answer.reason}")
@@ -142,7 +139,7 @@ def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
     """The error for an answer that says no: a registry's own, or that of something else in its place."""
     message = f"registry {host} {what}: {answer.reason}"
     if answer.status == 413:
-        return RegistryRejected(f"{message}; raise the size that the registry, or a proxy before it, takes")
+        return RegistryRejected(f"{message}: too large for the registry, or for a proxy before it")
     return RegistryRejected(message) if answer.error_codes else RegistryRefused(message)
 
 

@@ -21,8 +21,9 @@ from driver_builder.planning.node_pools import Knowledge, Pool, follows, known_o
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason, TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
 from driver_builder.planning.wanted import wanted_for
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
@@ -127,7 +128,7 @@ def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Map
     if item is None:
         item = Unwanted(
             target=target, nodes=(), state=TargetState.SKIPPED, reason=Reason.NO_NODES,
-            message="spec.nodeSelector picks no node on this kernel",
+            message="spec.nodeSelector selects no node on this kernel",
         )  # fmt: skip
     ahead = {entry.target.target: entry.target for entry in previous_ahead(view.driver.status).values()}
     # What failed while some node ran the kernel is not forgotten either.

@@ -10,21 +10,21 @@ from typing import Any
 
 from driver_builder.planning.status import (
     Event,
-    Reason,
-    TargetState,
     TargetStatus,
+    advised,
     parse_target,
     parse_timestamp,
     render_target,
     timestamp,
 )
+from driver_builder.reasons import Reason, TargetState
 from kube_api.text import bounded_message
 
 Json = dict[str, Any]
 
 CONDITION = "ReadyForNewestKernel"
 
-_NEWS = {TargetState.BUILDING: "BuildStarted", TargetState.READY: "ReadyForKernel"}
+_NEWS = {TargetState.BUILDING: Reason.BUILD_STARTED, TargetState.READY: Reason.READY_FOR_KERNEL}
 _QUIET = (TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
 
@@ -107,9 +107,13 @@ def condition(entries: Sequence[AheadStatus]) -> Json:
             return _made("True", Reason.NEWEST_KERNEL_RUNS, f"no node is on an older kernel than {kernels}")
         return _made("True", Reason.BUILT_AHEAD, f"there is a verified image, or none is wanted: {kernels}")
     if len(unknown) == len(behind):
-        return _made("Unknown", unknown[0].target.reason, f"{unknown[0].stream}: {unknown[0].target.message}")
+        return _advised("Unknown", unknown[0].target.reason, f"{unknown[0].stream}: {unknown[0].target.message}")
     first = next(entry for entry in behind if entry.target.kernel).target
-    return _made("False", first.reason, f"{first.kernel}: {first.message}")
+    return _advised("False", first.reason, f"{first.kernel}: {first.message}")
+
+
+def _advised(status: str, reason: str, message: str) -> Json:
+    return _made(status, reason, advised(reason, message))
 
 
 def _made(status: str, reason: str, message: str) -> Json:
@@ -117,7 +121,7 @@ def _made(status: str, reason: str, message: str) -> Json:
 
 
 def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[AheadStatus]) -> tuple[Event, ...]:
-    """Tell what is new of kernels that some node can move to: one Event for each change of state or reason."""
+    """Report what is new of kernels that some node can move to: one Event for each change of state or reason."""
     found: list[Event] = []
     for entry in after:
         old, now = before.get(entry.pool), entry.target
@@ -130,5 +134,7 @@ def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[Ahe
             continue
         reason = _NEWS.get(now.state, now.reason)
         kind = "Normal" if now.state in _NEWS else "Warning"
-        found.append(Event(kind=kind, reason=str(reason), message=f"{now.target} (ahead): {now.message}"))
+        found.append(
+            Event(kind=kind, reason=str(reason), message=advised(reason, f"{now.target} (ahead): {now.message}"))
+        )
     return tuple(found)

@@ -16,7 +16,7 @@ from driver_builder.planning import mapping
 from driver_builder.planning.inventory import Inventory
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import Certificate, CertificateMissing, SigningCertificate
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.reasons import REASONS, Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec, KernelMapping
 
@@ -111,24 +111,22 @@ class _Context:
 
 
 def _for_target(context: _Context, target: KernelTarget, nodes: tuple[str, ...]) -> Wanted | Unwanted:
-    def refuse(state: TargetState, reason: Reason, message: str) -> Unwanted:
-        return Unwanted(target=target, nodes=nodes, state=state, reason=reason, message=message)
+    def refuse(reason: Reason, message: str) -> Unwanted:
+        return Unwanted(target=target, nodes=nodes, state=REASONS[reason].states[0], reason=reason, message=message)
 
     rule = mapping.mapping_for(context.spec, target.kernel_version)
     if rule is None:
-        return refuse(TargetState.SKIPPED, Reason.NO_KERNEL_MAPPING, "no rule of spec.kernelMappings matches")
+        return refuse(Reason.NO_KERNEL_MAPPING, "no rule of spec.kernelMappings matches")
     if rule.skip:
-        return refuse(TargetState.SKIPPED, Reason.SKIPPED_BY_MAPPING, f"skipped by mapping {rule.pattern.pattern!r}")
+        return refuse(Reason.SKIPPED_BY_MAPPING, f"skipped by mapping {rule.pattern.pattern!r}")
     if rule.image is not None:
         image = images.parse_reference(rule.image)
         return Wanted(target=target, nodes=nodes, image=image, request=None, rebuild=context.rebuilds.of_driver)
     if (missing := _missing(context, rule)) is not None:
-        return refuse(TargetState.PENDING, *missing)
+        return refuse(*missing)
     return _to_build(context, rule, target, nodes) or refuse(
-        TargetState.FAILED,
         Reason.UNSUPPORTED_OS,
-        f"no template or base image is known for {target.os}: set spec.build.template and spec.build.baseImage "
-        f"(templates: {', '.join(sorted(context.recipes.versions))})",
+        f"no template or base image for {target.os} (templates: {', '.join(sorted(context.recipes.versions))})",
     )
 
 

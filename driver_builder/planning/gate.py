@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 
 from driver_builder.boundary import contained
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
 from driver_builder.planning import image_trust
 from driver_builder.planning.ahead_status import previous_ahead
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason, TargetState, previous_targets
+from driver_builder.planning.status import previous_targets
 from driver_builder.planning.wanted import desired_targets
+from driver_builder.reasons import Reason, TargetState, with_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
@@ -84,7 +85,7 @@ def gate(snapshot: Snapshot, node: str, kernel: str, recipes: Recipes) -> Gate:
     drivers = sorted(moved.drivers, key=lambda driver: driver.key)
     findings = [_find_alone(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
     findings += [
-        Finding(driver=f"{namespace}/*", is_open=False, sentence=f"nobody can say what it wants: {words}")
+        Finding(driver=f"{namespace}/*", is_open=False, sentence=f"what its drivers want is not known: {words}")
         for namespace, words in sorted(moved.forbidden.items())
     ]
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
@@ -103,7 +104,11 @@ def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: Re
 def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
     """Judge one driver; None when it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
-        return Finding(driver=driver.key, is_open=False, sentence=f"nobody can say what it wants: {driver.spec}")
+        return Finding(
+            driver=driver.key,
+            is_open=False,
+            sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
+        )
     wanted, stock, _ = desired_targets(moved, driver, driver.spec, recipes)
     if node in stock.unknown:
         return Finding(driver=driver.key, is_open=False, sentence=stock.unknown[node])
@@ -118,7 +123,7 @@ def _unwanted(item: Unwanted) -> tuple[bool, str]:
     """Only a kernel that a person named to be skipped needs no driver; one that was forgotten does."""
     if item.reason == Reason.SKIPPED_BY_MAPPING:
         return True, f"not wanted on this kernel: {item.message}"
-    return False, f"{item.reason}: {item.message}"
+    return False, _words(item.reason, item.message)
 
 
 def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted) -> tuple[bool, str]:
@@ -127,14 +132,14 @@ def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: 
             return _present(moved, driver, spec, item, state)
         case Absent():
             return False, _absent(driver, item)
-        case Unauthorised(message=message):
-            return False, f"{Reason.REGISTRY_UNAUTHORIZED}: {message}"
-        case NotAsked():
-            return False, f"{Reason.REGISTRY_NOT_ASKED}: the registry {item.image.host} has not been asked"
-        case Unreachable(message=message):
-            return False, f"{Reason.REGISTRY_UNREACHABLE}: {message}"
-        case Invalid(message=message):
-            return False, f"{Reason.REGISTRY_INVALID}: {message}"
+        case NotAsked(reason=reason):
+            return False, _words(reason, f"the registry {item.image.host} has not answered yet")
+        case (
+            Unauthorized(reason=reason, message=message)
+            | Unreachable(reason=reason, message=message)
+            | Invalid(reason=reason, message=message)
+        ):
+            return False, _words(reason, message)
 
 
 def _present(
@@ -143,17 +148,21 @@ def _present(
     before = previous_targets(driver.status).get(item.target.id)
     refusal = image_trust.refusal(moved, driver, spec, item, state, before=before)
     if refusal is not None:
-        return False, f"{refusal.reason}: {refusal.message}"
+        return False, _words(refusal.reason, refusal.message)
     how = "prebuilt" if item.request is None else "built and verified"
     return True, f"{how}: {item.image.at(state.digest)}"
 
 
 def _absent(driver: DriverContainer, item: Wanted) -> str:
     if item.request is None:
-        return f"{item.image} does not exist: push it"
+        return _words(Reason.IMAGE_MISSING, f"{item.image} does not exist")
     ahead = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     known = {**ahead, **previous_targets(driver.status)}.get(item.target.id)
     if known is not None and known.key == item.request.key and known.state is not TargetState.READY:
-        return f"{known.state}, {known.reason}: {known.message}"
+        return f"{known.state}, {_words(known.reason, known.message)}"
     command = f"driver-builder preflight --kernel {item.target.kernel_version} --os {item.target.os} --push"
-    return f"there is no image for this kernel yet; build it ahead with {command} {driver.name}"
+    return f"there is no image for this kernel yet; build it with {command} {driver.name}"
+
+
+def _words(reason: str, message: str) -> str:
+    return f"{reason}: {with_remedy(reason, message)}"

@@ -20,7 +20,8 @@ from driver_builder.model.images import ImageRef
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.plan_rollout import identities
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
@@ -83,7 +84,7 @@ def _moved(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Pre
         # The command first: a message is cut at its end.
         message=(
             f"{command} accepts the new image, if the tag was moved on purpose: {pinned[:_SHORT_DIGEST]} was rolled out"
-            f" and stays, and another one is under {item.image}"
+            f" and stays, and another image is under {item.image}"
         ),
     )
 
@@ -103,8 +104,8 @@ def _foreign(item: Wanted, state: Present) -> Refusal | None:
     return Refusal(
         reason=Reason.WRONG_BUILD_KEY,
         message=(
-            f"{item.image.at(state.digest)} has not the label {images.KEY_LABEL}={item.request.key}, so it is not what"
-            f" was built as {item.image}: remove that tag, and it is built anew"
+            f"{item.image.at(state.digest)} does not have the label {images.KEY_LABEL}={item.request.key}, so it is not"
+            f" what was built as {item.image}"
         ),
     )
 
@@ -117,8 +118,7 @@ def _unsigned(spec: DriverSpec, item: Wanted, state: Present) -> Refusal | None:
         reason=Reason.IMAGE_NOT_SIGNED,
         message=(
             f"{item.image.at(state.digest)} is not signed with the key of Secret {secret}"
-            " (spec.signing.imageKeySecretRef): sign it with cosign sign --key, or build it anew (annotation"
-            f" {names.REBUILD_ANNOTATION})"
+            " (spec.signing.imageKeySecretRef)"
         ),
     )
 
@@ -132,7 +132,7 @@ def _without_identities(
         reason=Reason.NO_IDENTITY,
         message=(
             f"{item.image.at(state.digest)} does not say which modules it has (label {images.MODULES_LABEL}), so"
-            " nothing could prove that they run: label it, or set spec.module.trustImage; what runs stays"
+            " nothing could prove that they run; what runs stays"
         ),
     )
 

@@ -37,8 +37,9 @@ from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettin
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.removal import Leaving
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Reason, TargetState, Trouble, previous_targets
+from driver_builder.planning.status import Trouble, previous_targets
 from driver_builder.planning.wanted import desired_targets
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from driver_builder.errors import BuildFailure
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.plan_view import DriverView, PlanSettings, TargetPart
 from driver_builder.planning.snapshot import FailedBuild
-from driver_builder.planning.status import Reason, TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
@@ -23,7 +23,7 @@ def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *,
             part.status,
             state=TargetState.FAILED,
             reason=Reason.IMAGE_MISSING,
-            message=f"{item.image} does not exist: push it, or let driver-builder build by leaving out the image",
+            message=f"{item.image} does not exist",
         )
         return replace(part, status=status)
     key, seen = item.request.key, view.snapshot
@@ -81,7 +81,7 @@ def _refusal_of_driver(view: DriverView, key: str, target: str) -> str | None:
     """
     fresh = view.snapshot.failed_builds.get(key)
     if fresh is not None:
-        return fresh.message if fresh.reason == BuildFailure.NOT_APPLICABLE else None
+        return fresh.message if fresh.reason == Reason.NOT_APPLICABLE else None
     before = view.before.get(target)
     is_known = before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE
     return before.message if before is not None and is_known else None
@@ -113,7 +113,7 @@ def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[Ta
     reason, message = (known.reason, known.message) if known else ("", "")
     if known is not None and known.state is TargetState.BLOCKED and known.reason != Reason.BUILDS_SUSPENDED:
         # What stood in the way of asking is not why the build failed.
-        reason, message = BuildFailure.UNKNOWN, f"{failures} builds failed; why is in the log of the last one"
+        reason, message = Reason.BUILD_ERROR, f"{failures} builds failed; why is in the log of the last one"
     fresh: FailedBuild | None = view.snapshot.failed_builds.get(key)
     if fresh is not None and (new := fresh.count_since(None if is_wrong else last)):
         failures, last, reason, message = failures + new, float(int(fresh.at)), fresh.reason, fresh.message
@@ -122,7 +122,14 @@ def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[Ta
     status = replace(
         status, key=key, state=TargetState.FAILED, reason=reason, message=message, failures=failures, last_failure=last
     )
-    return status, last + retry_delay(key, failures, view.settings)
+    return status, next_try(status, view.settings)
+
+
+def next_try(status: TargetStatus, settings: PlanSettings) -> float | None:
+    """Say when a target's failed build is tried again, by what its status tells; None where none failed."""
+    if not status.failures or status.last_failure is None:
+        return None
+    return status.last_failure + retry_delay(status.key, status.failures, settings)
 
 
 def retry_delay(key: str, failures: int, settings: PlanSettings) -> float:

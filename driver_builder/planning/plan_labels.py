@@ -8,7 +8,7 @@ from driver_builder.planning.desired import Unwanted, Wanted
 from driver_builder.planning.evidence import NodeEvidence
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan_view import DriverView
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 
 
 def evidence_of(view: DriverView, item: Wanted | Unwanted) -> dict[str, NodeEvidence]:

@@ -9,7 +9,7 @@ from typing import Any
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.reused import Reused
-from driver_builder.planning import manifests, proof
+from driver_builder.planning import manifests
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
 from driver_builder.planning.desired import Wanted
 from driver_builder.planning.evidence import Finding, NodeEvidence, judge
@@ -18,7 +18,8 @@ from driver_builder.planning.plan_rebuild import is_due, served
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.replacement import is_current
 from driver_builder.planning.snapshot import DaemonSet, DriverPod
-from driver_builder.planning.status import Reason, TargetState, timestamp
+from driver_builder.planning.status import timestamp
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
@@ -80,7 +81,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
     """Tell whether another driver's module is what keeps a pod from loading, on this boot of its node."""
     found = pod.proof if not pod.deleting else None
-    if found is None or found.result != proof.MODULE_CONFLICT:
+    if found is None or found.result != Reason.MODULE_CONFLICT:
         return False
     return view.nodes[pod.node].boot_id in (None, found.boot_id)
 

@@ -27,7 +27,8 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan import Plan
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import TargetState, with_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 
@@ -129,7 +130,7 @@ def _as_document(item: TargetSummary) -> dict[str, Any]:
 
 def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     if part.trouble is not None:
-        words = f"{part.trouble.reason}: {part.trouble.message}"
+        words = f"{part.trouble.reason}: {with_remedy(part.trouble.reason, part.trouble.message)}"
         return DriverSummary(driver=part.driver, targets=(), actions=(), others=(), unknown={}, trouble=words)
     spec = part.driver.spec
     stock = targets_module.stock_of(snapshot, part.driver, spec).targets if isinstance(spec, DriverSpec) else {}

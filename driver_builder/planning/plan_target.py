@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet, WidenDaemonSet
@@ -14,13 +14,14 @@ from driver_builder.planning.plan_build import blocked, build
 from driver_builder.planning.plan_labels import evidence_of
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.status import Reason, TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_spec import DriverSpec
 
 WithPresent = Callable[[DriverView, DriverSpec, Wanted, Present, TargetPart], TargetPart]
 """Decides what comes of an image that exists."""
 
-_NoImage = Absent | NotAsked | Unauthorised | Unreachable | Invalid
+_NoImage = Absent | NotAsked | NoAnswer
 
 
 def plan_target(
@@ -81,12 +82,8 @@ def _without_image(view: DriverView, spec: DriverSpec, item: Wanted, state: _NoI
             return build(view, spec, item, part, may_start=is_fresh)
         case NotAsked():
             return _not_asked(view, spec, item, part)
-        case Unauthorised(message=message):
-            return blocked(view, item, part, Reason.REGISTRY_UNAUTHORIZED, message)
-        case Unreachable(message=message):
-            return blocked(view, item, part, Reason.REGISTRY_UNREACHABLE, message)
-        case Invalid(message=message):
-            return blocked(view, item, part, Reason.REGISTRY_INVALID, message)
+        case Unauthorized() | Unreachable() | Invalid():
+            return blocked(view, item, part, state.reason, state.message)
         case _ as never:
             assert_never(never)
 
@@ -99,7 +96,7 @@ def _not_asked(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPar
     before = view.before.get(part.status.target)
     if before is None or before.image != part.status.image:
         words = f"the registry {item.image.host} has not answered yet"
-        return replace(part, status=replace(part.status, reason=Reason.REGISTRY_NOT_ASKED, message=words))
+        return replace(part, status=replace(part.status, reason=NotAsked.reason, message=words))
     status = replace(before, nodes=part.status.nodes, ready_nodes=part.status.ready_nodes)
     return replace(part, status=status)
 

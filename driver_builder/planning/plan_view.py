@@ -15,9 +15,10 @@ from driver_builder.planning.node_notes import NodeNote, previous_notes
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
-from driver_builder.planning.status import Reason, TargetState, TargetStatus, Trouble, previous_targets
+from driver_builder.planning.status import TargetStatus, Trouble, previous_targets
 from driver_builder.planning.unload_pod import UnloadPod
 from driver_builder.planning.unloading import Unloading
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 

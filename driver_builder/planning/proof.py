@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from driver_builder.reasons import Reason
 from kube_api.text import printable
 
 _LONGEST = 16384
@@ -16,10 +17,7 @@ _LONGEST = 16384
 _LONGEST_WORD = 128
 
 LOADED = "Loaded"
-WRONG_KERNEL = "WrongKernel"
-MODULE_CONFLICT = "ModuleConflict"
-"""Another driver has loaded a module of this one on the node: nothing was touched."""
-CONTRARY = frozenset({"NotLive", "OtherBuild", "NoDevice"})
+CONTRARY = frozenset({Reason.NOT_LIVE, Reason.OTHER_BUILD, Reason.NO_DEVICE})
 """Results that ``hold`` ends with when a module is not what it was: gone, another build, or without its device."""
 
 
@@ -36,9 +34,8 @@ class LiveModule:
 class Proof:
     """One loader verdict.
 
-    ``result`` of ``load`` is Loaded, WrongKernel, ModuleConflict, LoadFailed, NoDevice or ParametersDiffer: live, in
-    use, and with other parameters than wanted. That of ``hold`` is NotLive, OtherBuild or NoDevice: evidence that it
-    has gone.
+    ``result`` is :data:`LOADED` or one of :data:`driver_builder.reasons.LOAD_REPORTS`: that of ``hold`` one of
+    :data:`CONTRARY`.
     """
 
     result: str

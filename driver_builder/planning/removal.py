@@ -22,11 +22,11 @@ from driver_builder.planning.desired import Unwanted, Wanted
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.loaded import UNREADABLE, Load, Loaded
 from driver_builder.planning.plan_view import DriverView
-from driver_builder.planning.proof import LOADED, MODULE_CONFLICT, WRONG_KERNEL
+from driver_builder.planning.proof import LOADED
 from driver_builder.planning.snapshot import DriverPod
-from driver_builder.planning.status import TargetState
 from driver_builder.planning.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.planning.unloading import Unloading
+from driver_builder.reasons import Reason, TargetState
 
 OUTSIDE_SECONDS = 600
 """A node that the driver does not select any more keeps it so long: labels come back."""
@@ -55,7 +55,9 @@ class Removal:
 
 def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
     """Say what a pod has put on its node, or may have: None for one that loads nothing, or unloads it by itself."""
-    if not pod.leaves_modules or (pod.proof is not None and pod.proof.result in (WRONG_KERNEL, MODULE_CONFLICT)):
+    if not pod.leaves_modules or (
+        pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, Reason.MODULE_CONFLICT)
+    ):
         return None
     of_target = view.daemon_sets.get(pod.target)
     if pod.proof is None and of_target is not None and of_target.kernel != node.kernel_version:

@@ -1,90 +1,29 @@
-"""What the world is told about a driver: target states, conditions and Events, as values and as the object's status.
+"""What is reported of a driver: target states, conditions and Events, as values and as the object's status.
 
 Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out
-which Events a change of status is worth.
+which Events a change of status is worth. The message of a target says what is wrong. Events, ``Degraded`` and the
+conditions that nothing else explains also say what to do (:func:`advised`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from driver_builder.errors import InvalidDriver
 from driver_builder.planning.rebuild import Rebuilds
+from driver_builder.reasons import IN_TROUBLE, WITHOUT_DRIVER, Reason, TargetState, with_remedy, without_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
-from kube_api.text import bounded_message
+from kube_api.text import MAX_MESSAGE, bounded_message
 
 Json = dict[str, Any]
 
+_NO_NODES = "no selected node runs a kernel this driver supports"
+_PAUSED = "paused by annotation driverwright.io/pause"
+
 MAX_LISTED = 5
 """Targets or nodes that a condition names; it counts the others."""
-
-
-class TargetState(StrEnum):
-    """How far a target is."""
-
-    PENDING = "Pending"
-    BUILDING = "Building"
-    FAILED = "Failed"
-    BLOCKED = "Blocked"
-    ROLLING_OUT = "RollingOut"
-    READY = "Ready"
-    SKIPPED = "Skipped"
-    NOT_APPLICABLE = "NotApplicable"
-
-
-WITHOUT_DRIVER = frozenset({TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
-"""States of targets whose nodes are to have no driver, and need none: the admin says so, or the driver itself does."""
-
-
-class Reason(StrEnum):
-    """Why a target or a condition is as it is, besides the words of BuildFailure and VerificationFailure."""
-
-    ALL_NODES_READY = "AllNodesReady"
-    KERNEL_MISMATCH = "KernelMismatch"
-    TARGET_NAME_TAKEN = "TargetNameTaken"
-    WAITING_FOR_NODES = "WaitingForNodes"
-    NO_KERNEL_MAPPING = "NoKernelMapping"
-    SKIPPED_BY_MAPPING = "SkippedByMapping"
-    NOT_APPLICABLE = "NotApplicable"
-    UNSUPPORTED_OS = "UnsupportedOS"
-    SOURCE_MISSING = "SourceMissing"
-    SIGNING_CERTIFICATE_MISSING = "SigningCertificateMissing"
-    INVALID_SIGNING_CERTIFICATE = "InvalidSigningCertificate"
-    IMAGE_MISSING = "ImageMissing"
-    INVALID_SPEC = "InvalidSpec"
-    ACTION_REFUSED = "ActionRefused"
-    PAUSED = "Paused"
-    NO_NODES = "NoMatchingNodes"
-    REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
-    REGISTRY_UNREACHABLE = "RegistryUnreachable"
-    REGISTRY_INVALID = "RegistryInvalid"
-    REGISTRY_NOT_ASKED = "RegistryNotAsked"
-    TAG_MOVED = "TagMoved"
-    WRONG_BUILD_KEY = "WrongBuildKey"
-    IMAGE_NOT_SIGNED = "ImageNotSigned"
-    NO_IDENTITY = "NoIdentity"
-    REGISTRY_FULL = "RegistryFull"
-    REGISTRY_REJECTED = "RegistryRejected"
-    INVALID_CONFIGURATION = "InvalidConfiguration"
-    API_SERVER_UNAVAILABLE = "ApiServerUnavailable"
-    BUILDS_SUSPENDED = "BuildsSuspended"
-    TARGETS_FAILED = "TargetsFailed"
-    TARGETS_PENDING = "TargetsPending"
-    NOTHING_TO_DO = "NothingToDo"
-    NOTHING_WRONG = "AsExpected"
-    NOT_LOOKED_UP = "NotLookedUp"
-    LOOK_UP_FAILED = "LookUpFailed"
-    NEWEST_KERNEL_RUNS = "NewestKernelRuns"
-    BUILT_AHEAD = "BuiltAhead"
-    UNLOADING = "Unloading"
-    IN_USE = "InUse"
-    STAYS_LOADED = "StaysLoaded"
-    MODULE_CONFLICT = "ModuleConflict"
-    INTERNAL_ERROR = "InternalError"
-    NAMESPACE_FORBIDDEN = "NamespaceForbidden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +168,7 @@ def render_target(target: TargetStatus) -> Json:
 
 def render_trouble(driver: DriverContainer, trouble: Trouble, *, now: float) -> Json:
     """Write the ``status`` of a driver for which nothing could be decided: only one condition changes."""
-    degraded = _with_transition(_condition("Degraded", True, trouble.reason, trouble.message), driver, now)
+    degraded = _with_transition(_advised("Degraded", True, trouble.reason, trouble.message), driver, now)
     known = [condition for condition in driver.status.get("conditions") or () if condition.get("type") != "Degraded"]
     return {**driver.status, "conditions": [*known, degraded]}
 
@@ -243,13 +182,23 @@ def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
     }
 
 
+def advised(reason: str, message: str) -> str:
+    """Write a message for a person: what is wrong, and what to do about its reason, which is never cut."""
+    end = len(with_remedy(reason, message)) - len(message)
+    return with_remedy(reason, bounded_message(message, MAX_MESSAGE - end))
+
+
+def _advised(kind: str, status: bool, reason: str, message: str) -> Json:
+    return _condition(kind, status, reason, advised(reason, message))
+
+
 def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
     if isinstance(driver.spec, InvalidDriver):
         return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
     wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
     if not wanted:
-        words = "no node is selected, or every kernel is skipped or none that the driver is for"
-        return _condition("Ready", False, Reason.NO_NODES, words)
+        # What to do is said here, because nothing is degraded.
+        return _condition("Ready", False, Reason.NO_NODES, advised(Reason.NO_NODES, _NO_NODES))
     ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
     behind = [target for target in wanted if target.state is not TargetState.READY]
     if not behind:
@@ -260,7 +209,7 @@ def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
 
 def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
     if driver.paused:
-        return _condition("Progressing", False, Reason.PAUSED, "paused by annotation driverwright.io/pause")
+        return _condition("Progressing", False, Reason.PAUSED, advised(Reason.PAUSED, _PAUSED))
     moving = [target for target in targets if target.state in (TargetState.BUILDING, TargetState.ROLLING_OUT)]
     if not moving:
         return _condition("Progressing", False, Reason.NOTHING_TO_DO, "nothing is being built or rolled out")
@@ -273,18 +222,16 @@ def _degraded(
 ) -> Json:
     # First, because it is said nowhere else: a wrong spec is in Ready too, and targets speak for themselves.
     if refusal:
-        return _condition("Degraded", True, Reason.ACTION_REFUSED, refusal)
+        return _advised("Degraded", True, Reason.ACTION_REFUSED, refusal)
     if isinstance(driver.spec, InvalidDriver):
-        return _condition("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
-    bad = [
-        target for target in targets if target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
-    ]
+        return _advised("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
+    bad = [target for target in targets if target.state in IN_TROUBLE]
     if bad:
         words = _listed(f"{target.kernel}: {target.message}" for target in bad)
-        return _condition("Degraded", True, bad[0].reason, words)
+        return _advised("Degraded", True, bad[0].reason, words)
     if unknown:
         words = _listed(unknown[node] for node in sorted(unknown))
-        return _condition("Degraded", True, Reason.KERNEL_MISMATCH, words)
+        return _advised("Degraded", True, Reason.KERNEL_MISMATCH, words)
     return _condition("Degraded", False, Reason.NOTHING_WRONG, "")
 
 
@@ -320,14 +267,14 @@ class Event:
 
 
 _NEWS = {
-    TargetState.BUILDING: "BuildStarted",
-    TargetState.ROLLING_OUT: "RollingOut",
-    TargetState.READY: "TargetReady",
+    TargetState.BUILDING: Reason.BUILD_STARTED,
+    TargetState.ROLLING_OUT: Reason.ROLLING_OUT,
+    TargetState.READY: Reason.TARGET_READY,
 }
 
 
 def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) -> tuple[Event, ...]:
-    """Tell what is new: one Event for each target whose state or reason changed, one in all for suspended builds."""
+    """Report what is new: one Event for each target whose state or reason changed, one in all for suspended builds."""
     news: list[Event] = []
     suspended = any(target.reason == Reason.BUILDS_SUSPENDED for target in before.values())
     for target in after:
@@ -336,24 +283,25 @@ def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) ->
             continue
         if target.reason == Reason.BUILDS_SUSPENDED:
             if not suspended:
-                news.append(Event(kind="Warning", reason=target.reason, message=target.message))
+                news.append(Event(kind="Warning", reason=target.reason, message=advised(target.reason, target.message)))
             suspended = True
             continue
-        bad = target.state in (TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING)
+        bad = target.state in IN_TROUBLE
         reason = target.reason if bad or target.state in WITHOUT_DRIVER else _NEWS[target.state]
-        message = f"{target.target}: {target.message}"
+        message = advised(reason, f"{target.target}: {target.message}")
         news.append(Event(kind="Warning" if bad else "Normal", reason=reason, message=message))
     return tuple(news)
 
 
 def condition_events(before: Json, after: Json) -> tuple[Event, ...]:
-    """Say what is new about the driver as a whole, such as a wrong spec or a refused action."""
+    """Report what is new about the driver as a whole, such as a wrong spec or a refused action."""
     news: list[Event] = []
     for kind, reason in _CONDITION_NEWS:
         old, new = _condition_of(before, kind), _condition_of(after, kind)
         same = (old.get("reason"), old.get("message")) == (new.get("reason"), new.get("message"))
         if new.get("reason") == reason and not same:
-            news.append(Event(kind="Warning", reason=reason, message=new["message"]))
+            message = advised(reason, without_remedy(reason, new["message"]))
+            news.append(Event(kind="Warning", reason=reason, message=message))
     return tuple(news)
 
 

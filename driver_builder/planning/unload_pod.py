@@ -25,7 +25,6 @@ UNLOAD_LABEL = f"{names.GROUP}/unload"
 CONTAINER = "unload"
 
 UNLOADED = "Unloaded"
-IN_USE = "InUse"
 
 _MAX_NAME = 46
 _DEADLINE_SECONDS = 240

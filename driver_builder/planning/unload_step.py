@@ -14,6 +14,7 @@ from driver_builder.planning.loaded import Load, Loaded
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.snapshot import DriverPod
 from driver_builder.planning.unload_pod import UnloadPod
+from driver_builder.reasons import Reason
 
 UNSEEN_SECONDS = 60.0
 """A pod that is bound to a node and not seen by its kubelet for so long: the node does not answer."""
@@ -111,7 +112,7 @@ def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Action) ->
 def _why(pod: UnloadPod) -> str:
     if pod.verdict is None:
         return pod.message or "the unload pod ended without a report"
-    if pod.verdict.result == unload_pod.IN_USE:
+    if pod.verdict.result == Reason.IN_USE:
         return pod.verdict.message or "in use"
     return f"{pod.verdict.result}: {pod.verdict.message}".removesuffix(": ")
 

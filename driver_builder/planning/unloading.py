@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driver_builder.planning.status import MAX_LISTED, Json, Reason
+from driver_builder.planning.status import MAX_LISTED, Json, advised
+from driver_builder.reasons import Reason
 
 CONDITION = "Unloading"
 
@@ -38,7 +39,7 @@ def is_said(unloading: Unloading, status: Json) -> bool:
 
 
 def _condition(status: str, reason: Reason, message: str) -> Json:
-    return {"type": CONDITION, "status": status, "reason": reason, "message": message}
+    return {"type": CONDITION, "status": status, "reason": reason, "message": advised(reason, message)}
 
 
 def _listed(words: str, nodes: Mapping[str, str]) -> str:

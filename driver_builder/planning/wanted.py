@@ -17,7 +17,7 @@ from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Inventory, Node
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import Snapshot, SourceMissing
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names

@@ -11,7 +11,7 @@ import yaml
 from driver_builder.cluster import events
 from driver_builder.planning import plan, status
 from driver_builder.planning.rebuild import Rebuilds
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 from driver_builder.spec import source_parser, spec_parser
 from driver_builder.spec.spec_parser import parse_spec, read_spec
 from driver_builder.spec.spec_reader import Notes, Reader

@@ -19,7 +19,7 @@ import pytest
 
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError, VerificationFailed, VerificationFailure
+from driver_builder.errors import BuildFailed, TemporaryError, VerificationFailed
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import (
     BuildRequest,
@@ -37,6 +37,7 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.credentials import Credentials
 from driver_builder.oci.image_archive import read_image_archive
 from driver_builder.oci.registry import RegistryClient
+from driver_builder.reasons import Reason
 from tests.integration import web_server
 from tests.proving_ground.ground import ProvingGround
 
@@ -173,7 +174,7 @@ def test_a_real_driver_is_built_verified_and_pushed(
 
     with pytest.raises(VerificationFailed) as caught:
         verify(image, request=request, module_symvers=re.sub(r"^0x....", "0x0123", built.module_symvers, flags=re.M))
-    assert caught.value.reason is VerificationFailure.WRONG_SYMBOL_CRC
+    assert caught.value.reason is Reason.WRONG_SYMBOL_CRC
 
 
 def test_a_real_source_that_does_not_compile_is_told_by_file_and_line(api: docker.APIClient, tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_real_source_that_does_not_compile_is_told_by_file_and_line(api: docke
     )
     with pytest.raises(BuildFailed, match=r"bad\.c:2: implicit declaration of function 'nobody_declared'") as caught:
         Run(DockerBuilder(api), tmp_path)(request)
-    assert caught.value.reason is BuildFailure.COMPILE_ERROR
+    assert caught.value.reason is Reason.COMPILE_ERROR
 
 
 def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, 
     )
     with pytest.raises(BuildFailed, match=r"linux-headers-6\.1\.0-9999-cloud-amd64") as caught:
         Run(DockerBuilder(api), tmp_path)(request)
-    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+    assert caught.value.reason is Reason.HEADERS_MISSING
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +271,7 @@ def test_a_source_that_is_not_what_was_asked_for_is_not_built(
     ):
         with pytest.raises(BuildFailed, match=words) as caught:
             Run(DockerBuilder(api), tmp_path)(shipped(source, "dw_probe"))
-        assert caught.value.reason is BuildFailure.SOURCE_MISSING
+        assert caught.value.reason is Reason.SOURCE_MISSING
 
 
 def test_a_dkms_package_is_built_as_its_dkms_conf_says(api: docker.APIClient, tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_a_driver_that_is_not_for_the_kernel_says_so(api: docker.APIClient, tmp_
     request = shipped(SourcePackage(name="evdi-dkms"), "evdi")
     with pytest.raises(BuildFailed, match=r"not for .*BUILD_EXCLUSIVE_CONFIG=.*CONFIG_DRM") as caught:
         Run(DockerBuilder(api), tmp_path)(request)
-    assert caught.value.reason is BuildFailure.NOT_APPLICABLE
+    assert caught.value.reason is Reason.NOT_APPLICABLE
 
 
 def test_a_build_leaves_its_image_on_disk_and_its_cache_in_the_engine(build: Run, api: docker.APIClient) -> None:
@@ -331,17 +332,15 @@ def test_a_newer_source_takes_the_place_of_the_older_cache(build: Run, api: dock
 @pytest.mark.parametrize(
     ("script", "reason", "words"),
     [
-        pytest.param(
-            "echo driverwright: no a.ko; exit 66", BuildFailure.COMPILE_ERROR, "no a.ko", id="module not built"
-        ),
-        pytest.param("kill -9 $$", BuildFailure.OUT_OF_MEMORY, "out of memory", id="killed"),
-        pytest.param("dd if=/dev/zero of=/dev/full", BuildFailure.DISK_FULL, "disk", id="disk full"),
-        pytest.param("exit 3", BuildFailure.UNKNOWN, "exit code 3", id="anything else"),
-        pytest.param("true", BuildFailure.TEMPLATE_INVALID, "/facts/Module.symvers", id="no facts"),
+        pytest.param("echo driverwright: no a.ko; exit 66", Reason.COMPILE_ERROR, "no a.ko", id="module not built"),
+        pytest.param("kill -9 $$", Reason.OUT_OF_MEMORY, "out of memory", id="killed"),
+        pytest.param("dd if=/dev/zero of=/dev/full", Reason.DISK_FULL, "disk", id="disk full"),
+        pytest.param("exit 3", Reason.BUILD_ERROR, "exit code 3", id="anything else"),
+        pytest.param("true", Reason.TEMPLATE_INVALID, "/facts/Module.symvers", id="no facts"),
     ],
 )
 def test_a_command_that_fails_is_classified(
-    script: str, reason: BuildFailure, words: str, build: Run, api: docker.APIClient
+    script: str, reason: Reason, words: str, build: Run, api: docker.APIClient
 ) -> None:
     """With the last lines of what it printed, and without a trace in the engine."""
     with pytest.raises(BuildFailed, match=words) as caught:
@@ -356,7 +355,7 @@ def test_a_base_image_that_is_nowhere_is_missing(build: Run, engine_ground: Prov
     missing = f"{engine_ground.registry.host}/no/such:1"
     with pytest.raises(BuildFailed, match=missing) as caught:
         build(quick(base_image=missing))
-    assert caught.value.reason is BuildFailure.BASE_IMAGE_MISSING
+    assert caught.value.reason is Reason.BASE_IMAGE_MISSING
 
 
 def test_a_dockerfile_that_is_none_is_the_templates_fault(build: Run) -> None:
@@ -364,7 +363,7 @@ def test_a_dockerfile_that_is_none_is_the_templates_fault(build: Run) -> None:
     (build.directory / "templates" / "quick.Dockerfile.j2").write_text("FRIM {{ base_image }}\n")
     with pytest.raises(BuildFailed, match="unknown instruction: FRIM") as caught:
         build(quick())
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
 
 
 def test_a_source_image_is_pulled_with_its_credentials(
@@ -380,7 +379,7 @@ def test_a_source_image_is_pulled_with_its_credentials(
         source = SourceImage(reference=f"{registry.host}/integration/source@{digest}", path="/src")
         with pytest.raises(BuildFailed) as caught:
             build(quick(source=source))
-        assert caught.value.reason is BuildFailure.SOURCE_MISSING
+        assert caught.value.reason is Reason.SOURCE_MISSING
         known = {registry.host: Credentials(username="anna", password="s3cret")}
         folder = build.directory / "templates"
         built = Run(DockerBuilder(api, templates=folder, credentials=known), build.directory)(quick(source=source))
@@ -413,7 +412,7 @@ def test_a_cancelled_build_ends_at_once(build: Run, api: docker.APIClient) -> No
     started = time.monotonic()
     with pytest.raises(BuildFailed) as caught:
         build(quick(SILENT))
-    assert caught.value.reason is BuildFailure.CANCELLED
+    assert caught.value.reason is Reason.CANCELLED
     assert "waiting" in caught.value.log_tail
     assert time.monotonic() - started < 60, "the command alone takes two minutes"
     wait_until_no_container(api)
@@ -424,7 +423,7 @@ def test_a_build_ends_at_its_deadline(build: Run, api: docker.APIClient) -> None
     started = time.monotonic()
     with pytest.raises(BuildFailed, match=r"within 2 s \(last line: waiting\)") as caught:
         build(quick(SILENT, deadline_seconds=2))
-    assert caught.value.reason is BuildFailure.DEADLINE_EXCEEDED
+    assert caught.value.reason is Reason.DEADLINE_EXCEEDED
     assert time.monotonic() - started < 60, "the command alone takes two minutes"
     wait_until_no_container(api)
 

@@ -178,19 +178,19 @@ COMPILED = {
     "headers that do not exist": Wrong(
         broken=compiled(),
         reason="HeadersMissing",
-        words=(f"linux-headers-{LONELY_KERNEL}", "looked in: the archives of failures/base:1", "HEADERS_MIRROR"),
+        words=(f"linux-headers-{LONELY_KERNEL}", "looked in: the archives of failures/base:1"),
         mended=compiled(args={"HEADERS_MIRROR": MIRRORED}),
     ),
     "a source that does not compile": Wrong(
         broken=compiled(BAD_SOURCE, args={"HEADERS_MIRROR": MIRRORED}),
         reason="CompileError",
-        words=("dw.c:2:", "implicit declaration of function 'nobody_declared'", "use a version that supports it"),
+        words=("dw.c:2:", "implicit declaration of function 'nobody_declared'"),
         mended=compiled(args={"HEADERS_MIRROR": MIRRORED}),
     ),
     "a compiler that is not there": Wrong(
         broken=compiled(args={"HEADERS_MIRROR": MIRRORED, "CC": "gcc-99"}),
         reason="CompilerMismatch",
-        words=("gcc-99", "not found", "spec.build.baseImage"),
+        words=("gcc-99", "not found"),
         mended=compiled(args={"HEADERS_MIRROR": MIRRORED, "CC": "gcc-12"}),
     ),
     "an option of a newer compiler": Wrong(
@@ -198,7 +198,7 @@ COMPILED = {
             makefile=GOOD_MAKEFILE + b"ccflags-y := -fno-such-thing-yet\n", args={"HEADERS_MIRROR": MIRRORED}
         ),
         reason="CompilerMismatch",
-        words=("unrecognized command-line option '-fno-such-thing-yet'", "spec.build.baseImage"),
+        words=("unrecognized command-line option '-fno-such-thing-yet'",),
         mended=compiled(args={"HEADERS_MIRROR": MIRRORED}),
     ),
     "a compiler without memory": Wrong(
@@ -210,7 +210,7 @@ COMPILED = {
             b'ulimit -v 70000\nexec gcc "$@"\n',
         ),
         reason="OutOfMemory",
-        words=("ran out of memory", "lower make's -j"),
+        words=("ran out of memory",),
         mended=compiled(args={"HEADERS_MIRROR": MIRRORED}),
     ),
     "a module built against other symbols": Wrong(
@@ -256,7 +256,7 @@ def test_a_module_of_another_kernel_is_not_pushed(bench: BuildBench) -> None:
     wrong = Wrong(
         broken=with_file(ready(), "Module.symvers", symvers),
         reason="WrongSymbolCRC",
-        words=("dw_helper", "module_layout", "build it from source, against these headers"),
+        words=("dw_helper", "module_layout"),
         mended=ready(),
     )
     fails_then_works(bench, wrong.broken, wrong, wrong.mended)
@@ -304,7 +304,7 @@ def test_package_archives_that_are_away(
         recovers(
             shipped, against(compiled(args={"HEADERS_MIRROR": MIRRORED}), archive, base_image), trouble=use_dead,
             mend=lambda: api.tag(living, repository, tag), reason="PackageRepositoryUnavailable",
-            words=(f"http://127.0.0.1:{port}/debian", "check network, proxy"),
+            words=(f"http://127.0.0.1:{port}/debian",),
         )  # fmt: skip
 
 
@@ -343,7 +343,7 @@ def test_a_build_that_takes_too_long(bench: BuildBench, engine_ground: ProvingGr
     wrong = Wrong(
         broken=ready("echo waiting; sleep 30", deadline_seconds=6),
         reason="DeadlineExceeded",
-        words=("within 6 s", "last line: waiting", "a longer deadline"),
+        words=("within 6 s", "last line: waiting"),
         mended=ready(),
     )
     fails_then_works(bench, wrong.broken, wrong, wrong.mended)
@@ -404,7 +404,7 @@ def test_a_registry_whose_disk_is_full(
         recovers(
             bench, ready(f"head -c {1 << 20} /dev/urandom >/src/more; mkdir -p /out; cp /src/more /out/"),
             trouble=lambda: small_registry.resize("256k"), mend=lambda: small_registry.resize("64m"),
-            reason="RegistryFull", words=("has no room left", "500 UNKNOWN", "collect its garbage", "more room"),
+            reason="RegistryFull", words=("has no room left", "500 UNKNOWN"),
         )  # fmt: skip
 
 
@@ -425,7 +425,7 @@ def test_an_engine_whose_disk_is_full(
     build = ready(f"head -c {24 << 20} /dev/zero >/src/big", base_image=engine_ground.small_image)
     recovers(
         small, build, trouble=lambda: small_engine.resize("20m"), mend=lambda: small_engine.resize("256m"),
-        reason="DiskFull", words=("the disk of the build engine is full", "more room"),
+        reason="DiskFull", words=("the disk of the build engine is full",),
     )  # fmt: skip
 
 
@@ -436,5 +436,5 @@ def test_a_build_that_the_kernel_kills_for_its_memory(
     build = ready("x=$(head -c 60000000 /dev/zero | tr '\\0' x); echo ${#x}", base_image=engine_ground.small_image)
     recovers(
         small, build, trouble=lambda: small_engine.memory.limit(24 << 20), mend=lambda: small_engine.memory.limit(-1),
-        reason="OutOfMemory", words=("ran out of memory", "give the build engine more"),
+        reason="OutOfMemory", words=("ran out of memory",),
     )  # fmt: skip

@@ -20,12 +20,13 @@ import pytest
 
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.kernel_modules.module_elf import read_elf
 from driver_builder.kernel_modules.verify import VerifiedModule, verify
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceArchive
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
+from driver_builder.reasons import Reason
 from tests.integration.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
 from tests.integration.web_server import served
 from tests.proving_ground.cache import cached_folder
@@ -178,7 +179,7 @@ def test_a_configuration_that_cannot_be_kept_is_refused(
         pytest.raises(BuildFailed, match="another configuration:-NOBODY_KNOWS y") as caught,
     ):
         DockerBuilder(api).build(request, directory=tmp_path, log=lambda _: None, cancelled=threading.Event())
-    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+    assert caught.value.reason is Reason.HEADERS_MISSING
 
 
 def test_the_kernel_takes_it(kernel: KernelPackage, made: Made, tmp_path: Path) -> None:

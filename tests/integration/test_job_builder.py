@@ -24,7 +24,7 @@ import pytest
 from driver_builder.building.builds import BuildQueue
 from driver_builder.commands import cli
 from driver_builder.commands.builder_choice import secret_values
-from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, RegistryRefused, TemporaryError
+from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
 from driver_builder.jobs import job_manifest
 from driver_builder.jobs.job_builder import JobBuilder
 from driver_builder.jobs.job_manifest import BUILD_LABEL, JobSettings
@@ -37,6 +37,7 @@ from driver_builder.oci.credentials import Credentials
 from driver_builder.oci.image_archive import read_image_archive
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import BuilderKind, RegistrySettings
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
@@ -336,7 +337,7 @@ def test_a_cancelled_build_leaves_nothing(place: Place, tmp_path: Path) -> None:
     threading.Thread(target=_cancel_when_begun, args=(build,)).start()
     failure = build.failure()
     assert isinstance(failure, BuildFailed)
-    assert failure.reason is BuildFailure.CANCELLED
+    assert failure.reason is Reason.CANCELLED
 
 
 def _cancel_when_begun(build: Build) -> None:
@@ -402,25 +403,25 @@ def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: P
         pytest.param(
             "for i in {1..9}; do echo 'x.c:3:1: error: bad'; sleep 0.1; done; exit 65",
             {},
-            (BuildFailure.COMPILE_ERROR, "x.c:3: bad"),
+            (Reason.COMPILE_ERROR, "x.c:3: bad"),
             id="compile error",
         ),
         pytest.param(
             "tail /dev/zero",
             {"resources": {"limits": {"memory": "160Mi"}}},
-            (BuildFailure.OUT_OF_MEMORY, "out of memory"),
+            (Reason.OUT_OF_MEMORY, "out of memory"),
             id="out of memory",
         ),
         pytest.param(
             "true",
             {"build_secrets": ("no-such-secret",)},
-            (BuildFailure.SOURCE_MISSING, "no-such-secret does not exist"),
+            (Reason.SOURCE_MISSING, "no-such-secret does not exist"),
             id="no such Secret",
         ),
     ],
 )
 def test_a_build_that_fails_says_why(
-    place: Place, tmp_path: Path, script: str, changes: Json, expected: tuple[BuildFailure, str]
+    place: Place, tmp_path: Path, script: str, changes: Json, expected: tuple[Reason, str]
 ) -> None:
     """The same reasons as with an engine; nothing is left of it."""
     failure = Build(place, replace(place.action(script, script), **changes), tmp_path / "job").failure()
@@ -443,7 +444,7 @@ def test_a_deadline_ends_a_build(hanging: Future[DriverBuilderError]) -> None:
     """With the last line in the message."""
     failure = hanging.result()
     assert isinstance(failure, BuildFailed)
-    assert failure.reason is BuildFailure.DEADLINE_EXCEEDED
+    assert failure.reason is Reason.DEADLINE_EXCEEDED
     assert "hanging" in str(failure)
 
 
@@ -452,7 +453,7 @@ def test_a_build_that_fills_its_node_is_ended(place: Place, tmp_path: Path, monk
     monkeypatch.setattr(job_manifest, "WORK_SIZE", "50Mi")
     failure = Build(place, place.action("evicted", "sleep 300"), tmp_path / "job").failure()
     assert isinstance(failure, BuildFailed), failure
-    assert failure.reason is BuildFailure.DISK_FULL
+    assert failure.reason is Reason.DISK_FULL
     assert 'EmptyDir volume "work" exceeds the limit "50Mi"' in str(failure)
 
 
@@ -509,7 +510,7 @@ def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_pa
     try:
         failure = Build(place, action, tmp_path / "refused").failure()
         assert isinstance(failure, BuildFailed), failure
-        assert failure.reason is BuildFailure.BASE_IMAGE_MISSING, failure
+        assert failure.reason is Reason.BASE_IMAGE_MISSING, failure
         given = replace(action, build_secrets=("job-pull",))
         assert Build(place, given, tmp_path / "job")().compiler == "gcc 12"
     finally:

@@ -7,10 +7,11 @@ import pytest
 
 from driver_builder.building.docker_engine import docker_engine
 from driver_builder.building.kernel_lookup import DockerKernelLookup
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.jobs.job_kernel_lookup import JobKernelLookup
 from driver_builder.jobs.job_manifest import BUILD_LABEL
 from driver_builder.model.repositories import Repository
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.resources import JOBS, PODS
 from tests.integration.cluster_setup import admin, as_service_account, install
@@ -64,5 +65,5 @@ def test_a_look_up_that_is_cancelled_leaves_nothing(ground: ProvingGround, askin
     threading.Timer(2.0, cancelled.set).start()
     with pytest.raises(BuildFailed) as caught:
         asking.look_up(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
-    assert caught.value.reason is BuildFailure.CANCELLED
+    assert caught.value.reason is Reason.CANCELLED
     assert_all_is_gone(ground)

@@ -27,7 +27,7 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.cluster.report import Reporter
 from driver_builder.commands import cli
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.repositories import Repository
 from driver_builder.oci.registries import Registries
@@ -37,6 +37,7 @@ from driver_builder.planning.ahead_status import CONDITION
 from driver_builder.planning.desired import Recipes
 from driver_builder.planning.newest_kernel import newest, stream_of
 from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -125,7 +126,7 @@ def test_a_repository_that_is_away_is_told(engine_ground: ProvingGround, api: do
     try:
         with pytest.raises(BuildFailed, match=r"127\.0\.0\.1:9") as caught:
             DockerKernelLookup(api).look_up(debian(name), cancelled=threading.Event())
-        assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
+        assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
     finally:
         api.remove_image(name, force=True)
 

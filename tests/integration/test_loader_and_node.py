@@ -13,10 +13,11 @@ import docker
 import pytest
 
 from driver_builder.building.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.oci.image_archive import read_image_archive
+from driver_builder.reasons import Reason
 from tests.integration.test_loader_on_real_kernels import (
     HOLD_AND_STOP,
     LOAD,
@@ -261,7 +262,7 @@ def test_a_build_without_its_firmware_says_so(
     request = replace(firmware_request(kernel), key="test-no-firmware", firmware_path="/source/firmwear")
     with pytest.raises(BuildFailed, match="the build has no files in /source/firmwear") as caught:
         build(api, request, tmp_path)
-    assert caught.value.reason is BuildFailure.SOURCE_MISSING
+    assert caught.value.reason is Reason.SOURCE_MISSING
 
 
 def test_the_example_of_an_own_template_is_good(api: docker.APIClient, tmp_path: Path) -> None:

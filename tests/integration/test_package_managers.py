@@ -19,12 +19,13 @@ import pytest
 from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.docker_engine import docker_engine
 from driver_builder.building.kernel_lookup import DockerKernelLookup
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.kernel_modules.verify import VerifiedModule, verify
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.oci.image_archive import read_image_archive
+from driver_builder.reasons import Reason
 from tests.integration import rpm_archive
 from tests.integration.apt_repository import served_headers
 from tests.integration.images import derive
@@ -246,7 +247,7 @@ def test_packages_of_a_stranger_are_not_installed(
     """Whoever can answer for a mirror could put anything into the kernel: to the build they are not there."""
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path, mirror=archives.urls[node.package_manager, "forged"])
-    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+    assert caught.value.reason is Reason.HEADERS_MISSING
 
 
 @by_template(MISSING)
@@ -254,7 +255,7 @@ def test_headers_that_nobody_has_are_missing(api: docker.APIClient, node: Node, 
     """The repositories answer, and have none."""
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path)
-    assert caught.value.reason is BuildFailure.HEADERS_MISSING
+    assert caught.value.reason is Reason.HEADERS_MISSING
     assert "is in none of these places" in str(caught.value)
 
 
@@ -263,7 +264,7 @@ def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, n
     """That goes by itself, unlike headers that are missing."""
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path, base_image=IMAGE_AWAY)
-    assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
+    assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
 
 
 @by_template(NODES)
@@ -279,4 +280,4 @@ def test_a_look_up_of_repositories_that_do_not_answer_fails(api: docker.APIClien
     """An empty answer would mean that there is no kernel."""
     with pytest.raises(BuildFailed) as caught:
         DockerKernelLookup(api).look_up(Repository(node.template, IMAGE_AWAY, "amd64"), cancelled=threading.Event())
-    assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
+    assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE

@@ -16,12 +16,13 @@ from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.cluster.report import Reporter
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_container import FINALIZER
 from kube_api import names
 from kube_api.client import Client
@@ -118,7 +119,7 @@ class Lab:
         log("building")
         if self.fail_builds:
             self.fail_builds -= 1
-            raise BuildFailed(BuildFailure.COMPILE_ERROR, "edudrv.c:1: error: expected ';'")
+            raise BuildFailed(Reason.COMPILE_ERROR, "edudrv.c:1: error: expected ';'")
         facts = [{"name": module.name, "identity": action.request.key} for module in action.request.modules]
         self._registries.images[action.image] = {KEY_LABEL: action.request.key, MODULES_LABEL: json.dumps(facts)}
         self.pushed.append(action.request.key)

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.model.image_state import Absent, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.oci.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
@@ -202,10 +202,10 @@ def test_without_the_password_nothing_is_known_and_nothing_pushed(
     credentials: Credentials | None,
     image: ImageArchive,
 ) -> None:
-    """Unauthorised is not absent: it must never start a build."""
+    """Unauthorized is not absent: it must never start a build."""
     client = client_of(registry, credentials)
     state = client.inspect("integration/any", "v1")
-    assert isinstance(state, Unauthorised)
+    assert isinstance(state, Unauthorized)
     assert "UNAUTHORIZED" in state.message
     assert "s3cret" not in state.message
     with pytest.raises(RegistryRefused, match="denies access"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
 from driver_builder.oci.registries import Registries
@@ -104,7 +104,7 @@ def test_a_wrong_password_is_told_from_a_wrong_ca(host: str, cluster: MemoryClie
     """The certificate is believed, the user is not."""
     settings = RegistrySettings(ca=WITH_CA.ca)
     state = Registries(cluster).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
-    assert isinstance(state, Unauthorised)
+    assert isinstance(state, Unauthorized)
 
 
 def test_the_ca_of_another_registry_is_not_believed(host: str, cluster: MemoryClient, tmp_path: Path) -> None:

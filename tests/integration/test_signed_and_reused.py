@@ -24,7 +24,7 @@ from driver_builder.building.docker_builder import DockerBuilder
 from driver_builder.building.docker_engine import docker_engine
 from driver_builder.building.pipeline import build_and_push
 from driver_builder.building.signing_secrets import SigningSecrets
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.module_signature import split_signature
 from driver_builder.kernel_modules.module_signer import parse_signer
 from driver_builder.kernel_modules.verify import verify
@@ -39,6 +39,7 @@ from driver_builder.oci.image_signature import has_signature
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
 from tests.integration.test_loader_on_real_kernels import LOAD, PROBE, image_entries
@@ -213,7 +214,7 @@ def test_what_is_built_is_signed(workshop: Workshop, kernels: Kernels, built: Ma
             request=replace(request, signing_certificate=OTHER.der),
             module_symvers=kernels.symvers[kernels.one],
         )
-    assert caught.value.reason is VerificationFailure.WRONG_SIGNER
+    assert caught.value.reason is Reason.WRONG_MODULE_SIGNER
     (tmp_path / "edudrv.ko").write_bytes(module_of(built.image))
     said = subprocess.run(["/sbin/modinfo", tmp_path / "edudrv.ko"], check=True, capture_output=True, text=True).stdout
     fields = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)

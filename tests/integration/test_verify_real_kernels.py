@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from driver_builder.errors import VerificationFailure
 from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.kernel_modules.module_files import module_name
 from driver_builder.kernel_modules.reuse import NotReusable, Reusable, reusable
 from driver_builder.kernel_modules.symvers import ExportedSymbol, owner_names, parse_module_symvers
 from driver_builder.kernel_modules.verify_files import check_depends, check_indexes, paths_by_name
 from driver_builder.kernel_modules.verify_symbols import check_symbols, fits
+from driver_builder.reasons import Reason
 from tests.proving_ground.kernels import KernelPackage, choose_kernels
 from tests.proving_ground.progress import PlainLines
 
@@ -124,4 +124,4 @@ def test_modules_are_used_again_only_where_they_fit(samples: tuple[Kernel, Kerne
     assert isinstance(reusable(modules, one.symvers_text, kernel=one.release), Reusable)
     answer = reusable(modules, other.symvers_text, kernel=other.release)
     assert isinstance(answer, NotReusable)
-    assert answer.reason in (VerificationFailure.WRONG_SYMBOL_CRC, VerificationFailure.MISSING_SYMBOL)
+    assert answer.reason in (Reason.WRONG_SYMBOL_CRC, Reason.MISSING_SYMBOL)

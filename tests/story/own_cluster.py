@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from driver_builder.model.image_state import Invalid, Unauthorised, Unreachable
+from driver_builder.model.image_state import Invalid, Unauthorized, Unreachable
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning import proof
 from kube_api import names
@@ -83,7 +83,7 @@ class OwnClusterStory(Steps[OwnNode]):
         host, _, path = self.settings.registry.partition("/")
         repository = f"{path}/driverwright/nfd-worker".lstrip("/")
         match RegistryClient(host, plain_http=self.settings.plain_http).inspect(repository, "latest"):
-            case Unauthorised():
+            case Unauthorized():
                 return "answers, and wants credentials"
             case Unreachable() | Invalid() as refusal:
                 hint = "" if self.settings.plain_http else "; DEMO_PLAIN_HTTP=1 speaks to a registry without TLS"

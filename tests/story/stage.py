@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import docker
 import yaml
 
-from driver_builder.errors import BuildFailure, VerificationFailure
+from driver_builder.reasons import VERIFICATION_FAILURES, Reason
 from kube_api import names
 from tests.story.cluster import NAMESPACE, Cluster
 
@@ -29,7 +29,7 @@ BUILD_SECONDS = 600.0
 LOAD_SECONDS = 240.0
 
 MANY_FAILURES = 3
-_UNMENDABLE = {BuildFailure.HEADERS_MISSING, BuildFailure.COMPILE_ERROR, BuildFailure.TEMPLATE_INVALID}
+_UNMENDABLE = {Reason.HEADERS_MISSING, Reason.COMPILE_ERROR, Reason.TEMPLATE_INVALID}
 
 
 class Kernel(Protocol):
@@ -95,7 +95,7 @@ def hopeless(target: Mapping[str, Any]) -> str | None:
     in_vain = (
         failures >= MANY_FAILURES
         or state == "Skipped"
-        or (state == "Failed" and reason in {*_UNMENDABLE, *VerificationFailure})
+        or (state == "Failed" and reason in {*_UNMENDABLE, *VERIFICATION_FAILURES})
     )
     if not in_vain:
         return None

@@ -13,7 +13,7 @@ from driver_builder.oci.image_answers import ImageAnswers
 from driver_builder.oci.image_archive import MANIFEST_TYPE, sha256
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import RegistryClient
-from driver_builder.planning.status import Reason
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.client import Client, Object
 from kube_api.errors import Conflict

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning.ahead import images_ahead
 from driver_builder.planning.ahead_labels import images_of_moves, ready_for_label
@@ -57,7 +57,7 @@ states: st.SearchStrategy[ImageState] = st.sampled_from(
         PRESENT,
         Present(digest=DIGEST),
         Absent(),
-        Unauthorised(message="m"),
+        Unauthorized(message="m"),
         Unreachable(message="m"),
         Invalid(message="m"),
     ]

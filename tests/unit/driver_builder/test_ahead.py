@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from driver_builder.building.preflight import parse_target
-from driver_builder.model.image_state import Absent, ImageState, Unauthorised
+from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning import ahead_labels
 from driver_builder.planning.actions import LabelNode, LookUpKernels, StartBuild
@@ -17,8 +17,8 @@ from driver_builder.planning.ahead_status import AheadStatus, condition, previou
 from driver_builder.planning.gate import Gate, gate
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.snapshot import Snapshot, Suspension
-from driver_builder.planning.status import Reason, TargetState
 from driver_builder.planning.wanted import wanted_for
+from driver_builder.reasons import Reason, TargetState
 from tests.unit.driver_builder.factories import (
     KERNEL,
     NOW,
@@ -164,7 +164,7 @@ def test_nothing_is_built_ahead_while_builds_are_suspended() -> None:
 
 def test_a_registry_that_does_not_say_blocks() -> None:
     """As for every image: only a proven absence starts a build."""
-    made = decided(ahead=Unauthorised(message="401"))
+    made = decided(ahead=Unauthorized(message="401"))
     assert of_kind(made, StartBuild) == []
     assert (only_entry(made).target.state, only_entry(made).target.message) == (TargetState.BLOCKED, "401")
 

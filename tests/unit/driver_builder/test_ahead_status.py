@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from driver_builder.planning.ahead_status import AheadStatus, condition, news, previous_ahead, render_ahead
-from driver_builder.planning.status import Reason, TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import Reason, TargetState
 from tests.unit.driver_builder.factories import KERNEL, NOW
 
 TARGET = TargetStatus(

@@ -12,10 +12,11 @@ from driver_builder.cluster.execute import Executor
 from driver_builder.cluster.reconcile import Reconciler
 from driver_builder.cluster.report import Reporter
 from driver_builder.model import images
-from driver_builder.model.image_state import ImageState, Present, Unauthorised
+from driver_builder.model.image_state import ImageState, Present, Unauthorized
 from driver_builder.model.images import ImageRef
 from driver_builder.planning import plan as plan_module
 from driver_builder.planning.plan_view import DriverPlan, DriverView
+from driver_builder.reasons import with_remedy
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
 from kube_api.errors import Forbidden, KubeApiError
@@ -97,7 +98,7 @@ def test_a_bug_in_one_drivers_plan_is_a_state_of_that_driver(monkeypatch: pytest
         world.finish_builds()
         world.turn()
     assert degraded(world, "edu") == (
-        "InternalError", "internal error: RuntimeError: a value that nobody foresaw",
+        "InternalError", with_remedy("InternalError", "internal error: RuntimeError: a value that nobody foresaw"),
     )  # fmt: skip
     assert told(world) == {"InternalError": 1}
     assert world.status()["targets"] == before["targets"]
@@ -165,10 +166,10 @@ def test_an_image_that_cannot_be_judged_is_invalid() -> None:
                 images.REUSED_LABEL: '{"kernel": "\\ud800", "digest": "d", "compared": 1}'
             }), id="reused, half a character",
         ),
-        pytest.param(Unauthorised(message="denied: \ud800"), id="an answer with half a character"),
+        pytest.param(Unauthorized(message="denied: \ud800"), id="an answer with half a character"),
     ],
 )  # fmt: skip
-def test_what_an_image_says_harms_its_driver_alone(answer: Present | Unauthorised) -> None:
+def test_what_an_image_says_harms_its_driver_alone(answer: Present | Unauthorized) -> None:
     """Labels of a prebuilt image and a registry's words are its author's."""
     world = World()
     world.add_node("node-a", KERNEL)

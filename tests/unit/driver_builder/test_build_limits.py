@@ -5,7 +5,8 @@ from threading import Event
 import pytest
 
 from driver_builder.building.build_limits import BuildLimits
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 
 
 class Clock:
@@ -51,7 +52,7 @@ def test_after_its_deadline_a_build_fails_with_its_last_line() -> None:
     clock.now += 30
     with pytest.raises(BuildFailed, match=r"within 30 s \(last line: CC edudrv.o\)") as caught:
         limits.check(["make", "CC edudrv.o"])
-    assert caught.value.reason is BuildFailure.DEADLINE_EXCEEDED
+    assert caught.value.reason is Reason.DEADLINE_EXCEEDED
     assert caught.value.log_tail == ("make", "CC edudrv.o")
 
 
@@ -63,7 +64,7 @@ def test_a_cancelled_build_fails_as_cancelled() -> None:
     clock.now += 60
     with pytest.raises(BuildFailed) as caught:
         limits.check()
-    assert caught.value.reason is BuildFailure.CANCELLED
+    assert caught.value.reason is Reason.CANCELLED
 
 
 @pytest.mark.parametrize(

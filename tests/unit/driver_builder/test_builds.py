@@ -14,18 +14,13 @@ from hypothesis import strategies as st
 from driver_builder.building import builds
 from driver_builder.building.builds import MAX_EARLIER, BuildQueue, BuildStates, QueuedBuild, next_build
 from driver_builder.building.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
-from driver_builder.errors import (
-    BuildFailed,
-    BuildFailure,
-    RegistryUnauthorised,
-    VerificationFailed,
-    VerificationFailure,
-)
+from driver_builder.errors import BuildFailed, RegistryUnauthorised, VerificationFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Absent
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import FailedBuild
+from driver_builder.reasons import Reason, remedy_of
 from kube_api.errors import Forbidden
 from tests.unit.driver_builder.factories import OTHER_KERNEL, SETTINGS, node, snapshot, with_images
 
@@ -56,7 +51,7 @@ class Bench:
         self.running.release()
         while not self.go.acquire(timeout=0.01):
             if cancelled.is_set():
-                raise BuildFailed(BuildFailure.CANCELLED, "cancelled")
+                raise BuildFailed(Reason.CANCELLED, "cancelled")
         if self.error is not None:
             raise self.error
         return "sha256:0"
@@ -125,12 +120,8 @@ def test_the_same_key_can_be_built_again(make_bench: MakeBench) -> None:
 @pytest.mark.parametrize(
     ("error", "reason", "words"),
     [
-        pytest.param(
-            BuildFailed(BuildFailure.HEADERS_MISSING, "no headers"), "HeadersMissing", "no headers", id="build"
-        ),
-        pytest.param(
-            VerificationFailed(VerificationFailure.WRONG_SYMBOL_CRC, "printk"), "WrongSymbolCRC", "printk", id="verify"
-        ),
+        pytest.param(BuildFailed(Reason.HEADERS_MISSING, "no headers"), "HeadersMissing", "no headers", id="build"),
+        pytest.param(VerificationFailed(Reason.WRONG_SYMBOL_CRC, "printk"), "WrongSymbolCRC", "printk", id="verify"),
         pytest.param(RegistryUnauthorised("401"), "RegistryUnauthorized", "401", id="registry"),
         pytest.param(Forbidden("GET secret: 403"), "ActionRefused", "GET secret: 403", id="secret unreadable"),
         pytest.param(
@@ -163,11 +154,11 @@ def test_a_failure_is_remembered_by_its_class(
 def test_reported_failures_are_forgotten(make_bench: MakeBench) -> None:
     """Only the very failures that were reported go; a newer one of the same key stays."""
     bench = make_bench()
-    bench.error = BuildFailed(BuildFailure.UNKNOWN, "first")
+    bench.error = BuildFailed(Reason.BUILD_ERROR, "first")
     bench.queue.submit(ACTION)
     bench.let_one_end()
     first = bench.queue.states().failed
-    bench.error = BuildFailed(BuildFailure.UNKNOWN, "second")
+    bench.error = BuildFailed(Reason.BUILD_ERROR, "second")
     bench.queue.submit(ACTION)
     bench.let_one_end()
     bench.queue.forget(first)
@@ -183,7 +174,7 @@ def test_failures_that_nobody_tells_are_kept_up_to_a_number(
     """The failures of deleted drivers and older sources do not pile up; the oldest go first."""
     monkeypatch.setattr(builds, "MAX_FAILURES", 1)
     bench = make_bench()
-    bench.error = BuildFailed(BuildFailure.UNKNOWN, "no")
+    bench.error = BuildFailed(Reason.BUILD_ERROR, "no")
     for action in (ACTION, OTHER):
         bench.queue.submit(action)
         bench.let_one_end()
@@ -232,7 +223,7 @@ class Line:
     def __init__(self, *, limit: int = 1) -> None:
         self.pool = ManualPool()
         self.now = 1_700_000_000.0
-        self.reasons: dict[str, BuildFailure] = {}
+        self.reasons: dict[str, Reason] = {}
         self.started: list[str] = []
         self.done: set[str] = set()
         self.kept: list[tuple[str, str, Sequence[str]]] = []
@@ -271,7 +262,7 @@ class Line:
 def failing() -> Line:
     """Make a queue whose build of one key fails, a second later each time."""
     line = Line()
-    line.reasons = {"a": BuildFailure.COMPILE_ERROR}
+    line.reasons = {"a": Reason.COMPILE_ERROR}
     return line
 
 
@@ -320,18 +311,20 @@ def test_the_log_of_a_good_build_goes_to_its_image_and_that_of_a_bad_one_beside_
     line = Line()
     line.secrets = ("hunter2",)
     line.says = "login hunter2"
-    line.reasons["bad"] = BuildFailure.COMPILE_ERROR
+    line.reasons["bad"] = Reason.COMPILE_ERROR
     for key in ("good", "bad"):
         line.queue.submit(build(key))
     line.run_all()
     assert line.attached == [("good", "sha256:0", ["login ***"])]
-    assert line.kept == [("bad", "bad: login ***", ("login ***", "CompileError: bad: login ***"))]
+    assert line.kept == [
+        ("bad", "bad: login ***", ("login ***", f"CompileError: bad: login ***. {remedy_of('CompileError')}"))
+    ]
 
 
 def fail_in_a_row(line: Line, count: int = OPENS_AFTER) -> None:
     """Let builds of different keys fail for one reason that is not theirs."""
     for number in range(count):
-        line.reasons[f"bad-{number}"] = BuildFailure.DISK_FULL
+        line.reasons[f"bad-{number}"] = Reason.DISK_FULL
         line.queue.submit(build(f"bad-{number}"))
         line.run_all()
 
@@ -389,13 +382,13 @@ def test_a_running_build_that_is_cancelled_leaves_no_failure(make_bench: MakeBen
 
 
 def test_a_failed_build_leaves_its_log() -> None:
-    """The last lines and, after them, why it failed; a build that worked leaves none."""
+    """The last lines and, after them, why it failed and what to do; a build that worked leaves none."""
     line = Line()
-    line.reasons["a"] = BuildFailure.COMPILE_ERROR
+    line.reasons["a"] = Reason.COMPILE_ERROR
     for key in ("a", "b"):
         line.queue.submit(build(key))
     line.run_all()
-    assert line.kept == [("a", "a: a line", ("a line", "CompileError: a: a line"))]
+    assert line.kept == [("a", "a: a line", ("a line", f"CompileError: a: a line. {remedy_of('CompileError')}"))]
 
 
 def test_no_secret_is_logged_kept_or_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -403,7 +396,7 @@ def test_no_secret_is_logged_kept_or_told(caplog: pytest.LogCaptureFixture) -> N
     line = Line()
     line.secrets = ("hunter2",)
     line.says = "login -p hunter2, then https://bob:s3cret@repo.example.com/"
-    line.reasons["a"] = BuildFailure.UNKNOWN
+    line.reasons["a"] = Reason.BUILD_ERROR
     caplog.set_level("DEBUG")
     line.queue.submit(build("a"))
     line.run_all()
@@ -438,7 +431,7 @@ def test_builds_that_fail_alike_are_suspended_and_probed() -> None:
     assert (set(states.queued), suspension.probe_at) == ({"a", "b", "c"}, line.now + PROBE_SECONDS)
     line.queue.dispatch()
     assert line.pool.given == []
-    line.reasons["a"] = BuildFailure.DISK_FULL
+    line.reasons["a"] = Reason.DISK_FULL
     line.now += PROBE_SECONDS
     line.queue.dispatch()
     line.queue.dispatch()
@@ -457,7 +450,7 @@ def test_one_drivers_mistakes_suspend_its_own_builds() -> None:
     """A base image that is misspelt, on five kernels, keeps no other driver waiting."""
     line = Line()
     for number in range(OPENS_AFTER):
-        line.reasons[f"bad-{number}"] = BuildFailure.BASE_IMAGE_MISSING
+        line.reasons[f"bad-{number}"] = Reason.BASE_IMAGE_MISSING
         line.queue.submit(build(f"bad-{number}", driver="team-b/typo"))
         line.run_all()
     assert set(line.queue.states().suspended) == {"team-b/typo"}
@@ -489,7 +482,7 @@ def test_the_suspension_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     line = Line()
     fail_in_a_row(line)
     line.queue.submit(build("late"))
-    line.reasons["late"] = BuildFailure.DISK_FULL
+    line.reasons["late"] = Reason.DISK_FULL
     line.now += PROBE_SECONDS
     line.queue.dispatch()
     line.run_all()
@@ -517,7 +510,7 @@ def test_a_bug_tells_no_secret_and_frees_its_place(caplog: pytest.LogCaptureFixt
 
 
 KEYS = [f"key-{number}" for number in range(8)]
-FAILURES = st.sampled_from([None, BuildFailure.DISK_FULL, BuildFailure.REPOSITORY_UNAVAILABLE, BuildFailure.CANCELLED])
+FAILURES = st.sampled_from([None, Reason.DISK_FULL, Reason.REPOSITORY_UNAVAILABLE, Reason.CANCELLED])
 STEP = st.one_of(
     st.tuples(st.just("submit"), st.sampled_from(KEYS), st.integers(1, 9)),
     st.tuples(st.just("cancel"), st.sampled_from(KEYS), st.just(0)),
@@ -528,7 +521,7 @@ STEP = st.one_of(
 
 @given(st.integers(1, 3), st.lists(STEP, max_size=40), st.dictionaries(st.sampled_from(KEYS), FAILURES))
 def test_whatever_comes_the_queue_keeps_its_promises(
-    limit: int, steps: list[tuple[str, str, int]], failures: dict[str, BuildFailure | None]
+    limit: int, steps: list[tuple[str, str, int]], failures: dict[str, Reason | None]
 ) -> None:
     """Never two builds of a key, never more than the limit, the most awaited first, all built when failures stop."""
     line = Line(limit=limit)

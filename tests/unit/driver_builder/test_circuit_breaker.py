@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from driver_builder.building.circuit_breaker import (
     OPENS_AFTER,
-    OUTSIDE,
     PROBE_SECONDS,
     Breaker,
     after_failure,
     after_start,
     may_start,
 )
-from driver_builder.errors import BuildFailure, VerificationFailure
+from driver_builder.reasons import Reason, suspends
+
+OUTSIDE = {reason for reason in Reason if suspends(reason)}
 
 NOW = 1_700_000_000.0
 DOWN, FULL, OWN = "PackageRepositoryUnavailable", "DiskFull", "CompileError"
@@ -60,7 +61,7 @@ def test_every_outside_reason_opens(reason: str) -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    sorted({*BuildFailure, *VerificationFailure} - OUTSIDE),
+    sorted(set(Reason) - OUTSIDE),
 )
 def test_no_other_reason_does(reason: str) -> None:
     """What a driver or its kernel does wrong says nothing about others."""

@@ -163,7 +163,7 @@ def test_a_driver_that_nobody_looked_at_says_so(world: World, capsys: pytest.Cap
     """Without a status there is a line all the same."""
     assert world
     _, line = status_lines(capsys, "edu")
-    assert "driver-builder has not looked at it yet" in line
+    assert "driver-builder has not seen it yet" in line
 
 
 def test_a_driver_without_targets_shows_its_condition(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,7 +297,7 @@ def test_a_driver_in_trouble_is_explained_with_what_to_do(world: World, capsys: 
     world.client.forbidden = ("/pods",)
     lines = explained(capsys, 1, "node-a", "edu").splitlines()
     assert "not ready: driver: DriverContainer driverwright/edu is Degraded: NamespaceForbidden: " in lines[0]
-    assert lines[2].split()[:4] == ["next:", "give", "whoever", "may"]
+    assert lines[2].split()[:4] == ["next:", "Give", "whoever", "may"]
 
 
 def test_drivers_that_may_not_be_listed_are_not_success(world: World, capsys: pytest.CaptureFixture[str]) -> None:

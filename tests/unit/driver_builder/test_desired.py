@@ -6,7 +6,7 @@ from driver_builder.model.build import OwnTemplate, SourceImage
 from driver_builder.planning import inventory
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted, desired
 from driver_builder.planning.rebuild import Rebuilds
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.reasons import Reason, TargetState
 from tests.unit.driver_builder.factories import (
     DIGEST,
     OTHER_KERNEL,

@@ -9,7 +9,7 @@ from driver_builder.planning import inventory
 from driver_builder.planning.desired import Recipes, Unwanted, Wanted, desired
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import Certificate, CertificateMissing, SigningCertificate
-from driver_builder.planning.status import Reason, TargetState
+from driver_builder.reasons import Reason, TargetState
 from tests.unit.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, SOURCE, driver, node, spec_of
 
 SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "public"}}

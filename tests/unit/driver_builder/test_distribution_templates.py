@@ -19,7 +19,7 @@ from driver_builder.building.failures import classify
 from driver_builder.building.template_engine import PARTS
 from driver_builder.building.template_values import template_values
 from driver_builder.building.templates import SUFFIX, render, templates_directory
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -31,6 +31,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.reasons import Reason, remedy_of
 from tests.unit.driver_builder.resolver import Outcome, look_for_headers, shell_commands
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -371,12 +372,12 @@ def test_status_says_where_headers_were_looked_for(tmp_path: Path) -> None:
     """An admin reads the places in the message, and what to write to add one."""
     outcome = resolved(ROCKY, tmp_path)
     reason, message = classify(outcome.exit_code, "", outcome.output.splitlines())
-    assert reason is BuildFailure.HEADERS_MISSING
+    assert reason is Reason.HEADERS_MISSING
     assert message.startswith(
         "package kernel-devel-5.14.0-427.13.1.el9_4.x86_64 is in none of these places (looked in:"
     )
     assert all(place in message for place in outcome.places)
-    assert "HEADERS_MIRROR" in message
+    assert "HEADERS_MIRROR" in remedy_of(reason)
 
 
 @pytest.mark.parametrize(("node", "places"), CHAINS)

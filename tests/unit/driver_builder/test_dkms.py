@@ -7,14 +7,14 @@ import pytest
 
 from driver_builder import metrics
 from driver_builder.building.failures import NOT_FOR_THIS_KERNEL, classify
-from driver_builder.errors import BuildFailure
 from driver_builder.model.image_state import Absent
 from driver_builder.planning import status
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.snapshot import FailedBuild, Snapshot
-from driver_builder.planning.status import TargetState, TargetStatus
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import Reason, TargetState
 from tests.unit.driver_builder.factories import NOW, OTHER_KERNEL, SETTINGS, node, snapshot, wanted, with_images
 
 SAID = 'driverwright: team/edu 1.0 is not for 6.1.0-55-cloud-amd64, says its dkms.conf: BUILD_EXCLUSIVE_CONFIG="X"'
@@ -89,7 +89,7 @@ def test_another_version_is_built() -> None:
 def test_another_failure_of_the_same_key_is_a_failure() -> None:
     """Only the driver's own word is final."""
     seen = absent()
-    failure = FailedBuild(reason=BuildFailure.COMPILE_ERROR, message="x.c:1: no", at=NOW)
+    failure = FailedBuild(reason=Reason.COMPILE_ERROR, message="x.c:1: no", at=NOW)
     _, entry = decide(replace(seen, failed_builds={key_of(seen): failure}))
     assert entry.state is TargetState.FAILED
 

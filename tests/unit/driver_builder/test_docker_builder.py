@@ -14,9 +14,10 @@ import pytest
 
 from driver_builder.building.build_limits import BuildLimits
 from driver_builder.building.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.factories import node, snapshot
 from tests.unit.driver_builder.plans import request_of
 from tests.unit.driver_builder.scripted_registry import Reply, Request, scripted_registry
@@ -80,12 +81,12 @@ def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
 @pytest.mark.parametrize(
     ("builds", "reason"),
     [
-        pytest.param((LOST, BROKEN), BuildFailure.COMPILE_ERROR, id="the second one fails by itself"),
-        pytest.param((LOST, LOST), BuildFailure.UNKNOWN, id="it is lost again"),
-        pytest.param((BROKEN,), BuildFailure.COMPILE_ERROR, id="another failure is not tried again"),
+        pytest.param((LOST, BROKEN), Reason.COMPILE_ERROR, id="the second one fails by itself"),
+        pytest.param((LOST, LOST), Reason.BUILD_ERROR, id="it is lost again"),
+        pytest.param((BROKEN,), Reason.COMPILE_ERROR, id="another failure is not tried again"),
     ],
 )
-def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason: BuildFailure) -> None:
+def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason: Reason) -> None:
     """There are two at most."""
     with engine(*builds) as (builder, _), pytest.raises(BuildFailed) as caught:
         run(builder)

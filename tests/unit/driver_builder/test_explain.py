@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from driver_builder.explain.explanation import LINKS, Explanation, Verdict
 from driver_builder.explain.links import explain
-from driver_builder.model.image_state import Absent, Invalid, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.planning import status
 from driver_builder.planning.plan import plan
+from driver_builder.planning.plan_build import next_try
 from driver_builder.planning.proof import Proof
-from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing
+from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
+from driver_builder.planning.status import TargetStatus
+from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.spec.driver_container import DriverContainer
 from tests.unit.driver_builder.factories import (
     BOOT_ID,
@@ -112,49 +115,49 @@ def refused() -> Snapshot:
 
 B, W = "broken", "waiting"
 CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
-    ("deleted", lambda: with_driver(deleting=True), "driver", B, "is being deleted", "make it anew"),
+    ("deleted", lambda: with_driver(deleting=True), "driver", B, "is being deleted", "create it again"),
     ("invalid spec", lambda: with_driver(spec_changes={"image": "no repository!"}), "driver", B, "spec.image",
      "kubectl -n driverwright edit drivercontainer edu"),
     ("paused on the way", lambda: replace(building(), drivers=(driver(paused=True),)), "driver", B, "is paused",
      "annotate drivercontainer edu driverwright.io/pause-"),
     ("wrong label", lambda: with_images(snapshot(node(labels={"pool": "web"}))), "selector", B,
-     "label pool is 'web', wanted is 'edu'", "kubectl label node node-a --overwrite pool=edu"),
+     "label pool is 'web', not 'edu'", "kubectl label node node-a --overwrite pool=edu"),
     ("missing label", lambda: snapshot(drivers=(driver(spec_changes={"nodeSelector": {"gpu": "yes", "pool": "edu"}}),)),
-     "selector", B, "label gpu is missing, wanted is 'yes'", "gpu=yes"),
+     "selector", B, "label gpu is missing, it should be 'yes'", "gpu=yes"),
     ("nearly the label", lambda: snapshot(drivers=(driver(spec_changes={"nodeSelector": {"pools": "edu"}}),)),
      "selector", B, "there is pool=edu", "pools=edu"),
     ("no kernel label", lambda: snapshot(node(kernel=None)), "kernel", B, "kernel-version.full", "nfd-worker pod"),
     ("kernel label is none", lambda: snapshot(node(kernel="5")), "kernel", B, "is no kernel release", "nfd-worker"),
     ("no rule matches", lambda: with_mapping({"regexp": "5[.].*"}, {"literal": "6.2.0"}), "mapping", B,
-     f"none of spec.kernelMappings matches {KERNEL}; tried in order: 5[.].*, 6\\.2\\.0", "add a rule"),
+     f"none of spec.kernelMappings matches {KERNEL}; tried in order: 5[.].*, 6\\.2\\.0", "Add a rule"),
     ("skipped", lambda: with_mapping({"literal": OTHER_KERNEL}, {"regexp": "6.*", "skip": True}), "mapping", B,
-     "spec.kernelMappings[1] (6.*) skips this kernel", "take skip away"),
+     "spec.kernelMappings[1] (6.*) skips this kernel", "remove skip"),
     ("no template", lambda: snapshot(node(os_id="gentoo")), "image", B, "UnsupportedOS", "spec.build.template"),
     ("source missing", lambda: snapshot(sources={"driverwright/edu": SourceMissing(message="ConfigMap x is empty")}),
-     "image", B, "ConfigMap x is empty", "make the source"),
-    ("registry unauthorised", lambda: with_images(snapshot(), Unauthorised(message="401")), "build", B, "401",
+     "image", B, "ConfigMap x is empty", "Create what the message names"),
+    ("registry unauthorised", lambda: with_images(snapshot(), Unauthorized(message="401")), "build", B, "401",
      "spec.registry.secretRef"),
     ("no registry", lambda: with_images(snapshot(), Invalid(message="HTML")), "build", B, "HTML", "plainHttp"),
     ("prebuilt image missing", lambda: with_images(with_mapping({"regexp": ".*", "image": "r.io/x:1"}), Absent()),
-     "build", B, "r.io/x:1 does not exist", "push r.io/x:1"),
-    ("does not compile", failing, "build", B, "CompileError: edudrv.c:7: error: x", "it is tried again in 3"),
+     "build", B, "r.io/x:1 does not exist", "Push it"),
+    ("does not compile", failing, "build", B, "CompileError: edudrv.c:7: error: x", "the next try is at "),
     ("headers missing", lambda: failing("HeadersMissing", "no linux-headers"), "build", B, "no linux-headers",
      "a kernel whose headers are published"),
     ("unheard-of reason", lambda: failing("Novel", "new words"), "build", B, "Novel: new words", "driver-builder logs"),
-    ("is being built", building, "build", W, "is being built, for 5 s", f"driver-builder logs edu {KERNEL}"),
-    ("built for ever", lambda: building(9999), "build", W, "for 9999 s", "longer than a build may take"),
+    ("is being built", building, "build", W, "queued or building for 5 s", f"driver-builder logs edu {KERNEL}"),
+    ("built for ever", lambda: building(9999), "build", W, "for 9999 s", "Longer than a build may take"),
     ("queued", lambda: replace(with_images(snapshot(), Absent()), running_builds=frozenset(
-        [key_of(with_images(snapshot(), Absent()))])), "build", W, "is queued", "wait"),
-    ("not begun", lambda: with_images(snapshot(), Absent()), "build", W, "not built yet", "no controller"),
-    ("nobody rolls out", rolling_out, "rollout", W, "no DaemonSet", "no controller has looked at it yet"),
+        [key_of(with_images(snapshot(), Absent()))])), "build", W, "is queued", "Wait"),
+    ("not begun", lambda: with_images(snapshot(), Absent()), "build", W, "not built yet", "No controller"),
+    ("nobody rolls out", rolling_out, "rollout", W, "no DaemonSet", "No controller has seen it yet"),
     ("API server refuses", refused, "rollout", W, "no DaemonSet", "no such toleration"),
     ("old DaemonSet", lambda: rolling_out(daemon_sets=(daemon_set(rolling_out(), old=True),)), "rollout", W,
-     "of before", "no controller"),
+     "previous image", "No controller"),
     ("no pod", lambda: replace(ready_snapshot(), pods=()), "pull", W, "no pod on the node yet", "describe daemonset"),
     ("taint", tainted, "pull", W, "no pod on the node", "taints"),
-    ("pod without node", lambda: with_pod(node=""), "pull", W, "have no node yet", "describe pod"),
-    ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "on its way out", "describe pod"),
-    ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the image before", "driver-builder plan"),
+    ("pod without node", lambda: with_pod(node=""), "pull", W, "are not scheduled yet", "describe pod"),
+    ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
+    ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
     ("pull denied", lambda: pulling("ErrImagePull: pull access denied"), "pull", B, "pull access denied",
      "spec.imagePullSecrets"),
     ("pull without TLS", lambda: pulling("ImagePullBackOff: server gave HTTP response to HTTPS client"), "pull", B,
@@ -175,16 +178,16 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
      "and live", "spec.module.inTreeModulesToRemove too"),
     ("refused somehow", lambda: not_loaded("LoadFailed", "?!"), "load", B, "?!", "dmesg"),
     ("no device", lambda: not_loaded("NoDevice", "no device is bound"), "load", B, "no device is bound", "lspci"),
-    ("rebooted since", lambda: with_pod(proof=loaded(boot_id="older")), "load", W, "rebooted since", "wait"),
+    ("rebooted since", lambda: with_pod(proof=loaded(boot_id="older")), "load", W, "rebooted since", "Wait"),
     ("loaded on another kernel", lambda: with_pod(proof=loaded(OTHER_KERNEL)), "load", W, "loaded on kernel", "reboot"),
     ("another module", lambda: with_pod(proof=loaded(identity="FF")), "load", B, "module edudrv is FF", "delete pod"),
-    ("not heard of", lambda: with_pod(ready=False), "load", W, "no evidence against the driver", "describe pod"),
+    ("not heard of", lambda: with_pod(ready=False), "load", W, "does not refute the driver", "describe pod"),
     ("module removed by hand", lambda: with_pod(ready=False, contrary=GONE), "load", B, "edudrv is not live",
      "-c hold --previous"),
     ("not labelled", lambda: replace(ready_snapshot(), nodes=(node(),)), "label", W, f"no {READY_LABEL}=1.0.0 yet",
-     "no controller"),
+     "No controller"),
     ("labelled otherwise", lambda: replace(ready_snapshot(), nodes=(node(labels={READY_LABEL: "0.1"}),)), "label", W,
-     "it is '0.1'", "no controller"),
+     "it is '0.1'", "No controller"),
 ]  # fmt: skip
 
 
@@ -220,7 +223,7 @@ def test_a_ready_node_is_said_to_be_ready() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        pytest.param({"nodeSelector": None}, "every node is picked", id="empty selector"),
+        pytest.param({"nodeSelector": None}, "it selects every node", id="empty selector"),
         pytest.param({"kernelMappings": [{"literal": KERNEL}]}, "spec.kernelMappings[0]", id="a rule that matches"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, "prebuilt: r.io/x:1", id="prebuilt"),
     ],
@@ -272,6 +275,80 @@ def test_it_can_be_read_by_programs() -> None:
     document = explained(failing()).as_document()
     assert json.loads(json.dumps(document)) == document
     assert (document["ready"], document["firstBroken"]) == (False, "build")
+
+
+def failed_before(seen: Snapshot, kernel: str, *, failures: int, seconds_ago: float) -> TargetStatus:
+    """Make what a status says of a target whose build failed some times."""
+    item = next(item for item in wanted(seen) if item.target.kernel_version == kernel)
+    assert item.request is not None
+    return TargetStatus(
+        target=item.target.id, kernel=kernel, os=item.target.os, architecture="amd64", nodes=1, ready_nodes=0,
+        state=TargetState.FAILED, reason=Reason.COMPILE_ERROR, message="edudrv.c:7: error: x", image=str(item.image),
+        key=item.request.key, failures=failures, last_failure=NOW - seconds_ago,
+    )  # fmt: skip
+
+
+def with_targets(*targets: TargetStatus, seen: Snapshot, **changes: Any) -> Snapshot:
+    """Let a status tell of targets, of which the registry has no image."""
+    container = driver(status={"targets": [status.render_target(target) for target in targets]}, **changes)
+    return replace(with_images(seen, Absent()), drivers=(container,))
+
+
+def test_a_failed_build_says_when_its_own_target_is_tried_again() -> None:
+    """Not when the controller looks again for another kernel's sake (fault 40)."""
+    two = snapshot(node(), node("node-b", kernel=OTHER_KERNEL))
+    mine = failed_before(two, KERNEL, failures=4, seconds_ago=10)
+    theirs = failed_before(two, OTHER_KERNEL, failures=1, seconds_ago=25)
+    first = explained(with_targets(mine, theirs, seen=two)).first_broken
+    due = next_try(mine, SETTINGS)
+    assert first is not None
+    assert due is not None
+    assert due - NOW > 60
+    assert f"the next try is at {status.timestamp(due)}, in {due - NOW:.0f} s" in first.next_step
+
+
+def test_a_failed_build_of_a_paused_driver_is_not_tried_again() -> None:
+    """Nothing is built while it is paused."""
+    mine = failed_before(snapshot(), KERNEL, failures=1, seconds_ago=1)
+    first = explained(with_targets(mine, seen=snapshot(), paused=True)).first_broken
+    assert first is not None
+    assert "no build is tried while the DriverContainer is paused" in first.next_step
+
+
+def test_a_failed_build_says_that_builds_are_suspended() -> None:
+    """Then its own time does not count; another kernel's status tells of it."""
+    two = snapshot(node(), node("node-b", kernel=OTHER_KERNEL))
+    mine = failed_before(two, KERNEL, failures=1, seconds_ago=1)
+    held = replace(mine, target="b", kernel=OTHER_KERNEL, state=TargetState.BLOCKED, reason=Reason.BUILDS_SUSPENDED)
+    first = explained(with_targets(mine, held, seen=two)).first_broken
+    assert first is not None
+    assert "builds of the driver are suspended: one build is retried every minute" in first.next_step
+    assert "the next try is at" not in first.next_step
+
+
+def test_a_suspended_build_says_how_builds_go_on() -> None:
+    """Once: as the remedy of its reason."""
+    seen = replace(with_images(snapshot(), Absent()), suspended={"": Suspension(why="since noon", probe_at=NOW + 30)})
+    first = explained(seen).first_broken
+    assert first is not None
+    assert first.sentence == "no build is started: since noon"
+    assert first.next_step == remedy_of(Reason.BUILDS_SUSPENDED)
+
+
+def test_a_driver_that_is_not_for_the_kernel_is_not_tried_again() -> None:
+    """Until another version is another key."""
+    first = explained(failing("NotApplicable", "not for 6.1")).first_broken
+    assert first is not None
+    assert first.next_step.endswith("no build is tried until the spec changes")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_no_remedy_is_said_twice(case: tuple[str, Callable[[], Snapshot], str, str, str, str]) -> None:
+    """The message says what is wrong, the next step what to do."""
+    first = explained(case[1]()).first_broken
+    assert first is not None
+    said = f"{first.sentence}; {first.next_step}"
+    assert all(said.count(meaning.remedy) <= 1 for meaning in REASONS.values() if meaning.remedy)
 
 
 @given(st.integers(0, 12), st.integers(0, 2))

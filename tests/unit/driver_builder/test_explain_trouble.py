@@ -13,8 +13,9 @@ from driver_builder.model.image_state import Absent
 from driver_builder.planning import plan as plan_module
 from driver_builder.planning import status
 from driver_builder.planning.snapshot import FailedBuild, Snapshot
-from driver_builder.planning.status import Reason, Trouble
+from driver_builder.planning.status import Trouble
 from driver_builder.planning.unloading import Unloading, condition
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.factories import (
     NAMESPACE,
     NOW,
@@ -92,7 +93,7 @@ def test_a_bug_in_explaining_is_a_trouble_of_its_driver(module: Any, monkeypatch
     said = explained(seen)
     assert said.first_broken is not None
     assert "Degraded: InternalError: internal error: ZeroDivisionError: here" in said.first_broken.sentence
-    assert "report" in said.first_broken.next_step
+    assert "Report" in said.first_broken.next_step
     assert (said.selected, said.serving) == (True, "1.0.0")
 
 
@@ -132,7 +133,8 @@ def test_a_driver_that_is_being_deleted_says_what_it_waits_for() -> None:
     first = explained(replace(ready_snapshot(), drivers=(container,))).first_broken
     assert first is not None
     assert "InUse: not unloaded yet: node-a: module edudrv is in use (refcnt 1)" in first.sentence
-    assert "end what uses" in first.next_step
+    assert first.next_step.count("End what uses") == 1
+    assert "End what uses" not in first.sentence
 
 
 def test_a_build_that_ended_by_a_bug_says_so() -> None:

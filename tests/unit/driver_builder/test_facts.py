@@ -4,7 +4,8 @@ import pytest
 
 from driver_builder.building import facts
 from driver_builder.building.facts import LIMITS, fact, read_facts
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.image_tars import tar_of
 
 
@@ -19,14 +20,14 @@ def test_a_fact_that_is_missing_is_the_templates_fault() -> None:
     """The message says where it must be."""
     with pytest.raises(BuildFailed, match=r"left no file /facts/compiler; copy it there") as caught:
         fact({}, "compiler")
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
 
 
 def test_a_fact_has_a_limit() -> None:
     """A compiler's version is one line, and not a megabyte."""
     with pytest.raises(BuildFailed, match=r"left more than 4096 bytes in /facts/compiler") as caught:
         read_facts([tar_of({"facts/compiler": b"x" * (LIMITS["compiler"] + 1)})])
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
 
 
 def test_all_of_them_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.planning.gate import Gate, gate, with_kernel
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import FailedBuild, Snapshot
 from driver_builder.planning.status import render
+from driver_builder.reasons import with_remedy
 from tests.unit.driver_builder.factories import (
     DIGEST,
     KERNEL,
@@ -46,7 +47,7 @@ def with_mapping(**rule: Any) -> Snapshot:
     [
         pytest.param(PRESENT, True, f"built and verified: registry.example.com:5000/drivers/edu@{DIGEST}", id="there"),
         pytest.param(Absent(), False, f"preflight --kernel {COMING} --os debian:12 --push edu", id="absent"),
-        pytest.param(Unauthorised(message="401"), False, "RegistryUnauthorized: 401", id="unauthorised"),
+        pytest.param(Unauthorized(message="401"), False, "RegistryUnauthorized: 401", id="unauthorised"),
         pytest.param(Unreachable(message="timeout"), False, "RegistryUnreachable: timeout", id="unreachable"),
         pytest.param(Invalid(message="HTML"), False, "RegistryInvalid: HTML", id="invalid"),
     ],
@@ -128,7 +129,7 @@ def test_a_failed_build_for_that_kernel_says_why() -> None:
 def test_a_missing_prebuilt_image_is_the_admins_to_push() -> None:
     """It is never built."""
     answer = judged(with_mapping(regexp=".*", image="r.io/x:1"), Absent())
-    assert answer.findings[0].sentence == "r.io/x:1 does not exist: push it"
+    assert answer.findings[0].sentence == with_remedy("ImageMissing", "ImageMissing: r.io/x:1 does not exist")
 
 
 def test_the_kernel_it_runs_is_the_kernel_it_may_stay_on() -> None:

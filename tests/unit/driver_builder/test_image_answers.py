@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.oci.image_answers import (
     KEPT_SECONDS,
@@ -132,7 +132,7 @@ def test_a_presence_is_asked_for_again_after_a_minute(bench: Bench) -> None:
     "state",
     [
         pytest.param(Unreachable(message="x"), id="unreachable"),
-        pytest.param(Unauthorised(message="x"), id="unauthorised"),
+        pytest.param(Unauthorized(message="x"), id="unauthorised"),
         pytest.param(Invalid(message="x"), id="invalid"),
     ],
 )
@@ -229,8 +229,8 @@ def test_an_answer_is_for_those_who_ask_alike(bench: Bench, namespace: str, sett
     bench.look()
     bench.reply(PRESENT)
     assert bench.look(namespace=namespace, settings=settings) == NotAsked()
-    bench.reply(Unauthorised(message="no"))
-    assert bench.look(namespace=namespace, settings=settings) == Unauthorised(message="no")
+    bench.reply(Unauthorized(message="no"))
+    assert bench.look(namespace=namespace, settings=settings) == Unauthorized(message="no")
     assert bench.look() == PRESENT
 
 
@@ -374,10 +374,10 @@ OTHER = "registry r.io denies access: 403 DENIED"
 @pytest.mark.parametrize(
     ("before", "now", "is_young", "expected"),
     [
-        pytest.param(Unauthorised(message=FIRST), Unauthorised(message=AGAIN), False, FIRST, id="another id"),
-        pytest.param(Unauthorised(message=FIRST), Unauthorised(message=OTHER), False, OTHER, id="other words"),
-        pytest.param(Unauthorised(message=FIRST), Unauthorised(message=OTHER), True, FIRST, id="other words, at once"),
-        pytest.param(Unauthorised(message=FIRST), Unreachable(message=AGAIN), True, AGAIN, id="another answer"),
+        pytest.param(Unauthorized(message=FIRST), Unauthorized(message=AGAIN), False, FIRST, id="another id"),
+        pytest.param(Unauthorized(message=FIRST), Unauthorized(message=OTHER), False, OTHER, id="other words"),
+        pytest.param(Unauthorized(message=FIRST), Unauthorized(message=OTHER), True, FIRST, id="other words, at once"),
+        pytest.param(Unauthorized(message=FIRST), Unreachable(message=AGAIN), True, AGAIN, id="another answer"),
         pytest.param(None, Invalid(message=AGAIN), True, AGAIN, id="the first answer"),
         pytest.param(
             Unreachable(message="after 2026-11-22T13:00:00Z", retry_after=1.0),
@@ -393,17 +393,17 @@ def test_the_same_answer_keeps_its_words(
 ) -> None:
     """A correlation id is no news, and words that change each time are news once a minute."""
     made = settled(before, now, is_young=is_young)
-    assert isinstance(made, Unauthorised | Unreachable | Invalid)
+    assert isinstance(made, Unauthorized | Unreachable | Invalid)
     assert (type(made), made.message) == (type(now), expected)
 
 
 def test_words_that_change_each_time_wake_nobody(bench: Bench) -> None:
     """Each wake is a pass, and each new message a status written."""
     bench.look()
-    bench.reply(Unauthorised(message=FIRST))
+    bench.reply(Unauthorized(message=FIRST))
     for number in range(1, 4):
         bench.now = 10.0 * number
-        assert bench.look() == Unauthorised(message=FIRST)
-        bench.reply(Unauthorised(message=f"words no {'x' * number}"), wakes=False)
+        assert bench.look() == Unauthorized(message=FIRST)
+        bench.reply(Unauthorized(message=f"words no {'x' * number}"), wakes=False)
         settle(bench)
     assert bench.wakes.empty()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.oci import image_archive, image_files
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.image_tars import Entry, config_of, docker_20, docker_25, oci_layout, special, tar_of
 
 LOWER = tar_of({"driver/": special(tarfile.DIRTYPE), "driver/loader.sh": b"one", "./driver/modules": b"edu\n"})
@@ -157,7 +158,7 @@ def test_a_damaged_archive_is_refused(make: Callable[[Path], Path], message: str
     """No foreign exception escapes, and the message says what is wrong."""
     with pytest.raises(VerificationFailed, match=message) as caught:
         read_image_archive(make(tmp_path / "image.tar"), tmp_path)
-    assert caught.value.reason is VerificationFailure.IMAGE_INVALID
+    assert caught.value.reason is Reason.IMAGE_INVALID
 
 
 def linked(target: str) -> bytes:

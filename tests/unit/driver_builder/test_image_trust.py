@@ -11,7 +11,7 @@ from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 from driver_builder.spec import driver_container
 from kube_api import names
 from tests.unit.driver_builder.factories import (

@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from driver_builder.building.build_limits import BuildLimits
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_manifest import BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.jobs.job_state import Lost, Waiting
+from driver_builder.reasons import Reason
 from kube_api.client import Client, Listing
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, Unreachable
 
@@ -164,7 +165,7 @@ def test_an_api_server_that_stays_away_ends_the_wait() -> None:
         cluster(away).look(made, limits())
     with pytest.raises(BuildFailed) as caught:
         cluster(away).look(made, limits(cancelled=True))
-    assert caught.value.reason is BuildFailure.CANCELLED
+    assert caught.value.reason is Reason.CANCELLED
     with pytest.raises(TemporaryError, match="no right"):
         cluster(Server(Forbidden("no right"))).look(made, limits())
 
@@ -195,9 +196,9 @@ def test_the_keys_of_a_secret_are_named() -> None:
     assert cluster(server).secret_keys("token") == ("a", "b")
     with pytest.raises(BuildFailed, match="kubectl -n n create secret generic gone") as caught:
         cluster(server).secret_keys("gone")
-    assert caught.value.reason is BuildFailure.SOURCE_MISSING
+    assert caught.value.reason is Reason.SOURCE_MISSING
     with pytest.raises(BuildFailed, match=r"may not be read: .*no right") as caught:
         cluster(Server(Forbidden("no right"))).secret_keys("token")
-    assert caught.value.reason is BuildFailure.SOURCE_MISSING
+    assert caught.value.reason is Reason.SOURCE_MISSING
     with pytest.raises(TemporaryError, match="away"):
         cluster(Server(Unreachable("away"))).secret_keys("token")

@@ -6,8 +6,9 @@ import tarfile
 import pytest
 
 from driver_builder.building.templates import recipe_versions, templates_directory
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.jobs.job_dockerfile import FACTS_VOLUME, for_a_job, with_facts_copied
+from driver_builder.reasons import Reason
 
 COPY = f"RUN [ ! -d /facts ] || cp -R /facts/. {FACTS_VOLUME}/"
 
@@ -29,7 +30,7 @@ def test_without_the_stage_the_template_is_refused() -> None:
     """Its facts could not be had."""
     with pytest.raises(BuildFailed, match="no stage 'build'") as caught:
         with_facts_copied("FROM scratch\n")
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
 
 
 @pytest.mark.parametrize("template", sorted(recipe_versions()))

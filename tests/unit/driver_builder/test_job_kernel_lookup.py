@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from driver_builder.building.kernel_lookup import render
-from driver_builder.errors import BuildFailed, BuildFailure, DriverBuilderError, TemporaryError
+from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_kernel_lookup import JobKernelLookup, commands_of, manifest
 from driver_builder.jobs.job_log import PodLog
 from driver_builder.jobs.job_state import Building, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.newest_kernel import STREAMS
+from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.names import is_label_value
 from tests.unit.driver_builder.resolver import shell_commands
@@ -126,7 +127,7 @@ def test_what_else_it_comes_to_is_said(
     with pytest.raises(error, match=words) as caught:
         played.ask()
     if isinstance(state, NotBuilt) and isinstance(caught.value, BuildFailed):
-        assert caught.value.reason is BuildFailure.REPOSITORY_UNAVAILABLE
+        assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
     assert played.deleted == 1
 
 

@@ -7,17 +7,11 @@ from typing import Any, cast
 import pytest
 
 from driver_builder.building.build_limits import BuildLimits
-from driver_builder.errors import (
-    BuildFailed,
-    BuildFailure,
-    DriverBuilderError,
-    RegistryRefused,
-    RegistryUnavailable,
-    TemporaryError,
-)
+from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, RegistryUnavailable, TemporaryError
 from driver_builder.jobs.job_cluster import JobCluster
 from driver_builder.jobs.job_run import JobRun, Patience
 from driver_builder.jobs.job_state import Building, HandedOver, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
+from driver_builder.reasons import Reason
 
 DIGEST = "sha256:" + "1" * 64
 DONE = HandedOver(pod="p", digest=DIGEST)
@@ -143,9 +137,9 @@ def test_a_deadline_that_finds_nothing_running_says_so() -> None:
 @pytest.mark.parametrize(
     ("state", "kind", "reason", "words"),
     [
-        pytest.param(TimedOut(), BuildFailed, BuildFailure.DEADLINE_EXCEEDED, "within 10000 s", id="deadline"),
+        pytest.param(TimedOut(), BuildFailed, Reason.DEADLINE_EXCEEDED, "within 10000 s", id="deadline"),
         pytest.param(
-            Lost(why="EmptyDir", is_full=True), BuildFailed, BuildFailure.DISK_FULL, "EmptyDir", id="wrote too much"
+            Lost(why="EmptyDir", is_full=True), BuildFailed, Reason.DISK_FULL, "EmptyDir", id="wrote too much"
         ),
         pytest.param(Lost(why="evicted"), TemporaryError, None, "evicted", id="lost"),
         pytest.param(
@@ -165,7 +159,7 @@ def test_a_deadline_that_finds_nothing_running_says_so() -> None:
     ],
 )
 def test_each_end_has_its_error(
-    state: JobState, kind: type[DriverBuilderError], reason: BuildFailure | None, words: str
+    state: JobState, kind: type[DriverBuilderError], reason: Reason | None, words: str
 ) -> None:
     """Another Job is tried where that can help."""
     follow = Follow(Cluster(state))
@@ -180,4 +174,4 @@ def test_a_cancelled_build_ends_at_once() -> None:
     """Also one that waits for a node."""
     error = Follow(Cluster(Waiting(why="0/3 nodes are available")), cancelled=True).error()
     assert isinstance(error, BuildFailed)
-    assert error.reason is BuildFailure.CANCELLED
+    assert error.reason is Reason.CANCELLED

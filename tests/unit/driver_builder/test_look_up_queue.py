@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from driver_builder.building.look_up_queue import MAX_REPOSITORIES, LookUpQueue
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning.actions import LookUpKernels
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from tests.unit.driver_builder.factories import NAMESPACE, NOW
 
@@ -82,7 +83,7 @@ def test_an_answer_is_kept_with_its_time() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        pytest.param(BuildFailed(BuildFailure.REPOSITORY_UNAVAILABLE, "no route"), "no route", id="repository away"),
+        pytest.param(BuildFailed(Reason.REPOSITORY_UNAVAILABLE, "no route"), "no route", id="repository away"),
         pytest.param(TemporaryError("no engine"), "no engine", id="engine away"),
         pytest.param(KeyError("bug"), "KeyError('bug')", id="a bug"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.cluster.observe import Observer
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceImage
-from driver_builder.model.image_state import Absent, ImageState, NotAsked, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, NotAsked, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.planning import manifests
 from driver_builder.planning.snapshot import Snapshot, SourceMissing
@@ -295,7 +295,7 @@ def test_drivers_in_two_namespaces_ask_for_themselves() -> None:
     plain = world.registries.inspect
 
     def inspect(namespace: str, *words: Any, **more: Any) -> ImageState:
-        return Unauthorised(message="no") if namespace == "other" else plain(namespace, *words, **more)
+        return Unauthorized(message="no") if namespace == "other" else plain(namespace, *words, **more)
 
     world.registries.inspect = inspect  # type: ignore[method-assign]
     seen = Observer(
@@ -307,7 +307,7 @@ def test_drivers_in_two_namespaces_ask_for_themselves() -> None:
     ).observe()
     image = ImageRef("r.io", "vendor/edu", "1")
     assert seen.image(f"{NAMESPACE}/vendor", image) == Absent()
-    assert seen.image("other/vendor", image) == Unauthorised(message="no")
+    assert seen.image("other/vendor", image) == Unauthorized(message="no")
 
 
 def test_no_build_starts_while_answers_are_missing(world: World) -> None:

@@ -13,13 +13,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.building.pipeline import build_and_push, build_and_verify
 from driver_builder.building.signing_secrets import SigningSecrets
-from driver_builder.errors import BuildFailed, BuildFailure, RegistryUnavailable
+from driver_builder.errors import BuildFailed, RegistryUnavailable
 from driver_builder.model.build import Signing
 from driver_builder.model.images import SIGNER_LABEL, ImageRef
 from driver_builder.oci.image_signature import has_signature, signature_tag
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
 from tests.unit.driver_builder.memory_client import MemoryClient
@@ -146,7 +147,7 @@ def test_without_its_key_nothing_is_built_or_pushed(server: ScriptedRegistry, cl
     builder = CountingBuilder()
     with pytest.raises(BuildFailed) as caught:
         build(server, client, builder)
-    assert caught.value.reason is BuildFailure.SIGNING_FAILED
+    assert caught.value.reason is Reason.SIGNING_FAILED
     assert builder.count == 0
     assert not [request for request in server.requests if request.method == "PUT"]
 

@@ -12,7 +12,8 @@ from driver_builder.planning.actions import Action, CancelBuild, StartBuild
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.plan_build import retry_delay
 from driver_builder.planning.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
-from driver_builder.planning.status import Event, Reason, TargetState, TargetStatus, events, previous_targets, render
+from driver_builder.planning.status import Event, TargetStatus, events, previous_targets, render
+from driver_builder.reasons import Reason, TargetState, with_remedy
 from driver_builder.spec import driver_container
 from tests.unit.driver_builder.factories import (
     KERNEL,
@@ -265,7 +266,9 @@ def entries(*kernels: str, reason: Reason = Reason.BUILDS_SUSPENDED) -> list[Tar
 def test_a_suspension_is_one_event_for_a_driver() -> None:
     """Not one for each kernel, and none for a kernel that joins later; the next suspension is news again."""
     first = events({}, entries("a", "b", "c"))
-    assert first == (Event(kind="Warning", reason="BuildsSuspended", message=SUSPENDED),)
+    assert first == (
+        Event(kind="Warning", reason="BuildsSuspended", message=with_remedy("BuildsSuspended", SUSPENDED)),
+    )
     known = {item.target: item for item in entries("a", "b")}
     assert events(known, entries("a", "b", "c")) == ()
     blocked = {item.target: item for item in entries("a", reason=Reason.REGISTRY_UNREACHABLE)}

@@ -10,7 +10,7 @@ from driver_builder.planning.actions import DeleteDaemonSet, LabelNode
 from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import SourceMissing
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState, remedy_of
 from tests.unit.driver_builder.factories import (
     OTHER_KERNEL,
     PRESENT,
@@ -99,10 +99,10 @@ def test_a_target_that_cannot_be_built_says_why(
 
 
 def test_an_unknown_distribution_says_what_to_set() -> None:
-    """A target without template names the fields that help and the templates there are."""
+    """A target without template names the templates there are, and its reason the fields that help."""
     entry = only_target(plan(snapshot(node(os_id="gentoo")), SETTINGS))
     assert entry.reason == "UnsupportedOS"
-    assert "spec.build.template" in entry.message
+    assert "spec.build.template" in remedy_of(entry.reason)
     assert "debian" in entry.message
 
 

@@ -7,6 +7,7 @@ from driver_builder.planning import status
 from driver_builder.planning.actions import LabelNode, ReplacePod, StartBuild
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import Snapshot
+from driver_builder.reasons import REASONS, Reason
 from tests.unit.driver_builder.factories import SETTINGS
 from tests.unit.driver_builder.snapshots import snapshots
 
@@ -22,6 +23,14 @@ def test_a_plan_exists_for_whatever_is_seen(seen: Snapshot) -> None:
         assert set(read) == {entry.target for entry in part.targets}
     for action in decided.actions:
         assert str(action)
+
+
+@given(snapshots())
+def test_targets_have_the_states_that_the_table_of_reasons_gives(seen: Snapshot) -> None:
+    """What documentation and remedies rest on."""
+    for part in plan(seen, SETTINGS).drivers:
+        for entry in part.targets:
+            assert entry.state in REASONS[Reason(entry.reason)].states, entry
 
 
 @given(snapshots())

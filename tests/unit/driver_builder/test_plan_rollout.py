@@ -11,7 +11,7 @@ from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_rollout import identities
 from driver_builder.planning.proof import Proof
 from driver_builder.planning.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 from tests.unit.driver_builder.factories import (
     BOOT_ID,
     DIGEST,

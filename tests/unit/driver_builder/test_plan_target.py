@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Unauthorized, Unreachable
 from driver_builder.planning.plan import plan
 from driver_builder.planning.snapshot import FailedBuild
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 from tests.unit.driver_builder.factories import (
     NOW,
     PRESENT,
@@ -28,7 +28,7 @@ from tests.unit.driver_builder.plans import after, key_of, only_target, verbs
     [
         pytest.param(Absent(), ["StartBuild"], "Building", "KernelMismatch", id="absent: build"),
         pytest.param(PRESENT, ["ApplyDaemonSet"], "RollingOut", "WaitingForNodes", id="present: roll out"),
-        pytest.param(Unauthorised(message="no"), [], "Blocked", "RegistryUnauthorized", id="unauthorised: wait"),
+        pytest.param(Unauthorized(message="no"), [], "Blocked", "RegistryUnauthorized", id="unauthorised: wait"),
         pytest.param(Unreachable(message="no"), [], "Blocked", "RegistryUnreachable", id="unreachable: wait"),
         pytest.param(Invalid(message="no"), [], "Blocked", "RegistryInvalid", id="invalid: wait"),
         pytest.param(None, [], "Pending", "RegistryNotAsked", id="never asked: wait"),
@@ -48,7 +48,7 @@ def test_only_a_proven_absence_starts_a_build(
     "state",
     [
         pytest.param(Absent(), id="absent"),
-        pytest.param(Unauthorised(message="no"), id="unauthorised"),
+        pytest.param(Unauthorized(message="no"), id="unauthorised"),
         pytest.param(Unreachable(message="no"), id="unreachable"),
         pytest.param(Invalid(message="no"), id="invalid"),
     ],
@@ -108,7 +108,7 @@ def test_a_build_that_failed_is_counted_while_its_image_is_asked_for() -> None:
     assert (entry.state, entry.reason, entry.failures) == (TargetState.FAILED, "CompileError", 1)
 
 
-AWAY = (Unauthorised(message="no"), Unreachable(message="no"), Invalid(message="no"), NotAsked())
+AWAY = (Unauthorized(message="no"), Unreachable(message="no"), Invalid(message="no"), NotAsked())
 
 
 @pytest.mark.parametrize("state", AWAY, ids=lambda state: type(state).__name__)
@@ -159,6 +159,6 @@ def test_drivers_are_told_what_the_registry_says_to_them() -> None:
     """Two drivers of one image may have other passwords: what one may see is not said to the other."""
     seen = with_images(snapshot(drivers=(driver("a"), driver("b"))))
     (own,) = {item.image for item in wanted(seen, seen.drivers[1])}
-    seen = replace(seen, images_of={seen.drivers[1].key: {own: Unauthorised(message="no")}})
+    seen = replace(seen, images_of={seen.drivers[1].key: {own: Unauthorized(message="no")}})
     states = [part.targets[0].state for part in plan(seen, SETTINGS).drivers]
     assert states == [TargetState.ROLLING_OUT, TargetState.BLOCKED]

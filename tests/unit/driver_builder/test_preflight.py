@@ -11,19 +11,18 @@ from driver_builder.building.preflight import Preflight, Result, Verdict, parse_
 from driver_builder.commands import cli, preflight_command
 from driver_builder.errors import (
     BuildFailed,
-    BuildFailure,
     ConfigurationError,
     DriverBuilderError,
     RegistryFull,
     TemporaryError,
     VerificationFailed,
-    VerificationFailure,
 )
 from driver_builder.model.image_state import Absent, ImageState, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.oci.registries import Registries
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan import plan
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api.client import Client
 from tests.unit.driver_builder.factories import (
@@ -86,9 +85,9 @@ def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        pytest.param(BuildFailed(BuildFailure.COMPILE_ERROR, "nv-pci.c:223: x", log_tail=("a", "b")), "CompileError",
+        pytest.param(BuildFailed(Reason.COMPILE_ERROR, "nv-pci.c:223: x", log_tail=("a", "b")), "CompileError",
                      id="does not compile"),
-        pytest.param(VerificationFailed(VerificationFailure.WRONG_SYMBOL_CRC, "x"), "WrongSymbolCRC", id="wrong CRC"),
+        pytest.param(VerificationFailed(Reason.WRONG_SYMBOL_CRC, "x"), "WrongSymbolCRC", id="wrong CRC"),
         pytest.param(RegistryFull("x"), "RegistryFull", id="registry full"),
         pytest.param(TemporaryError("x"), "BuilderUnavailable", id="engine away"),
     ],
@@ -112,9 +111,9 @@ def test_a_build_that_fails_says_why(error: DriverBuilderError, reason: str) -> 
         pytest.param({"kernelMappings": [{"literal": KERNEL}]}, Absent(), Verdict.FAILED, "no rule", id="no rule"),
         pytest.param({"image": "?"}, Absent(), Verdict.FAILED, "spec.image", id="invalid spec"),
         pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Absent(), Verdict.NOT_WANTED,
-                     "picks no node", id="other machines"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Absent(), Verdict.FAILED, "push it",
-                     id="prebuilt, missing"),
+                     "selects no node", id="other machines"),
+        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Absent(), Verdict.FAILED,
+                     "does not exist", id="prebuilt, missing"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Unreachable(message="timeout"),
                      Verdict.FAILED, "timeout", id="prebuilt, not known"),
     ],
@@ -182,7 +181,7 @@ def test_the_result_is_a_table(command: Callable[..., int], capsys: pytest.Captu
 
 def test_one_that_fails_is_enough_for_1(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     """With the first error in the table and the end of the log beside it."""
-    error = BuildFailed(BuildFailure.COMPILE_ERROR, "nv-pci.c:223: too few arguments", log_tail=("make: ***",))
+    error = BuildFailed(Reason.COMPILE_ERROR, "nv-pci.c:223: too few arguments", log_tail=("make: ***",))
     assert command("edu", error=error) == 1
     printed = capsys.readouterr()
     assert "CompileError" in printed.out

@@ -105,7 +105,7 @@ def test_a_refusal_is_told_and_harms_nobody_else(refused: World) -> None:
     assert degraded(refused) == ("True", "ActionRefused")
     message = refused.status()["conditions"][2]["message"]
     assert message.startswith("roll out driverwright/edu to nodes on ")
-    assert message.endswith("422 Invalid: tolerations[0].operator: no")
+    assert "422 Invalid: tolerations[0].operator: no. Correct what its answer names: " in message
     assert told(refused) == {"ActionRefused": 1}
     assert degraded(refused, "other") == ("False", "AsExpected")
     assert refused.status("other")["targets"][0]["state"] == "Ready"

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.errors import RegistryRefused
-from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.oci import registries as registries_module
@@ -85,7 +85,7 @@ def secret(config: object) -> dict[str, object]:
         pytest.param(PRESENT, id="present"),
         pytest.param(Absent(), id="absent"),
         pytest.param(Unreachable(message="500"), id="a server error"),
-        pytest.param(Unauthorised(message="x"), id="unauthorised"),
+        pytest.param(Unauthorized(message="x"), id="unauthorised"),
         pytest.param(Invalid(message="x"), id="invalid"),
     ],
 )
@@ -217,15 +217,15 @@ def test_a_password_is_not_sent_in_the_clear_unless_a_setting_allows_it(scripted
 @pytest.mark.parametrize(
     ("stored", "kind", "words"),
     [
-        pytest.param(None, Unauthorised, "create secret docker-registry push --docker-server=r.io", id="no Secret"),
-        pytest.param(secret({"auths": {"other.io": {}}}), Unauthorised, "has no credentials for r.io", id="other host"),
+        pytest.param(None, Unauthorized, "create secret docker-registry push --docker-server=r.io", id="no Secret"),
+        pytest.param(secret({"auths": {"other.io": {}}}), Unauthorized, "has no credentials for r.io", id="other host"),
         pytest.param(secret([]), Invalid, "no JSON object", id="another shape"),
         pytest.param({"metadata": {"name": "push"}, "data": {}}, Invalid, "", id="empty Secret"),
         pytest.param({"metadata": {"name": "push"}}, Invalid, "", id="Secret without data"),
     ],
 )
 def test_a_wrong_secret_is_an_answer_not_an_error(
-    stored: dict[str, object] | None, kind: type[Unauthorised | Invalid], words: str
+    stored: dict[str, object] | None, kind: type[Unauthorized | Invalid], words: str
 ) -> None:
     """One driver's wrong Secret does not end the pass for all."""
     client = MemoryClient()
@@ -332,7 +332,7 @@ def test_a_secret_that_may_not_be_read_concerns_its_drivers(scripted: type[Scrip
     client = MemoryClient()
     client.faults = [Forbidden('secrets "push" is forbidden', status=403)]
     state = Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
-    assert isinstance(state, Unauthorised)
+    assert isinstance(state, Unauthorized)
     assert "forbidden" in state.message
     assert scripted.made == []
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import RegistryRefused, RegistryUnavailable
-from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.oci.credentials import Credentials
 from driver_builder.oci.image_archive import ImageArchive, read_image_archive
@@ -118,8 +118,8 @@ def test_what_is_known_is_known(script: Script, expected: ImageState) -> None:
         pytest.param(
             lambda request: Reply(status=302, headers={"Location": request.path}), Invalid, "redirects", id="a circle"
         ),
-        pytest.param(always(error(403, "DENIED")), Unauthorised, "DENIED", id="forbidden"),
-        pytest.param(always(error(401, "UNAUTHORIZED")), Unauthorised, "no credentials given", id="unauthorised"),
+        pytest.param(always(error(403, "DENIED")), Unauthorized, "DENIED", id="forbidden"),
+        pytest.param(always(error(401, "UNAUTHORIZED")), Unauthorized, "no credentials given", id="unauthorised"),
         pytest.param(always(error(503, "UNAVAILABLE")), Unreachable, "503", id="server error"),
         pytest.param(always(Reply(status=502, body=HTML)), Unreachable, "502", id="a gateway's web page"),
         pytest.param(
@@ -134,7 +134,7 @@ def test_nothing_but_a_proven_absence_is_absent(script: Script, kind: type, word
     """Each other answer has its own state, with words that tell what was said."""
     state = inspect(script)
     assert isinstance(state, kind)
-    assert isinstance(state, Unauthorised | Unreachable | Invalid)
+    assert isinstance(state, Unauthorized | Unreachable | Invalid)
     assert words in state.message
 
 
@@ -246,8 +246,8 @@ def token_registry(request: Request) -> Reply:
     [
         pytest.param(ANNA, Present, id="password"),
         pytest.param(Credentials(identity_token="t0ken"), Present, id="identity token"),
-        pytest.param(Credentials(username="anna", password="wrong"), Unauthorised, id="wrong password"),
-        pytest.param(None, Unauthorised, id="nobody"),
+        pytest.param(Credentials(username="anna", password="wrong"), Unauthorized, id="wrong password"),
+        pytest.param(None, Unauthorized, id="nobody"),
     ],
 )
 def test_a_token_is_fetched_with_the_credentials(credentials: Credentials | None, kind: type) -> None:
@@ -270,7 +270,7 @@ def test_a_token_is_fetched_once() -> None:
         pytest.param(Reply(body=HTML), Invalid, id="a web page"),
         pytest.param(Reply(body=b"{}"), Invalid, id="no token"),
         pytest.param(Reply(status=503), Unreachable, id="out of order"),
-        pytest.param(Reply(status=403), Unauthorised, id="forbidden"),
+        pytest.param(Reply(status=403), Unauthorized, id="forbidden"),
     ],
 )
 def test_a_token_service_may_fail_too(token_reply: Reply, kind: type) -> None:

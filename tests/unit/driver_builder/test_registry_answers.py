@@ -119,12 +119,12 @@ NO_RIGHT = b'{"errors":[{"code":"DENIED","message":"requested access to the reso
     ],
 )  # fmt: skip
 def test_a_registry_without_room_is_told_apart(status: int, body: bytes, full: bool) -> None:
-    """From one that is out of order, and from a user without the right; the message says what to do."""
+    """From one that is out of order, and from a user without the right."""
     said = Answer(status=status, url="https://r.io/v2/", headers={}, body=body)
     assert said.says_full is full
     error = unavailable("r.io", said, now=NOW)
     assert isinstance(error, RegistryFull) is full
-    assert ("more room" in str(error)) is full
+    assert ("no room left" in str(error)) is full
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_registry_without_room_is_told_apart(status: int, body: bytes, full: b
     [
         pytest.param(400, b'{"errors":[{"code":"MANIFEST_INVALID","message":"m"}]}', RegistryRejected,
                      "400 MANIFEST_INVALID: m", id="its own rule"),
-        pytest.param(413, b"<html>", RegistryRejected, "raise the size", id="too large for a proxy before it"),
+        pytest.param(413, b"<html>", RegistryRejected, "too large", id="too large for a proxy before it"),
         pytest.param(404, b"<html>Not found</html>", RegistryRefused, "404 <html>", id="a web page"),
     ],
 )  # fmt: skip

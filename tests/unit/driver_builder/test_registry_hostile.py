@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, REUSED_LABEL, ImageRef
 from driver_builder.model.registry_reach import Reach, reach
 from driver_builder.oci.image_archive import sha256
@@ -21,7 +21,7 @@ from tests.unit.driver_builder.factories import SETTINGS, snapshot, with_images
 from tests.unit.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
 
-BAD = (Invalid, Unreachable, Unauthorised)
+BAD = (Invalid, Unreachable, Unauthorized)
 
 
 def challenge(text: str) -> Reply:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.errors import VerificationFailure
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.reuse import NotReusable, Reusable, reusable
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.kernel_modules import (
     HELPER_MODULE,
     MAGIC,
@@ -18,7 +18,7 @@ from tests.unit.driver_builder.kernel_modules import (
 )
 
 MODULES = (HELPER_MODULE, PROBE_MODULE)
-F = VerificationFailure
+F = Reason
 NEW = MAGIC.replace("-55-", "-56-")
 
 
@@ -110,7 +110,7 @@ def without_crcs(text: str, symbol: str = "") -> str:
     ],
 )
 def test_what_speaks_against_it_is_named(
-    modules: tuple[KernelModule, ...], symvers: str, magic: str, reason: VerificationFailure, message: str
+    modules: tuple[KernelModule, ...], symvers: str, magic: str, reason: Reason, message: str
 ) -> None:
     """The first thing, with its class."""
     answer = reusable(modules, symvers, kernel="new", magic=magic)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.building.pipeline import build_and_push
 from driver_builder.building.signing_secrets import SigningSecrets
-from driver_builder.errors import BuildFailed, BuildFailure, RegistryRefused
+from driver_builder.errors import BuildFailed, RegistryRefused
 from driver_builder.model import images
 from driver_builder.model.build import (
     BuildRequest,
@@ -33,6 +33,7 @@ from driver_builder.oci.image_download import download
 from driver_builder.oci.registries import Registries
 from driver_builder.oci.registry import RegistryClient
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api.resources import SECRETS
 from tests.unit.driver_builder.factories import target
@@ -73,7 +74,7 @@ class PlainBuilder:
         """Write the image; a kernel but the old one is refused."""
         self.asked.append("build")
         if request.target.kernel_version != OLD:
-            raise BuildFailed(BuildFailure.COMPILE_ERROR, "it would have been compiled")
+            raise BuildFailed(Reason.COMPILE_ERROR, "it would have been compiled")
         folder = f"lib/modules/{OLD}"
         files = {
             f"{folder}/updates/dw_helper.ko": HELPER,
@@ -297,7 +298,7 @@ def test_headers_that_cannot_be_had_end_the_build_at_once(server: ScriptedRegist
 
     class Failing(KnowingBuilder):
         def kernel_facts(self, *_: object, **__: object) -> KernelFacts | None:
-            raise BuildFailed(BuildFailure.HEADERS_MISSING, "no headers")
+            raise BuildFailed(Reason.HEADERS_MISSING, "no headers")
 
     builder = Failing()
     with pytest.raises(BuildFailed, match="no headers"):

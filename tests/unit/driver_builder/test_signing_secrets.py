@@ -9,9 +9,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.building.signing_secrets import SigningSecrets
-from driver_builder.errors import BuildFailed, BuildFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, Signing, SourceFiles
 from driver_builder.planning.snapshot import CertificateMissing, SigningCertificate
+from driver_builder.reasons import Reason
 from kube_api.resources import SECRETS
 from tests.unit.driver_builder.factories import NAMESPACE, target
 from tests.unit.driver_builder.memory_client import MemoryClient
@@ -115,7 +116,7 @@ def test_a_key_of_modules_that_cannot_be_used_is_a_failure_of_signing(
     """With its place."""
     with pytest.raises(BuildFailed, match=message) as caught:
         secrets(**contents).module_signer(NAMESPACE, request())
-    assert caught.value.reason is BuildFailure.SIGNING_FAILED
+    assert caught.value.reason is Reason.SIGNING_FAILED
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_a_key_of_images_that_cannot_be_used_is_a_failure_of_signing(
     """With its place."""
     with pytest.raises(BuildFailed, match=message) as caught:
         secrets(**contents).image_key(NAMESPACE, request())
-    assert caught.value.reason is BuildFailure.SIGNING_FAILED
+    assert caught.value.reason is Reason.SIGNING_FAILED
 
 
 def test_every_line_of_a_key_is_kept_out_of_logs() -> None:

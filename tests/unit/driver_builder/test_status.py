@@ -12,8 +12,6 @@ from driver_builder.planning.node_notes import NodeNote, bounded, render_notes
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.status import (
     Event,
-    Reason,
-    TargetState,
     TargetStatus,
     Trouble,
     condition_events,
@@ -24,6 +22,7 @@ from driver_builder.planning.status import (
     render_trouble,
     timestamp,
 )
+from driver_builder.reasons import Reason, TargetState, with_remedy, without_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api.text import MAX_MESSAGE
 from tests.unit.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
@@ -200,7 +199,8 @@ def test_nodes_without_kernel_are_told() -> None:
     """A selected node that has no target makes the driver degraded."""
     status = rendered(entry(), unknown={"b": "node b has no label", "a": "node a has no label"})
     assert conditions(status)["Degraded"] == ("True", "KernelMismatch")
-    assert status["conditions"][2]["message"] == "node a has no label; node b has no label"
+    message = status["conditions"][2]["message"]
+    assert message == with_remedy("KernelMismatch", "node a has no label; node b has no label")
 
 
 def test_a_condition_names_five_and_counts_the_others() -> None:
@@ -211,7 +211,7 @@ def test_a_condition_names_five_and_counts_the_others() -> None:
         assert said["message"].endswith("6.1.0-4-amd64: m; and 995 more")
     unknown = {f"node-{number}": f"node-{number} has no kernel label" for number in range(6)}
     (said,) = [item for item in rendered(unknown=unknown)["conditions"] if item["type"] == "Degraded"]
-    assert said["message"].endswith("node-4 has no kernel label; and 1 more")
+    assert without_remedy("KernelMismatch", said["message"]).endswith("node-4 has no kernel label; and 1 more")
     (said,) = [item for item in rendered(*targets[:5])["conditions"] if item["type"] == "Progressing"]
     assert "more" not in said["message"]
 
@@ -331,7 +331,7 @@ def test_a_refused_action_makes_a_driver_degraded() -> None:
     bad = entry(TargetState.FAILED)
     status = render(driver(), [bad], rebuilds=NO_REBUILDS, unknown={}, refusal="apply: 422: no", now=NOW)
     assert conditions(status)["Degraded"] == ("True", "ActionRefused")
-    assert status["conditions"][2]["message"] == "apply: 422: no"
+    assert status["conditions"][2]["message"] == with_remedy("ActionRefused", "apply: 422: no")
     assert conditions(render(driver(status=status), [bad], rebuilds=NO_REBUILDS, unknown={}, now=NOW))["Degraded"] == (
         "True",
         "AReason",
@@ -368,7 +368,7 @@ def test_other_words_are_told_again() -> None:
     new = render(worse, [], rebuilds=NO_REBUILDS, unknown={}, refusal="422", now=NOW)
     invalid, refused = condition_events(old, new)
     assert "spec.version" in invalid.message
-    assert refused.message == "422"
+    assert refused.message == with_remedy("ActionRefused", "422")
 
 
 def test_times_are_kubernetes_own() -> None:

@@ -19,8 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from driver_builder import telemetry
 from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild
-from driver_builder.building.circuit_breaker import OUTSIDE
-from driver_builder.errors import BuildFailed, BuildFailure, VerificationFailure
+from driver_builder.errors import BuildFailed
 from driver_builder.metrics import FleetState, StateCollector, fleet_state
 from driver_builder.model.image_state import Absent, Present, Unreachable
 from driver_builder.model.images import ImageRef
@@ -28,6 +27,7 @@ from driver_builder.oci.image_answers import ImageAnswers
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan import Plan, plan
 from driver_builder.planning.snapshot import Suspension
+from driver_builder.reasons import Reason
 from driver_builder.spec.driver_spec import RegistrySettings
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
 from tests.unit.driver_builder.factories import (
@@ -218,7 +218,7 @@ def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None
 
     def work(action: StartBuild, *_: object) -> str:
         if action is SECOND:
-            raise BuildFailed(BuildFailure.HEADERS_MISSING, "no headers")
+            raise BuildFailed(Reason.HEADERS_MISSING, "no headers")
         return "sha256:0"
 
     queue = BuildQueue(work, wake=ended.release)
@@ -350,15 +350,3 @@ def test_the_alerts_ask_for_metrics_that_exist() -> None:
     asked = {name for rule in rules for name in re.findall(r"driver_builder_\w+", rule["expr"])}
     assert asked
     assert {name.removesuffix("_count") for name in asked} <= told
-
-
-def test_the_documentation_says_what_to_do_for_every_reason() -> None:
-    """A reason that an admin meets in a status is in the table."""
-    told = set(re.findall(r"`(\w+)`", OPERATIONS.read_text().partition("## What to do for each reason")[2]))
-    assert {*BuildFailure, *VerificationFailure, *OUTSIDE, "BuildsSuspended", "InternalError"} - {"Cancelled"} <= told
-
-
-def test_the_documentation_says_which_reasons_suspend() -> None:
-    """As the code does."""
-    rows = [line.split("|") for line in OPERATIONS.read_text().splitlines() if line.startswith("| `")]
-    assert {row[1].strip(" `") for row in rows if row[-2].strip() == "yes"} == OUTSIDE

@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from driver_builder.building.template_process import Limits, render_own
-from driver_builder.errors import BuildFailed, BuildFailure, TemporaryError
+from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.build import OwnTemplate
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.test_template_engine import PLACE, VALUES
 
 SMALL = Limits(cpu_seconds=1, seconds=60.0)
@@ -46,7 +47,7 @@ def test_what_a_template_does_is_bounded(text: str, message: str) -> None:
     """It is refused as a template with an error is, and the controller stays as it was."""
     with pytest.raises(BuildFailed) as caught:
         render(text)
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
     assert message in str(caught.value)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from driver_builder.building import templates
 from driver_builder.building.template_values import modules_text, template_values
-from driver_builder.errors import BuildFailed, BuildFailure, ConfigurationError
+from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -29,6 +29,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.reasons import Reason
 
 TEMPLATE = """\
 FROM {{ base_image }} AS build
@@ -114,7 +115,7 @@ def test_a_template_for_other_sources_is_not_asked(source: Source, expected: str
     kind = type(source).__name__.removeprefix("Source").lower()
     with pytest.raises(BuildFailed, match=rf"debian\.Dockerfile\.j2 cannot build from spec\.source\.{kind}") as caught:
         templates.render(replace(REQUEST, source=source), directory)
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
     assert expected
 
 
@@ -236,7 +237,7 @@ def test_a_value_that_could_change_the_dockerfile_is_refused(
     """The message names the field, the value, and what may be written instead."""
     with pytest.raises(BuildFailed) as caught:
         templates.build_context(replace(REQUEST, **changes), directory)
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
     assert message in str(caught.value)
 
 
@@ -349,7 +350,7 @@ def test_an_error_in_an_own_template_is_told_by_its_line(directory: Path) -> Non
     """With the ConfigMap and its key; it is the template's fault."""
     with pytest.raises(BuildFailed) as caught:
         templates.render(own("a\nb\n{{ nothing }}"), directory)
-    assert caught.value.reason is BuildFailure.TEMPLATE_INVALID
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
     assert str(caught.value).startswith("template ConfigMap team/edu/Dockerfile.j2:3 cannot be rendered: 'nothing' is")
 
 

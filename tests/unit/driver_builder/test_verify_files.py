@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.model.build import ModuleSpec
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.kernel_modules import a_module
 
 FOLDER = "/lib/modules/6.1"
@@ -38,7 +39,7 @@ def test_a_folder_that_is_whole_passes() -> None:
     ("modules", "message"),
     [
         pytest.param({"/x/a.ko": a_module("a"), "/y/a.ko.xz": a_module("a")}, "a is in the image twice", id="twice"),
-        pytest.param({"/x/b.ko": a_module("a")}, "/x/b.ko is module a: .*do not rename", id="renamed"),
+        pytest.param({"/x/b.ko": a_module("a")}, "/x/b.ko is module a: the loader finds", id="renamed"),
     ],
 )
 def test_every_module_is_there_once_and_under_its_name(modules: Mapping[str, KernelModule], message: str) -> None:
@@ -51,16 +52,18 @@ def test_a_dependency_may_be_in_the_image_or_of_the_kernel() -> None:
     """Anything else cannot be loaded."""
     with pytest.raises(VerificationFailed, match=r"module a depends on drm, which is neither .* kernel 6\.1") as caught:
         check_depends(MODULES.values(), ("a", "b", "vmlinux"), "6.1")
-    assert caught.value.reason is VerificationFailure.DEPENDENCY_MISSING
+    assert caught.value.reason is Reason.DEPENDENCY_MISSING
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        pytest.param(indexes(dep=None), "no /lib/modules/6.1/modules.dep; run depmod -b", id="no modules.dep"),
-        pytest.param(indexes(alias=None), "no /lib/modules/6.1/modules.alias; run depmod", id="no modules.alias"),
+        pytest.param(indexes(dep=None), "no /lib/modules/6.1/modules.dep", id="no modules.dep"),
+        pytest.param(indexes(alias=None), "no /lib/modules/6.1/modules.alias", id="no modules.alias"),
         pytest.param(
-            indexes(dep=b"updates/b.ko.xz:\n"), r"modules\.dep does not list .*a\.ko; run depmod", id="depmod too early"
+            indexes(dep=b"updates/b.ko.xz:\n"),
+            r"modules\.dep does not list .*a\.ko: depmod -b has not run",
+            id="depmod too early",
         ),
         pytest.param(
             indexes(dep=DEP.replace(b" updates/b.ko.xz", b"")), "does not give b as needed by .*a.ko", id="not needed"
@@ -83,7 +86,7 @@ def test_an_index_that_does_not_agree_is_refused(files: Mapping[str, bytes], mes
     """The loader would not find a module, or look for one that is not there."""
     with pytest.raises(VerificationFailed, match=message) as caught:
         check_indexes(files, MODULES, FOLDER)
-    assert caught.value.reason is VerificationFailure.IMAGE_INVALID
+    assert caught.value.reason is Reason.IMAGE_INVALID
 
 
 def test_modules_without_aliases_need_no_index_of_them() -> None:

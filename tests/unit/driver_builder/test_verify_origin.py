@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.reuse import Origin
 from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.kernels import KernelVersion
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.kernel_modules import MAGIC, SYMVERS_47, SYMVERS_55, SYMVERS_56
 from tests.unit.driver_builder.test_verify import GOOD, KERNEL, REQUEST, image_of, without
 
 NEW = KernelVersion("6.1.0-56-cloud-amd64")
 REQUEST_56 = replace(REQUEST, target=replace(REQUEST.target, kernel_version=NEW))
 ORIGIN = Origin(kernel=KERNEL, magic=MAGIC.replace("-55-", "-56-"))
-F = VerificationFailure
+F = Reason
 
 
 def test_modules_of_another_kernel_pass_where_every_crc_agrees(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_without_an_origin_they_do_not_pass(tmp_path: Path) -> None:
     ],
 )
 def test_whatever_else_is_wrong_is_found(
-    files: dict[str, bytes], symvers: str, origin: Origin, reason: VerificationFailure, tmp_path: Path
+    files: dict[str, bytes], symvers: str, origin: Origin, reason: Reason, tmp_path: Path
 ) -> None:
     """By the same checks, and by those of re-use."""
     with pytest.raises(VerificationFailed) as caught:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.errors import VerificationFailed, VerificationFailure
+from driver_builder.errors import VerificationFailed
 from driver_builder.kernel_modules.kernel_module import KernelModule
 from driver_builder.kernel_modules.symvers import ExportedSymbol, parse_module_symvers
 from driver_builder.kernel_modules.verify_symbols import (
@@ -16,10 +16,11 @@ from driver_builder.kernel_modules.verify_symbols import (
     lacking_namespaces,
     tainted_modules,
 )
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.kernel_modules import HELPER_MODULE, PROBE_MODULE, SYMVERS_47, SYMVERS_55, a_module
 
 HELPER_CRCS = {name: ExportedSymbol(crc=crc) for name, crc in HELPER_MODULE.crcs.items()}
-F = VerificationFailure
+F = Reason
 
 
 @pytest.mark.parametrize(
@@ -124,25 +125,25 @@ def test_gpl_only_imports_are_those_that_must_exist() -> None:
         pytest.param(
             [a_module("m", undefined=frozenset({"gone"}))],
             F.MISSING_SYMBOL,
-            r"module m imports symbols that kernel 6\.1 does not offer: gone .*; add the module that exports them",
+            r"module m imports symbols that kernel 6\.1 does not offer: gone ",
             id="missing",
         ),
         pytest.param(
             [a_module("m", undefined=frozenset({"crc"}), crcs={"crc": 0x2A})],
             F.WRONG_SYMBOL_CRC,
-            r"module m was .*: crc \(expected 0x00000007, found 0x0000002a\); build it from source",
+            r"module m was .*: crc \(expected 0x00000007, found 0x0000002a\)",
             id="CRC",
         ),
         pytest.param(
             [a_module("m", undefined=frozenset({"spaced"}))],
             F.MISSING_NAMESPACE,
-            r"module m uses .* kernel 6\.1 refuses: spaced \(namespace NS\); add MODULE_IMPORT_NS",
+            r"module m uses .* kernel 6\.1 refuses: spaced \(namespace NS\)",
             id="namespace",
         ),
         pytest.param(
             stack("X"),
             F.GPL_ONLY_SYMBOL,
-            "module m0 has license 'X', and imports symbols .* GPL-compatible modules only: for_gpl; take a version",
+            "module m0 has license 'X', and imports symbols .* GPL-compatible modules only: for_gpl",
             id="license",
         ),
         pytest.param(
@@ -153,9 +154,7 @@ def test_gpl_only_imports_are_those_that_must_exist() -> None:
         ),
     ],
 )
-def test_what_is_refused_has_a_reason_and_a_remedy(
-    modules: list[KernelModule], reason: VerificationFailure, message: str
-) -> None:
+def test_what_is_refused_has_a_reason(modules: list[KernelModule], reason: Reason, message: str) -> None:
     """Module, symbol and both values are named."""
     symvers = SYMBOLS | {"crc": ExportedSymbol(crc=7), "spaced": ExportedSymbol(crc=0, namespace="NS")}
     with pytest.raises(VerificationFailed, match=message) as caught:
@@ -192,7 +191,7 @@ def test_a_module_of_the_kernel_may_be_replaced() -> None:
         ),
         pytest.param(
             [exporting("a", *"fghijkl"), exporting("b", *"fghijkl")],
-            "module b exports f, g, h, i, j and 2 more, which module a exports already; .*leave out",
+            "module b exports f, g, h, i, j and 2 more, which module a exports already: the kernel would refuse",
             id="another module of the image",
         ),
     ],

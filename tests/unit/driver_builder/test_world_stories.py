@@ -13,14 +13,14 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorised, Unreachable
+from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.planning import manifests
 from driver_builder.planning.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
 from driver_builder.planning.mapping import mapping_for
 from driver_builder.planning.snapshot import FailedBuild
-from driver_builder.planning.status import TargetState
+from driver_builder.reasons import TargetState
 from driver_builder.spec.driver_spec import DriverSpec, RegistrySettings
 from kube_api import names
 from kube_api.client import Object
@@ -46,7 +46,7 @@ MAPPINGS: dict[str, list[Object] | None] = {
     "one is skipped": [{"literal": OTHER_KERNEL, "skip": True}, {"regexp": ".*"}],
     "one is prebuilt": [{"literal": NEW_KERNEL, "image": PREBUILT}, {"regexp": "6[.]1[.].*"}],
 }
-OUTAGES: tuple[ImageState, ...] = (Unreachable(message="m"), Unauthorised(message="m"), Invalid(message="m"))
+OUTAGES: tuple[ImageState, ...] = (Unreachable(message="m"), Unauthorized(message="m"), Invalid(message="m"))
 
 
 class MoodyRegistries(ModelRegistries):
