@@ -350,7 +350,9 @@ _BUILDS = {
     ),
     Reason.CANCELLED: _means("The build was cancelled: nobody needs its image any more, or the controller stops"),
     Reason.BUILD_ERROR: _means(
-        "The build failed for a reason that is not known", "Read its log: driver-builder logs DRIVER KERNEL", _FAILED
+        "The build failed for a reason that is not known",
+        "Find the first error in its log (driver-builder logs), and fix the source or the template",
+        _FAILED,
     ),
 }  # fmt: skip
 
@@ -422,7 +424,7 @@ _CHANGED = "Find out what else loads or unloads this module on the node; the pod
 _LOADS = {
     Reason.LOAD_FAILED: _means(
         "The kernel refused a module, or a module that has to go is in use: the message names what holds it",
-        "End what uses it; dmesg on the node has the kernel's own words, driver-builder explain NODE more advice",
+        "End what uses it on the node, or correct what the kernel refuses: dmesg there has its own words",
         _LOADING,
     ),
     Reason.PARAMETERS_DIFFER: _means(

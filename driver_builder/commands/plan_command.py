@@ -7,7 +7,7 @@ from driver_builder.commands.common import EXIT_OK, add_output_flag, add_snapsho
 from driver_builder.config import Settings
 from driver_builder.planning.plan import plan
 from driver_builder.planning.plan_summary import DriverSummary, as_document, counted, summarise
-from driver_builder.reasons import IN_TROUBLE
+from driver_builder.reasons import IN_TROUBLE, Reason
 
 EXIT_SOMETHING_TO_DO = 2
 _NAMES = 3
@@ -43,7 +43,8 @@ def _text(told: list[DriverSummary]) -> str:
     actions = [action for item in told for action in item.actions]
     end = f"next pass: {counted(actions)}" if actions else "nothing to do"
     shown = [target.status for item in told for target in (*item.targets, *item.ahead)]
-    reasons = [status.reason for status in shown if status.state in IN_TROUBLE]
+    reasons: list[str] = [status.reason for status in shown if status.state in IN_TROUBLE]
+    reasons += [Reason.KERNEL_MISMATCH] if any(item.unknown for item in told) else []
     blocks = [output.with_remedies(output.table(_HEADERS, rows), reasons) if rows else "", "\n".join(lines), end]
     return "\n\n".join(block for block in blocks if block)
 

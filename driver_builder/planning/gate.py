@@ -111,7 +111,7 @@ def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes)
         )
     wanted, stock, _ = desired_targets(moved, driver, driver.spec, recipes)
     if node in stock.unknown:
-        return Finding(driver=driver.key, is_open=False, sentence=stock.unknown[node])
+        return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, stock.unknown[node]))
     item = next((item for item in wanted if node in item.nodes), None)
     if item is None:
         return None

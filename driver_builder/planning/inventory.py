@@ -67,7 +67,7 @@ def target_of(node: Node) -> KernelTarget | str:
     wanted = (names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.ARCHITECTURE_LABEL)
     missing = [label for label in wanted if not node.labels.get(label)]
     if missing:
-        return f"node {node.name} has no label {', '.join(missing)}: is nfd-worker running there?"
+        return f"node {node.name} has no label {', '.join(missing)}"
     try:
         return KernelTarget(
             kernel_version=KernelVersion(node.kernel_version),

@@ -17,7 +17,7 @@ from driver_builder.planning.desired import Recipes, Unwanted, Wanted
 from driver_builder.planning.inventory import Inventory, Node
 from driver_builder.planning.rebuild import Rebuilds
 from driver_builder.planning.snapshot import Snapshot, SourceMissing
-from driver_builder.reasons import Reason, TargetState
+from driver_builder.reasons import REASONS, Reason
 from driver_builder.spec.driver_container import DriverContainer
 from driver_builder.spec.driver_spec import DriverSpec
 from kube_api import names
@@ -105,12 +105,12 @@ def _without_namesakes(
 def _refused(item: Wanted | Unwanted, owner: KernelTarget) -> Unwanted:
     message = (
         f"the names of its objects end in {item.target.short_hash}, as those of {owner.id} do: nothing is rolled out "
-        "to its nodes; check that their kernel labels are true, or skip the kernel in spec.kernelMappings"
+        "to its nodes"
     )
     return Unwanted(
         target=item.target,
         nodes=item.nodes,
-        state=TargetState.BLOCKED,
+        state=REASONS[Reason.TARGET_NAME_TAKEN].states[0],
         reason=Reason.TARGET_NAME_TAKEN,
         message=message,
     )

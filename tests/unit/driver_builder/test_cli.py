@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from driver_builder.building import templates
-from driver_builder.commands import cli
+from driver_builder.commands import cli, output
 from driver_builder.explain.explanation import LINKS
 from driver_builder.oci.registries import Registries
 from driver_builder.planning.desired import Recipes
 from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.reasons import remedy_of
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable
@@ -93,7 +94,7 @@ def test_a_node_without_kernel_is_in_the_plan(world: World, capsys: pytest.Captu
     """It waits for its labels, by name."""
     del world.client.objects["/api/v1/nodes/node-a"]["metadata"]["labels"][names.KERNEL_VERSION_LABEL]
     assert cli.main(["plan"]) == 0
-    assert "is nfd-worker running there?" in capsys.readouterr().out
+    assert "see its nfd-worker" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -289,6 +290,15 @@ def test_what_is_not_there_is_wrong_usage(
     assert world
     assert cli.main(["explain", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_table_says_once_what_to_do_for_a_reason() -> None:
+    """However many rows have it; a reason of another version has nothing."""
+    text = output.with_remedies("TABLE", ["DiskFull", "Unheard", "DiskFull", "CompileError", "AllNodesReady"])
+    assert text.splitlines() == [
+        "TABLE", "", f"DiskFull: {remedy_of('DiskFull')}", f"CompileError: {remedy_of('CompileError')}"
+    ]  # fmt: skip
+    assert output.with_remedies("TABLE", []) == "TABLE"
 
 
 def test_a_driver_in_trouble_is_explained_with_what_to_do(world: World, capsys: pytest.CaptureFixture[str]) -> None:

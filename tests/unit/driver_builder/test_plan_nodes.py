@@ -55,7 +55,7 @@ def test_a_selected_node_without_kernel_is_told() -> None:
     """A node that nfd-worker has not labelled is named, with the question to ask."""
     (part,) = plan(snapshot(node(kernel=None)), SETTINGS).drivers
     assert part.targets == ()
-    assert "is nfd-worker running there?" in part.unknown["node-a"]
+    assert "node node-a has no label" in part.unknown["node-a"]
 
 
 def test_a_forged_label_goes() -> None:

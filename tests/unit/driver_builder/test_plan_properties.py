@@ -34,6 +34,17 @@ def test_targets_have_the_states_that_the_table_of_reasons_gives(seen: Snapshot)
 
 
 @given(snapshots())
+def test_what_to_do_is_in_a_status_once(seen: Snapshot) -> None:
+    """In a condition, never in a target's message, which the next reconcile reads back."""
+    for part in plan(seen, SETTINGS).drivers:
+        written = status.render(part.driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, now=seen.now)
+        for meaning in REASONS.values():
+            if meaning.remedy:
+                assert sum(meaning.remedy in item["message"] for item in written["conditions"]) <= 1
+                assert all(meaning.remedy not in item["message"] for item in written["targets"])
+
+
+@given(snapshots())
 def test_no_plan_builds_what_is_there_or_labels_what_is_not_selected(seen: Snapshot) -> None:
     """Whatever is seen: builds only for proven absences, labels only for selected nodes, and never two of a key."""
     builds = [action for action in plan(seen, SETTINGS).actions if isinstance(action, StartBuild)]

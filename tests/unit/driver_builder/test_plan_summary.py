@@ -85,7 +85,7 @@ def test_what_belongs_to_no_target_is_told_apart(seen: Snapshot, expected: str) 
 
 def test_a_node_without_kernel_is_told() -> None:
     """With the reason why it has no target."""
-    assert "is nfd-worker running there?" in told(snapshot(node(kernel=None))).unknown["node-a"]
+    assert "node node-a has no label" in told(snapshot(node(kernel=None))).unknown["node-a"]
 
 
 @given(snapshots())

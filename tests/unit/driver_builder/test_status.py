@@ -1,6 +1,7 @@
 """Target states as the object's status, conditions and Events."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from driver_builder.planning.status import (
     render_trouble,
     timestamp,
 )
-from driver_builder.reasons import Reason, TargetState, with_remedy, without_remedy
+from driver_builder.reasons import Reason, TargetState, remedy_of, with_remedy, without_remedy
 from driver_builder.spec.driver_container import DriverContainer
 from kube_api.text import MAX_MESSAGE
 from tests.unit.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
@@ -244,6 +245,15 @@ def test_the_status_of_many_targets_stays_below_what_can_be_stored(letter: str) 
     assert len(status["targets"]) == 500
     stored = json.dumps(status, ensure_ascii=False).replace("<", r"\u003c").encode()
     assert len(stored) < 0.8 * ETCD_BYTES
+
+
+def test_what_to_do_is_never_cut() -> None:
+    """Where there is no room for both, what is wrong is cut: target, Event and log have the rest."""
+    failed = replace(entry(TargetState.FAILED, message='"<' * 10_000), reason=Reason.HEADERS_MISSING)
+    degraded = rendered(failed)["conditions"][2]["message"]
+    assert degraded.endswith(remedy_of(Reason.HEADERS_MISSING))
+    (event,) = events({}, [failed])
+    assert event.message.endswith(remedy_of(Reason.HEADERS_MISSING))
 
 
 def test_messages_of_conditions_are_cut() -> None:
