@@ -6,6 +6,7 @@ Everything a user's template can do wrong ends as a TemplateError with its line;
 from collections.abc import Mapping
 from typing import Any, Literal, assert_never
 
+from kube_api.text import printable
 from nfd_worker.rules.errors import FunctionError, TemplateError
 from nfd_worker.rules.template.arguments import literal_argument, source_of, value_argument
 from nfd_worker.rules.template.formatting import printed
@@ -85,7 +86,8 @@ class _Run:
                 self.line = node.line
                 signal = self._node(node, dot)
             except FunctionError as error:
-                raise TemplateError(f"line {node.line}: {error}") from error
+                # Bytes that are no UTF-8 are in Go's strings as surrogates, which nothing can encode.
+                raise TemplateError(f"line {node.line}: {printable(str(error))}") from error
             if signal:
                 return signal
         return None

@@ -25,7 +25,7 @@ from driver_builder.planning.status import (
 )
 from driver_builder.reasons import Reason, TargetState, remedy_of, with_remedy, without_remedy
 from driver_builder.spec.driver_container import DriverContainer
-from kube_api.text import MAX_MESSAGE
+from kube_api.text import MAX_MESSAGE, printable
 from tests.unit.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
@@ -61,7 +61,7 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 seconds = st.integers(0, 4_000_000_000).map(float)
-texts = st.text(max_size=20)
+texts = st.text(max_size=20).map(printable)
 entries = st.builds(
     entry,
     st.sampled_from(TargetState),

@@ -193,3 +193,10 @@ def test_names_the_line_inside_a_block() -> None:
 def test_template_errors_are_the_workers() -> None:
     """Whoever handles the worker's errors handles those of templates."""
     assert issubclass(TemplateError, FeatureRulesError)
+
+
+def test_an_error_can_be_encoded() -> None:
+    """Bytes that are no UTF-8, in what a function refuses, do not stop the log."""
+    with pytest.raises(TemplateError) as caught:
+        parse_template('{{semverCompare "\\xff,b" "a"}}').expand({})
+    assert str(caught.value).encode()
