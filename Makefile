@@ -17,28 +17,28 @@ help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 leaves it up)
-	@$(BIN)/python -m tests.story
+	@$(BIN)/python -m demo
 
 test: $(READY) ## Run the tests: unit, integration, e2e
-	@$(BIN)/python tests/run.py
+	@$(BIN)/python tools/run_tests.py
 
 test-long: $(READY) ## Run what make test leaves out: studies, soaks, tests of the testbed itself
-	@$(BIN)/python tests/run.py --long
+	@$(BIN)/python tools/run_tests.py --long
 
 unit: $(READY) ## Run the tests that need nothing but Python (a minute)
 	@$(PYTEST) tests/unit tests/contract -q -n 3 --dist worksteal -m "not long"
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
-	@$(PYTEST) -m "integration and not long"
+	@$(PYTEST) -m "(api or engine) and not long"
 
 e2e: $(READY) ## Run the tests on real kernels in QEMU
-	@$(PYTEST) -m "e2e and not long"
+	@$(PYTEST) -m "(kernel or cluster) and not long"
 
 fuzz: $(READY) ## Try ten thousand hostile hosts, rules, templates and settings (about half an hour)
-	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q --timeout=7200 -k "fuzz or hostile or any_" tests/unit/nfd_worker
+	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q --timeout=7200 -k "fuzz or hostile or any_" tests/unit/nfd_worker tests/unit/feature_rules
 
 lint: $(READY) ## Check formatting, types, import layers, dependencies, YAML, Dockerfiles, shell
-	@$(BIN)/python tests/lint.py
+	@$(BIN)/python tools/lint.py
 
 format: $(READY) ## Format and fix what can be fixed by a tool
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format .
@@ -47,7 +47,7 @@ docs: $(READY) ## Write docs/reasons.md from the table of reasons
 	@$(BIN)/python -m tests.reasons_page
 
 images: $(READY) ## Build and push the programs' images: make images REGISTRY=host[:port][/path]
-	@$(BIN)/python -m tests.story.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"
+	@$(BIN)/python -m tools.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"
 
 bench: $(READY) ## Run the benchmarks; they print ratios
 	@set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \
@@ -62,6 +62,6 @@ nvidia-case: $(READY) ## NVIDIA's open modules and the kernel update that they d
 clean: ## Remove what make made here (the cache in ~/.cache/driverwright stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml tests/set_up.sh
-	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash tests/set_up.sh
+$(READY): pyproject.toml tools/set_up.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash tools/set_up.sh
 	@touch $@

@@ -1,6 +1,6 @@
 """What a driver build costs through the product, how soon it starts, and how many a fleet's new kernel makes.
 
-``python bench/builds.py`` starts a real API server, container engine and registry (``tests/proving_ground``) and prints
+``python bench/builds.py`` starts a real API server, container engine and registry (``testbed``) and prints
 
 - a build on a kernel whose headers and compiler the engine has (a new version of a driver, and a second driver), from
   request to tag in the registry, beside a bare ``make -C HEADERS M=SRC modules`` in a container of the same image;
@@ -29,24 +29,24 @@ sys.path.insert(0, str(REPOSITORY))
 
 import docker  # noqa: E402
 
-from driver_builder.building.docker_builder import DockerBuilder  # noqa: E402
-from driver_builder.building.docker_engine import docker_engine  # noqa: E402
-from driver_builder.building.pipeline import build_and_push  # noqa: E402
+from driver_builder.api.driver_spec import RegistrySettings  # noqa: E402
+from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
+from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
+from driver_builder.images.pipeline import build_and_push  # noqa: E402
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage  # noqa: E402
 from driver_builder.model.images import ImageRef  # noqa: E402
 from driver_builder.model.kernels import KernelTarget, KernelVersion  # noqa: E402
-from driver_builder.oci.registries import Registries  # noqa: E402
-from driver_builder.oci.registry import RegistryClient  # noqa: E402
 from driver_builder.planning.actions import StartBuild  # noqa: E402
-from driver_builder.spec.driver_spec import RegistrySettings  # noqa: E402
+from driver_builder.references.registry_access import Registries  # noqa: E402
+from driver_builder.registry.registry import RegistryClient  # noqa: E402
 from kube_api import names  # noqa: E402
 from kube_api.client import Client  # noqa: E402
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES  # noqa: E402
-from tests.integration.cluster_setup import admin, install  # noqa: E402
-from tests.proving_ground.ground import ProvingGround  # noqa: E402
-from tests.proving_ground.kernels import available_releases, release_key  # noqa: E402
-from tests.proving_ground.packages import PrivateApt  # noqa: E402
-from tests.proving_ground.progress import for_terminal  # noqa: E402
+from testbed.kernels import available_releases, release_key  # noqa: E402
+from testbed.packages import PrivateApt  # noqa: E402
+from testbed.progress import for_terminal  # noqa: E402
+from testbed.testbed import Testbed  # noqa: E402
+from tests.support.cluster_setup import admin, install  # noqa: E402
 
 SAMPLES = 3
 OLD_KERNEL = "6.1.0-9-cloud-amd64"
@@ -76,7 +76,7 @@ done
 def main() -> None:
     """Measure and print."""
     kernel = _stable_kernel()
-    with ProvingGround.start(nodes=False, host_node=False, progress=for_terminal()) as ground:
+    with Testbed.start(nodes=False, host_node=False, progress=for_terminal()) as ground:
         install(admin(ground))
         report_warm_builds(ground, kernel)
         with controller(ground) as log:
@@ -88,7 +88,7 @@ def main() -> None:
 # --- a warm build beside a bare make ----------------------------------------------------------------------------------
 
 
-def report_warm_builds(ground: ProvingGround, kernel: str) -> None:
+def report_warm_builds(ground: Testbed, kernel: str) -> None:
     """Print what building through the product costs on a kernel that the engine knows."""
     with docker_engine(ground.engine.socket) as api:
         line = Line(ground, api, kernel)
@@ -110,7 +110,7 @@ def report_warm_builds(ground: ProvingGround, kernel: str) -> None:
 class Line:
     """Builds from request to tag, as the controller does them."""
 
-    def __init__(self, ground: ProvingGround, api: docker.APIClient, kernel: str) -> None:
+    def __init__(self, ground: Testbed, api: docker.APIClient, kernel: str) -> None:
         self._ground = ground
         self._api = api
         self._builder = DockerBuilder(api)
@@ -218,7 +218,7 @@ class Log:
 
 
 @contextmanager
-def controller(ground: ProvingGround) -> Iterator[Log]:
+def controller(ground: Testbed) -> Iterator[Log]:
     """Run the controller as a process of its own."""
     command = [sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(ground.kubeconfig), "-n", NAMESPACE]
     command += ["--docker-host", ground.engine.socket, "--port", "0", "--max-builds", "4", "--no-feature-rules"]
@@ -246,7 +246,7 @@ def _environment() -> dict[str, str]:
     return {"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def start_fleet(ground: ProvingGround) -> None:
+def start_fleet(ground: Testbed) -> None:
     """Make a thousand nodes on a kernel that is to have no driver."""
     client = admin(ground)
     apply_driver(client, ground, "fleet")
@@ -254,7 +254,7 @@ def start_fleet(ground: ProvingGround) -> None:
         client.create(NODES.path(), _node(f"fleet-{number:04}", "fleet", OLD_KERNEL))
 
 
-def report_latency(ground: ProvingGround, log: Log) -> None:
+def report_latency(ground: Testbed, log: Log) -> None:
     """Print how soon after a node's change of kernel a build begins, with a thousand other nodes in the cluster."""
     client = admin(ground)
     apply_driver(client, ground, "latency")
@@ -272,7 +272,7 @@ def report_latency(ground: ProvingGround, log: Log) -> None:
     print(f"new kernel to build start       {told}, with {FLEET} other nodes (asked for: 1 s)")
 
 
-def report_fleet(ground: ProvingGround, log: Log, kernel: str) -> None:
+def report_fleet(ground: Testbed, log: Log, kernel: str) -> None:
     """Print how many builds it makes when one node after the other comes up with a new kernel."""
     client = admin(ground)
     log.all_for(3.0)
@@ -293,7 +293,7 @@ def report_fleet(ground: ProvingGround, log: Log, kernel: str) -> None:
     )
 
 
-def apply_driver(client: Client, ground: ProvingGround, name: str) -> None:
+def apply_driver(client: Client, ground: Testbed, name: str) -> None:
     """Ask for the edu driver on the nodes of a pool."""
     source = REPOSITORY / "examples" / "edu-driver" / "src"
     files = {path.name: path.read_text() for path in source.iterdir() if path.is_file()}

@@ -2,7 +2,7 @@
 
 ``python bench/driver_matrix.py`` takes three drivers and two kernels; ``make driver-matrix`` all of them, for hours.
 Each driver is built by the product itself: ``DockerBuilder`` with the template of Debian in a real engine of its own
-(``tests/proving_ground``), then verified against the kernel's Module.symvers, as before every push. What was built for
+(``testbed``), then verified against the kernel's Module.symvers, as before every push. What was built for
 a kernel is loaded on it in QEMU, and tried on kernels it was not built for: on the nearest one, and on the nearest
 whose CRCs differ. There, verification and the kernel should say the same.
 
@@ -25,17 +25,17 @@ sys.path.insert(0, str(REPOSITORY))
 from bench.matrix import building, drivers, loading, telling  # noqa: E402
 from bench.matrix.kernels import choose_kernels, elsewhere, known_kernels  # noqa: E402
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict, default_path  # noqa: E402
-from driver_builder.building.docker_builder import DockerBuilder  # noqa: E402
-from driver_builder.building.docker_engine import docker_engine  # noqa: E402
+from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
+from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
 from driver_builder.errors import TemporaryError  # noqa: E402
 from driver_builder.model.build import BuildRequest  # noqa: E402
-from tests.proving_ground.base_image import base_image_ref  # noqa: E402
-from tests.proving_ground.errors import ProvingGroundError  # noqa: E402
-from tests.proving_ground.ground import ProvingGround  # noqa: E402
-from tests.proving_ground.guest import emulation  # noqa: E402
-from tests.proving_ground.kernels import find_kernel, find_symvers, parse_symvers  # noqa: E402
-from tests.proving_ground.packages import ensure_packages  # noqa: E402
-from tests.proving_ground.progress import Progress, for_terminal  # noqa: E402
+from testbed.base_image import base_image_ref  # noqa: E402
+from testbed.errors import TestbedError  # noqa: E402
+from testbed.guest import emulation  # noqa: E402
+from testbed.kernels import find_kernel, find_symvers, parse_symvers  # noqa: E402
+from testbed.packages import ensure_packages  # noqa: E402
+from testbed.progress import Progress, for_terminal  # noqa: E402
+from testbed.testbed import Testbed  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         if not options.known:
             matrix.fill(wanted)
-    except (ProvingGroundError, TemporaryError) as error:
+    except (TestbedError, TemporaryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -119,7 +119,7 @@ class Matrix:
             yield None
             return
         with (
-            ProvingGround.start(control_plane=False, nodes=False, host_node=False, progress=self.progress) as ground,
+            Testbed.start(control_plane=False, nodes=False, host_node=False, progress=self.progress) as ground,
             docker_engine(ground.engine.socket) as api,
         ):
             yield DockerBuilder(api)

@@ -26,18 +26,18 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from bench.matrix.kernels import known_kernels  # noqa: E402
+from demo.deploy import DEPLOY, ensure  # noqa: E402
 from driver_builder.errors import TemporaryError  # noqa: E402
 from kube_api import names  # noqa: E402
 from kube_api.client import Client  # noqa: E402
 from kube_api.errors import NotFound  # noqa: E402
 from kube_api.resources import NODES  # noqa: E402
-from tests.proving_ground.apt_sources import parse_os_release  # noqa: E402
-from tests.proving_ground.base_image import ensure_image_with_components  # noqa: E402
-from tests.proving_ground.errors import ProvingGroundError  # noqa: E402
-from tests.proving_ground.ground import ProvingGround  # noqa: E402
-from tests.proving_ground.kernels import flavour_of, release_key  # noqa: E402
-from tests.proving_ground.progress import Progress, for_terminal  # noqa: E402
-from tests.story.deploy import DEPLOY, ensure  # noqa: E402
+from testbed.apt_sources import parse_os_release  # noqa: E402
+from testbed.base_image import ensure_image_with_components  # noqa: E402
+from testbed.errors import TestbedError  # noqa: E402
+from testbed.kernels import flavour_of, release_key  # noqa: E402
+from testbed.progress import Progress, for_terminal  # noqa: E402
+from testbed.testbed import Testbed  # noqa: E402
 
 DRIVER, NODE = "nvidia-open", "gpu-node-1"
 PACKAGE = "nvidia-open-kernel-dkms"
@@ -55,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     progress = for_terminal()
     try:
         kernels = choose_kernels(options.flavour)
-        with ProvingGround.start(nodes=False, host_node=False, progress=progress) as ground, cluster(ground) as client:
+        with Testbed.start(nodes=False, host_node=False, progress=progress) as ground, cluster(ground) as client:
             base_image = base_image_of(ground, progress)
             set_up(client, ground, base_image, kernels[0])
             return Case(ground=ground, progress=progress, kernels=kernels).tell()
-    except (ProvingGroundError, TemporaryError) as error:
+    except (TestbedError, TemporaryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -74,11 +74,11 @@ def choose_kernels(flavour: str) -> list[str]:
     """Return the kernels of a flavour in the oldest series that the archives have headers of, oldest first.
 
     Raises:
-        ProvingGroundError: when there is none.
+        TestbedError: when there is none.
     """
     kernels = of_oldest_series(known_kernels(), flavour)
     if not kernels:
-        raise ProvingGroundError(f"no headers of {flavour} kernels in the archives", hint="run apt-get update")
+        raise TestbedError(f"no headers of {flavour} kernels in the archives", hint="run apt-get update")
     return kernels
 
 
@@ -101,12 +101,12 @@ def break_between(kernels: Sequence[str], is_well: Callable[[str], bool]) -> tup
 
 
 @contextmanager
-def cluster(ground: ProvingGround) -> Iterator[Client]:
+def cluster(ground: Testbed) -> Iterator[Client]:
     """Connect as a user would, with a kubeconfig."""
     yield Client.from_environment(str(ground.kubeconfig))
 
 
-def base_image_of(ground: ProvingGround, progress: Progress) -> str:
+def base_image_of(ground: Testbed, progress: Progress) -> str:
     """Have a Debian image whose apt knows the components that NVIDIA's packages are in."""
     client = ground.engine.client()
     try:
@@ -115,7 +115,7 @@ def base_image_of(ground: ProvingGround, progress: Progress) -> str:
         client.close()
 
 
-def set_up(client: Client, ground: ProvingGround, base_image: str, kernel: str) -> None:
+def set_up(client: Client, ground: Testbed, base_image: str, kernel: str) -> None:
     """Define what the commands look at: the driver, and a node with a GPU on the oldest kernel."""
     for path in ("namespace.yaml", "crds/drivercontainers.yaml"):
         for obj in yaml.safe_load_all((DEPLOY / path).read_text()):
@@ -177,7 +177,7 @@ def node(kernel: str) -> dict[str, Any]:
 class Case:
     """Asks ``driver-builder`` about the kernels, and shows all that it answers."""
 
-    ground: ProvingGround
+    ground: Testbed
     progress: Progress
     kernels: Sequence[str]
     verdicts: dict[str, bool] = field(default_factory=dict)
@@ -217,14 +217,14 @@ class Case:
         """Run ``driver-builder``, show what it prints, its exit code and its time, and read the answer.
 
         Raises:
-            ProvingGroundError: when it gave no answer, or an exit code that says something else.
+            TestbedError: when it gave no answer, or an exit code that says something else.
         """
         code, output = self._shown(words)
         if code == 0 and any(word in output for word in yes):
             return True
         if code == 1 and any(word in output for word in no):
             return False
-        raise ProvingGroundError(f"driver-builder {' '.join(words)} gave no answer", hint="read what it printed")
+        raise TestbedError(f"driver-builder {' '.join(words)} gave no answer", hint="read what it printed")
 
     def _shown(self, words: Sequence[str]) -> tuple[int, str]:
         began = time.monotonic()

@@ -39,7 +39,7 @@ ETC = "etc/kubernetes/node-feature-discovery"
 
 SCAN = """
 import json, sys, time
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
 from nfd_worker.cycle import run_cycle
 from nfd_worker.host import Host
 host, settings = Host(sys.argv[1]), Settings()
@@ -252,7 +252,7 @@ def install(folder: Path) -> Path:
     base = _base_python()
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for package in ("nfd_worker", "kube_api"):
+    for package in ("nfd_worker", "feature_rules", "kube_api"):
         shutil.copytree(REPOSITORY / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     python = folder / "bin" / "python"

@@ -2,7 +2,7 @@
 
 import sys
 
-from driver_builder.commands.cli import main
+from driver_builder.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
 from driver_builder.model import registry_reach
 from driver_builder.model.registry_reach import Reach
-from driver_builder.spec.driver_spec import BuilderKind
 from kube_api import names
 
 Json = dict[str, Any]

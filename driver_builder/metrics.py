@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from driver_builder.building.builds import BuildStates
-from driver_builder.planning.plan import Plan
+from driver_builder.builds.build_queue import BuildStates
+from driver_builder.plan import Plan
 from driver_builder.reasons import WITHOUT_DRIVER
 
 UNKNOWN_KERNEL = "unknown"

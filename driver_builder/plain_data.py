@@ -17,9 +17,9 @@ from typing import Any
 
 import re2
 
+from driver_builder.api import driver_spec
+from driver_builder.api.driver_spec import Pattern
 from driver_builder.errors import ConfigurationError, InvalidDriver
-from driver_builder.spec import driver_spec
-from driver_builder.spec.driver_spec import Pattern
 
 _USER_OF_A_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}

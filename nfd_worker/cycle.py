@@ -10,18 +10,18 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
+from feature_rules.features import NO_FEATURES, Failed, Features, merge
+from feature_rules.model import Rule, RuleOutputs, RuleProblem
+from feature_rules.run import BACK_REFERENCE, run_rules
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
+from nfd_worker.config.rule_files import CUSTOM_ORIGIN, RuleSet
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import NO_FEATURES, Failed, Features, merge
 from nfd_worker.host import BOOT_ID, OS_RELEASE, Host
-from nfd_worker.labels import CLUSTER, CUSTOM, make_content
-from nfd_worker.node_content import NodeContent, OpenKeys, Origins, Refusal, Unknown
-from nfd_worker.open_keys import Layer, open_keys, runnable_rules
-from nfd_worker.origins import origins_of
-from nfd_worker.rule_files import CUSTOM_ORIGIN, RuleSet
-from nfd_worker.rules.model import Rule, RuleOutputs, RuleProblem
-from nfd_worker.rules.run import BACK_REFERENCE, run_rules
+from nfd_worker.labels.labels import CLUSTER, CUSTOM, make_content
+from nfd_worker.labels.node_content import NodeContent, OpenKeys, Origins, Refusal, Unknown
+from nfd_worker.labels.open_keys import Layer, open_keys, runnable_rules
+from nfd_worker.labels.origins import origins_of
 from nfd_worker.sources import SOURCES, discover, local
 from nfd_worker.sources.custom import BUILT_IN_RULES
 

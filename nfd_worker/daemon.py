@@ -1,9 +1,9 @@
 """The worker's loop: one thread that waits for events, runs cycles and drives its children, until told to stop.
 
-What wakes it: :mod:`nfd_worker.uevents`, :mod:`nfd_worker.inotify`, signals, the pipes of children, whoever asks the
-endpoint, and the time. :mod:`nfd_worker.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs it, and
-:mod:`nfd_worker.publisher` sends what came of it when that is something new; what vanished is given a moment to come
-back (:mod:`nfd_worker.settling`).
+What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`nfd_worker.watch.inotify`, signals, the pipes of children, whoever
+asks the endpoint, and the time. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs
+it, and :mod:`nfd_worker.publish.publisher` sends what came of it when that is something new; what vanished is given a
+moment to come back (:mod:`nfd_worker.watch.settling`).
 """
 
 import logging
@@ -12,24 +12,24 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+from feature_rules.features import Features
 from nfd_worker import memory
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
+from nfd_worker.config.rule_files import CUSTOM_DIRECTORY, RuleFiles
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.features import Features
-from nfd_worker.gpu_scans import GpuScans
+from nfd_worker.gpu.scan_runner import GpuScans
 from nfd_worker.host import Host
-from nfd_worker.inotify import FileWatch, Place, watch_files
 from nfd_worker.metrics import Metrics
-from nfd_worker.publisher import Publisher, jitter
-from nfd_worker.rule_files import CUSTOM_DIRECTORY, RuleFiles
-from nfd_worker.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
-from nfd_worker.settling import Settling
+from nfd_worker.publish.publisher import Publisher, jitter
+from nfd_worker.publish.wire import PublishAnswer
 from nfd_worker.sources.local import FEATURE_FILES
 from nfd_worker.telemetry import Endpoint, Pages
-from nfd_worker.uevents import DeviceWatch, watch_devices
-from nfd_worker.wakeups import Readers, Signals, wait
-from nfd_worker.wire import PublishAnswer
+from nfd_worker.watch.inotify import FileWatch, Place, watch_files
+from nfd_worker.watch.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
+from nfd_worker.watch.settling import Settling
+from nfd_worker.watch.uevents import DeviceWatch, watch_devices
+from nfd_worker.watch.wakeups import Readers, Signals, wait
 
 log = logging.getLogger(__name__)
 

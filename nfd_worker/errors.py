@@ -8,7 +8,8 @@
     └── UnfitFileError       a file that is not read: it is no regular file, or too long
 
 What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
-of JSON (:mod:`nfd_worker.publish`). Errors of rules are :mod:`nfd_worker.rules.errors`; they are a tree of their own.
+of JSON (:mod:`nfd_worker.publish.publish_child`). Errors of rules are :mod:`feature_rules.errors`; they are a tree of
+their own.
 """
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nfd_worker import __version__
 from nfd_worker.cycle import CycleReport
-from nfd_worker.node_content import NodeContent, Refusal
-from nfd_worker.schedule import TRIGGERS
-from nfd_worker.wire import PublishAnswer
+from nfd_worker.labels.node_content import NodeContent, Refusal
+from nfd_worker.publish.wire import PublishAnswer
+from nfd_worker.watch.schedule import TRIGGERS
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper bounds in seconds of the discovery histogram; those of Node Feature Discovery."""

@@ -6,14 +6,18 @@ within seconds.
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.proving_ground import diagnosis, fixtures
-from tests.proving_ground.fixtures import control_plane_ground, engine_ground, ground, parts_ground
+from testbed import diagnosis, fixtures
+from testbed.fixtures import control_plane_ground, engine_ground, ground, parts_ground
 
 __all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
+
+REAL_PARTS = ("api", "engine", "kernel", "cluster")
+"""Folders of tests with real parts, and their markers."""
 
 # Derandomized: what a change did not touch does not fail it.
 settings.register_profile(
@@ -26,10 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that share the one cluster: ``tests/run.py`` keeps them in one process."""
+    """Mark each test by its folder, which says what it needs; those of ``cluster`` share one, in one process."""
     for item in items:
-        if "ground" in getattr(item, "fixturenames", ()):
-            item.add_marker("cluster")
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in REAL_PARTS:
+            item.add_marker(folder)
 
 
 @pytest.hookimpl(wrapper=True)

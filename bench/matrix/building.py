@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from bench.matrix.results import Build, Outcome
-from driver_builder.building.docker_builder import DockerBuilder
+from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.errors import BuildFailed, VerificationFailed
-from driver_builder.kernel_modules.verify import verify
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
-from driver_builder.oci.image_archive import read_image_archive
+from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason, suspends
 
 

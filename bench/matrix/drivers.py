@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from driver_builder.building import templates
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from tests.proving_ground.apt_sources import parse_os_release
-from tests.proving_ground.errors import ProvingGroundError
-from tests.proving_ground.kernels import parse_candidates
-from tests.proving_ground.packages import PrivateApt
+from driver_builder.templates import templates
+from testbed.apt_sources import parse_os_release
+from testbed.errors import TestbedError
+from testbed.kernels import parse_candidates
+from testbed.packages import PrivateApt
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPLATE = "debian"
@@ -45,15 +45,15 @@ def choose_drivers(wanted: str) -> dict[str, str]:
     """Choose drivers by name, or all that are in the archives; gives the version of each.
 
     Raises:
-        ProvingGroundError: for a name that is not in the table, or not in the archives.
+        TestbedError: for a name that is not in the table, or not in the archives.
     """
     names = list(DRIVERS) if wanted == "all" else wanted.split(",")
     if unknown := sorted(set(names) - DRIVERS.keys()):
-        raise ProvingGroundError(f"no driver {', '.join(unknown)} here", hint=f"there are {', '.join(DRIVERS)}")
+        raise TestbedError(f"no driver {', '.join(unknown)} here", hint=f"there are {', '.join(DRIVERS)}")
     versions = {EDU: "1.0.0", **parse_candidates(PrivateApt().cache("policy", *(n for n in DRIVERS if n != EDU)))}
     absent = [name for name in names if name not in versions]
     if absent and wanted != "all":
-        raise ProvingGroundError(f"the archives have no {', '.join(absent)}", hint="see what apt-cache policy says")
+        raise TestbedError(f"the archives have no {', '.join(absent)}", hint="see what apt-cache policy says")
     return {name: versions[name] for name in names if name in versions}
 
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from tests.proving_ground.errors import ProvingGroundError
-from tests.proving_ground.kernels import flavour_of, release_key
-from tests.proving_ground.packages import PrivateApt
+from testbed.errors import TestbedError
+from testbed.kernels import flavour_of, release_key
+from testbed.packages import PrivateApt
 
 _REALTIME = "rt-amd64"
 _GENERIC = "amd64"
@@ -15,7 +15,7 @@ def choose_kernels(wanted: str) -> list[str]:
     """Choose among the kernels whose headers the archives have: all, newest, the first so many, or releases by name.
 
     Raises:
-        ProvingGroundError: when there is none, or not the one that was asked for.
+        TestbedError: when there is none, or not the one that was asked for.
     """
     known = known_kernels()
     if wanted == "all":
@@ -29,7 +29,7 @@ def choose_kernels(wanted: str) -> list[str]:
     unknown = sorted(set(chosen) - set(known))
     if unknown or not chosen:
         hint = f"there are {', '.join(known) or 'none'}"
-        raise ProvingGroundError(f"no headers in the archives for {', '.join(unknown) or 'any kernel'}", hint=hint)
+        raise TestbedError(f"no headers in the archives for {', '.join(unknown) or 'any kernel'}", hint=hint)
     return chosen
 
 

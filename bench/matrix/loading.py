@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.matrix.results import Verdict
-from driver_builder.kernel_modules.kernel_module import KernelModule, parse_kernel_module
-from driver_builder.kernel_modules.reuse import NotReusable, reusable
-from tests.proving_ground.guest import cpio
-from tests.proving_ground.guest.initramfs import load_order, parse_modules_dep, read_module
-from tests.proving_ground.guest.initramfs import module_name as name_of_file
-from tests.proving_ground.guest.script import Section, run_script
-from tests.proving_ground.kernels import KernelPackage
+from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
+from driver_builder.modules.reuse import NotReusable, reusable
+from testbed.guest import cpio
+from testbed.guest.initramfs import load_order, parse_modules_dep, read_module
+from testbed.guest.initramfs import module_name as name_of_file
+from testbed.guest.script import Section, run_script
+from testbed.kernels import KernelPackage
 
 _BUSYBOX = Path("/bin/busybox")
 _APPLETS = ("sh", "dmesg", "insmod", "mount", "poweroff")

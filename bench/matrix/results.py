@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tests.proving_ground.cache import cache_root
+from testbed.cache import cache_root
 
 
 class Outcome(StrEnum):

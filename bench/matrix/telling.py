@@ -5,7 +5,7 @@ from statistics import median
 
 from bench.matrix.drivers import DRIVERS
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict
-from driver_builder.commands.output import table
+from driver_builder.cli.output import table
 
 MIB = 1 << 20
 HEADERS = ("DRIVER", "KERNEL", "RESULT", "VERIFIED", "LOADED", "REFUSED ELSEWHERE (verification / kernel)", "IMAGE", "SECONDS")  # fmt: skip # noqa: E501

@@ -1,1 +1,1 @@
-"""The controller: reads the cluster, carries out what the plan says, and writes what became of it."""
+"""What the controller reads of the cluster and the registries, as one snapshot."""

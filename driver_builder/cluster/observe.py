@@ -14,35 +14,29 @@ from functools import partial
 from typing import TypeVar
 
 from driver_builder import telemetry
+from driver_builder.api import driver_container
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
+from driver_builder.api.spec_cache import SpecCache
 from driver_builder.boundary import contained
-from driver_builder.building.builds import BuildQueue, BuildStates
-from driver_builder.building.look_up_queue import LookUpQueue, LookUpStates
-from driver_builder.building.signing_secrets import SigningSecrets
+from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster import observe_images
 from driver_builder.cluster.read_daemon_sets import read_daemon_set
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, place
 from driver_builder.cluster.read_nodes import read_node
 from driver_builder.cluster.read_pods import read_orphaned_pod, read_pod, read_unload_pod
+from driver_builder.desired.desired import Recipes, Wanted
+from driver_builder.discovery.discovery_queue import LookUpQueue, LookUpStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.model.image_state import ImageState, Invalid
 from driver_builder.model.images import ImageRef
-from driver_builder.named_objects import Missing, read_config_map, read_text
-from driver_builder.oci.registries import Inspector
-from driver_builder.planning import image_trust, manifests, unload_pod
-from driver_builder.planning.desired import Recipes, Wanted
-from driver_builder.planning.snapshot import (
-    Certificate,
-    CertificateMissing,
-    DaemonSet,
-    Snapshot,
-    Source,
-    SourceMissing,
-)
-from driver_builder.planning.unload_pod import UnloadPod
-from driver_builder.spec import driver_container
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
-from driver_builder.spec.spec_cache import SpecCache
+from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.observed.snapshot import Certificate, CertificateMissing, DaemonSet, Snapshot, Source, SourceMissing
+from driver_builder.planning import image_trust
+from driver_builder.references.named_objects import Missing, read_config_map, read_text
+from driver_builder.references.registry_access import Inspector
+from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NAMESPACES, NODES, PODS, Resource

@@ -7,15 +7,15 @@ to it, with its own namespace, Secret and settings.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.desired import Recipes, Wanted
+from driver_builder.desired.resolve import images_of_nodes
 from driver_builder.model.image_state import Absent, ImageState, NotAsked
 from driver_builder.model.images import ImageRef
-from driver_builder.planning.ahead import images_ahead
-from driver_builder.planning.ahead_labels import images_of_moves
-from driver_builder.planning.desired import Recipes, Wanted
-from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.wanted import images_of_nodes
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.upgrades.prebuild import images_ahead
+from driver_builder.upgrades.upgrade_labels import images_of_moves
 
 Inspect = Callable[[DriverContainer, DriverSpec, Wanted], ImageState]
 

@@ -1,8 +1,8 @@
 """What a DaemonSet of ours in the API server says, as a value of the snapshot. Pure."""
 
 from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules
-from driver_builder.planning import manifests
-from driver_builder.planning.snapshot import DaemonSet
+from driver_builder.objects import manifests
+from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder.planning import manifests
+from driver_builder.objects import manifests
 
 Json = dict[str, Any]
 

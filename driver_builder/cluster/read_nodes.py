@@ -2,8 +2,8 @@
 
 from driver_builder.cluster.read_metadata import Json
 from driver_builder.model.kernels import MAX_LENGTH
-from driver_builder.planning import loaded
-from driver_builder.planning.inventory import Node
+from driver_builder.objects import loaded
+from driver_builder.observed.inventory import Node
 from kube_api import names
 from kube_api.text import bounded_token
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules, place
-from driver_builder.planning import loaded, manifests, proof, unload_pod
-from driver_builder.planning.snapshot import DriverPod, OrphanedPod
-from driver_builder.planning.status import parse_timestamp
-from driver_builder.planning.unload_pod import UnloadPod
+from driver_builder.objects import load_report, loaded, manifests, unload_pod
+from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.observed.snapshot import DriverPod, OrphanedPod
+from driver_builder.status.status import parse_timestamp
 from kube_api.text import printable
 
 
@@ -70,7 +70,7 @@ def _pod(obj: Json) -> DriverPod:
         fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
         ready=is_ready,
         deleting="deletionTimestamp" in metadata,
-        proof=proof.parse(ended.get("message") or ""),
+        proof=load_report.parse(ended.get("message") or ""),
         expected=expected_modules(annotations),
         message=printable(_trouble(status)),
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
@@ -121,15 +121,18 @@ def _was_ready_since(hold: Json, ready: Json) -> bool:
     return started_at is not None and unready_at is not None and started_at < unready_at
 
 
-def _contrary(*, load_ended: Json, hold_ended: Json) -> proof.Proof | None:
+def _contrary(*, load_ended: Json, hold_ended: Json) -> load_report.Proof | None:
     """Give a verdict of ``hold`` on the boot of ``load``'s verdict, and newer than that."""
     loaded, held = _time(load_ended.get("finishedAt")), _time(hold_ended.get("finishedAt"))
     if loaded is not None and held is not None and held < loaded:
         return None
-    proven, verdict = proof.parse(load_ended.get("message") or ""), proof.parse(hold_ended.get("message") or "")
+    proven, verdict = (
+        load_report.parse(load_ended.get("message") or ""),
+        load_report.parse(hold_ended.get("message") or ""),
+    )
     if proven is None or verdict is None or verdict.boot_id != proven.boot_id:
         return None
-    return verdict if verdict.result in proof.CONTRARY else None
+    return verdict if verdict.result in load_report.CONTRARY else None
 
 
 def _time(text: Any) -> float | None:

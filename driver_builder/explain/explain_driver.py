@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from driver_builder.api.driver_container import DriverContainer
 from driver_builder.errors import InvalidDriver
 from driver_builder.explain.explanation import Step, broken, ok
-from driver_builder.planning import unloading
-from driver_builder.planning.status import Trouble
 from driver_builder.reasons import Reason, remedy_of, without_remedy
-from driver_builder.spec.driver_container import DriverContainer
+from driver_builder.status import unloading
+from driver_builder.status.status import Trouble
 from kube_api import names
 
 _UNDECIDED = frozenset({Reason.INTERNAL_ERROR, Reason.NAMESPACE_FORBIDDEN})

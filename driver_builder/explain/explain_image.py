@@ -2,17 +2,17 @@
 
 from difflib import get_close_matches
 
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import mapping
+from driver_builder.desired.desired import Unwanted, Wanted
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning import mapping
-from driver_builder.planning.desired import Unwanted, Wanted
-from driver_builder.planning.inventory import Node, target_of
+from driver_builder.observed.inventory import Node, target_of
 from driver_builder.planning.plan_build import next_try
-from driver_builder.planning.status import TargetStatus, previous_targets, timestamp
 from driver_builder.reasons import SUSPENDED_TRIES, Reason, TargetState, remedy_of
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import TargetStatus, previous_targets, timestamp
 
 _UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
 

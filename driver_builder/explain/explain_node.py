@@ -2,16 +2,17 @@
 
 import re
 
+from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, waiting
-from driver_builder.planning import evidence, proof
+from driver_builder.objects import load_report
+from driver_builder.observed import evidence
+from driver_builder.observed.evidence import Finding
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.replacement import is_current
+from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
-from driver_builder.planning.evidence import Finding
-from driver_builder.planning.inventory import Node
-from driver_builder.planning.replacement import is_current
-from driver_builder.planning.snapshot import DriverPod, Snapshot
 from driver_builder.reasons import Reason, TargetState, remedy_of
-from driver_builder.spec.driver_container import DriverContainer
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
 """Reasons of the kubelet for an image that does not come (kubernetes/pkg/kubelet/images/types.go)."""
@@ -128,7 +129,7 @@ def _doubted(scene: Scene, pod: DriverPod, result: str, why: str) -> Step:
     if result == Reason.WRONG_KERNEL:
         words = f"the node runs {verdict.kernel}, its labels say {kernel}"
         return waiting("load", words, remedy_of(Reason.WRONG_KERNEL))
-    if result != proof.LOADED:
+    if result != load_report.LOADED:
         known = remedy_of(result) if result == Reason.NO_DEVICE else _advice(_LOAD_ADVICE, verdict.message)
         logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
         return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.conflicts import Conflict
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning.conflicts import Conflict
-from driver_builder.planning.inventory import Node
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
-from driver_builder.planning.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.status import TargetStatus
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import TargetStatus
 
 LINKS = ("driver", "selector", "kernel", "mapping", "image", "build", "rollout", "pull", "load", "label")
 """Every link of the chain, in its order: each needs the one before."""

@@ -8,23 +8,23 @@ without it. ``plan`` is asked what it would do, so that both always agree.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
+from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.desired import Wanted
+from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.targets import stock_of
 from driver_builder.explain import explain_driver, explain_image, explain_node
 from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning import newest_kernel
-from driver_builder.planning.conflicts import Conflict, conflicts
-from driver_builder.planning.desired import Wanted
-from driver_builder.planning.inventory import Node
-from driver_builder.planning.plan import plan
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import Trouble
-from driver_builder.planning.targets import stock_of
-from driver_builder.planning.wanted import desired_targets
 from driver_builder.reasons import Reason, with_remedy
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import Trouble
+from driver_builder.upgrades import newest_kernel
 
 
 def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from driver_builder.api.spec_reader import Path
 from driver_builder.errors import ConfigurationError
-from driver_builder.spec.spec_reader import Path
 
 STDIN = "-"
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driver_builder.spec.driver_spec import KernelMapping
+from driver_builder.api.driver_spec import KernelMapping
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")

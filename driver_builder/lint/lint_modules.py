@@ -5,9 +5,9 @@ Place in the flow: ``lint`` asks, where it knows the nodes. The controller lets 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from driver_builder.planning import conflicts
-from driver_builder.planning.inventory import Node
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import conflicts
+from driver_builder.observed.inventory import Node
 
 
 def shared_modules(

@@ -6,10 +6,11 @@ an admin sets, or a feature file of the worker.
 
 from collections.abc import Iterator
 
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import mapping
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning import inventory, mapping
-from driver_builder.planning.inventory import Node
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
 from kube_api import names
 
 _SHOWN = 3

@@ -97,7 +97,7 @@ def build_key(
 ) -> str:
     """Digest everything that goes into an image, 20 hex digits.
 
-    ``recipe`` is the version of the template, ``rebuild`` the token of :mod:`driver_builder.planning.rebuild`,
+    ``recipe`` is the version of the template, ``rebuild`` the token of :mod:`driver_builder.observed.rebuild`,
     ``certificate`` the one that modules are signed with, in DER.
     """
     parts = {

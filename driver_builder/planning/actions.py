@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
-from driver_builder.spec.driver_spec import BuilderKind, RegistrySettings
 
 Json = dict[str, Any]
 

@@ -8,10 +8,10 @@ had none for two such waits starts from the beginning.
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
+from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.planning.actions import Action, ReplacePod
-from driver_builder.planning.evidence import NodeEvidence
-from driver_builder.planning.node_notes import MAX_RELOADED, NodeNote
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.status.node_notes import MAX_RELOADED, NodeNote
 
 MIN_SECONDS = 30.0
 MAX_SECONDS = 3600.0

@@ -14,16 +14,16 @@ Place in the flow: ``plan_target`` asks before an image is rolled out, ``gate`` 
 
 from dataclasses import dataclass
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.desired import Wanted
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
-from driver_builder.planning.desired import Wanted
+from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.plan_rollout import identities
-from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.status import TargetStatus
 from driver_builder.reasons import Reason
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import TargetStatus
 from kube_api import names
 
 _SHORT_DIGEST = len("sha256:") + 12

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.desired import Wanted
 from driver_builder.model.build import BuildRequest
+from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
-from driver_builder.planning.desired import Wanted
 from driver_builder.planning.plan_view import DriverView, PlanSettings, TargetPart
-from driver_builder.planning.snapshot import FailedBuild
-from driver_builder.planning.status import TargetStatus
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import TargetStatus
 
 
 def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *, may_start: bool = True) -> TargetPart:

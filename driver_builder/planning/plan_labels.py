@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from driver_builder.planning import evidence
+from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.observed import evidence
+from driver_builder.observed.evidence import NodeEvidence
+from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import LabelNode
-from driver_builder.planning.desired import Unwanted, Wanted
-from driver_builder.planning.evidence import NodeEvidence
-from driver_builder.planning.inventory import Node
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import TargetState
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.snapshot import DriverPod
 from driver_builder.planning.plan_view import TargetPart
-from driver_builder.planning.rebuild import Rebuilds
-from driver_builder.planning.snapshot import DriverPod
 
 
 def is_due(pod: DriverPod, rebuilds: Rebuilds, image: str) -> bool:

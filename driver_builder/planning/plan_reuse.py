@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from driver_builder.desired.desired import Unwanted, Wanted
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ReuseCandidate
-from driver_builder.planning.desired import Unwanted, Wanted
 
 MAX_CANDIDATES = 3
 """So many are looked into: each is fetched, and they mostly fit or fail alike."""

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.desired import Wanted
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.reused import Reused
-from driver_builder.planning import manifests
+from driver_builder.objects import manifests
+from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
+from driver_builder.observed.evidence import Finding, NodeEvidence, judge
+from driver_builder.observed.replacement import is_current
+from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
-from driver_builder.planning.desired import Wanted
-from driver_builder.planning.evidence import Finding, NodeEvidence, judge
-from driver_builder.planning.fingerprint import fingerprint, is_of_this_form
 from driver_builder.planning.plan_rebuild import is_due, served
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.replacement import is_current
-from driver_builder.planning.snapshot import DaemonSet, DriverPod
-from driver_builder.planning.status import timestamp
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import timestamp
 
 Json = dict[str, Any]
 

@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.desired import Unwanted, Wanted
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet, WidenDaemonSet
-from driver_builder.planning.desired import Unwanted, Wanted
-from driver_builder.planning.evidence import NodeEvidence
 from driver_builder.planning.plan_build import blocked, build
 from driver_builder.planning.plan_labels import evidence_of
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.status import TargetStatus
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.status import TargetStatus
 
 WithPresent = Callable[[DriverView, DriverSpec, Wanted, Present, TargetPart], TargetPart]
 """Decides what comes of an image that exists."""

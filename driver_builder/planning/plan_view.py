@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.conflicts import Conflict
+from driver_builder.desired.desired import Recipes, Unwanted, Wanted
 from driver_builder.model.build import ModuleSpec
-from driver_builder.planning import rebuild
+from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.observed import rebuild
+from driver_builder.observed.evidence import NodeEvidence
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.planning.actions import Action
-from driver_builder.planning.ahead_status import AheadStatus, previous_ahead
-from driver_builder.planning.conflicts import Conflict
-from driver_builder.planning.desired import Recipes, Unwanted, Wanted
-from driver_builder.planning.evidence import NodeEvidence
-from driver_builder.planning.inventory import Node
-from driver_builder.planning.node_notes import NodeNote, previous_notes
 from driver_builder.planning.plan_reuse import Reusable
-from driver_builder.planning.rebuild import Rebuilds
-from driver_builder.planning.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
-from driver_builder.planning.status import TargetStatus, Trouble, previous_targets
-from driver_builder.planning.unload_pod import UnloadPod
-from driver_builder.planning.unloading import Unloading
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.spec.driver_container import DriverContainer
-from driver_builder.spec.driver_spec import DriverSpec
+from driver_builder.status.node_notes import NodeNote, previous_notes
+from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
+from driver_builder.status.status import TargetStatus, Trouble, previous_targets
+from driver_builder.status.unloading import Unloading
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
 """What the manifests in ``deploy/`` name; the controller is always told its own."""

@@ -8,9 +8,9 @@ pure: label names without the prefix ``feature.node.kubernetes.io/<source>-``.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from feature_rules.features import Failed, Features
 from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Failed, Features
 from nfd_worker.host import Host
 from nfd_worker.sources import cpu, fake, gpu, kernel, local, memory, network, pci, storage, system, usb
 from nfd_worker.sources.settings import SourceSettings

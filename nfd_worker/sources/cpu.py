@@ -1,7 +1,7 @@
 """Source ``cpu``: CPUID flags, model, topology, power management, cache allocation, confidential computing.
 
-The flags and the model come from the CPU itself (:mod:`nfd_worker.sources.cpuid`) or from what the kernel hands every
-process (:mod:`nfd_worker.sources.hwcap`); the rest stands in sysfs.
+The flags and the model come from the CPU itself (:mod:`nfd_worker.cpu.cpuid`) or from what the kernel hands every
+process (:mod:`nfd_worker.cpu.hwcap`); the rest stands in sysfs.
 """
 
 import logging
@@ -10,18 +10,18 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nfd_worker.features import Attributes, Features, Flags
+from feature_rules.features import Attributes, Features, Flags
+from nfd_worker.cpu import cpu_model, hwcap
+from nfd_worker.cpu.cpu_security import discover_security
+from nfd_worker.cpu.cpuid import Cpuid, parse_dump, this_cpu
+from nfd_worker.cpu.cpuid_flags import avx10_version, find_flags, flags_of_cpuinfo
 from nfd_worker.host import Host
-from nfd_worker.sources import cpu_model, hwcap
-from nfd_worker.sources.cpu_security import discover_security
-from nfd_worker.sources.cpuid import Cpuid, parse_dump, this_cpu
-from nfd_worker.sources.cpuid_flags import avx10_version, find_flags, flags_of_cpuinfo
 from nfd_worker.sources.settings import CpuSettings, SourceSettings
 
 log = logging.getLogger(__name__)
 
 CPUID_DUMP = "recorded/cpuid.txt"
-"""Where a recorded host tree keeps what its CPU answered (see :func:`nfd_worker.sources.cpuid.parse_dump`)."""
+"""Where a recorded host tree keeps what its CPU answered (see :func:`nfd_worker.cpu.cpuid.parse_dump`)."""
 
 _CPUS = "sys/bus/cpu/devices"
 _INTEL_PSTATE = "sys/devices/system/cpu/intel_pstate"

@@ -3,7 +3,7 @@
 Values and not YAML: so that they cost nothing to load, and cannot fail to.
 """
 
-from nfd_worker.rules.model import FeatureMatcher, MatchExpression, Rule
+from feature_rules.model import FeatureMatcher, MatchExpression, Rule
 
 _ORIGIN = "rule built-in"
 

@@ -1,6 +1,6 @@
 """Source ``fake``: features and labels as the settings name them, to try out rules; runs only where it is asked for."""
 
-from nfd_worker.features import Features
+from feature_rules.features import Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

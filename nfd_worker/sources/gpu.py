@@ -1,15 +1,15 @@
 """Source ``gpu``: NVIDIA GPUs as NVML tells them, from the answer of a scan child to features and labels. Pure.
 
-NVML is asked by a short-lived child (:mod:`nfd_worker.gpu_scan`) whose life is :mod:`nfd_worker.gpu_scans`; this module
-says whether the node needs one at all. Labels have the names and values of NVIDIA's GPU Feature Discovery.
+NVML is asked by a short-lived child (:mod:`nfd_worker.gpu.gpu_scan`) whose life is :mod:`nfd_worker.gpu.scan_runner`;
+this module says whether the node needs one at all. Labels have the names and values of NVIDIA's GPU Feature Discovery.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from feature_rules.features import Attributes, Failed, Features
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Attributes, Failed, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
 
@@ -80,7 +80,7 @@ def discover(host: Host, _settings: object) -> Features:
 
 
 def parse_answer(line: bytes) -> Features | Failed:
-    """Make features of the line of JSON that a scan child prints (format: :func:`nfd_worker.gpu_scan.scan`).
+    """Make features of the line of JSON that a scan child prints (format: :func:`nfd_worker.gpu.gpu_scan.scan`).
 
     Attributes ``gpu.driver`` and ``gpu.machine``, instances ``gpu.device`` and ``gpu.mig``. A node without a driver
     has none of them. Anything that is not an answer is a failure with a sentence.

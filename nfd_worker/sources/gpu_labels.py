@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from nfd_worker.features import Attributes, Features, Instances
+from feature_rules.features import Attributes, Features, Instances
 
 MIG_LABELS = {
     "memory_mib": "memory",

@@ -5,9 +5,9 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 
+from feature_rules.features import Attributes, Features, Flags
 from kube_api.names import label_value
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Attributes, Features, Flags
 from nfd_worker.host import OS_RELEASE, Host
 from nfd_worker.sources.settings import SourceSettings
 

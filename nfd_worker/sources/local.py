@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from nfd_worker.features import Features
+from feature_rules.features import Features
 from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
@@ -18,7 +18,7 @@ from nfd_worker.sources.settings import SourceSettings
 FEATURE_FILES = "etc/kubernetes/node-feature-discovery/features.d"
 
 ORIGIN = "features.d/"
-"""What a file's name begins with in the record of what made what (:mod:`nfd_worker.origins`)."""
+"""What a file's name begins with in the record of what made what (:mod:`nfd_worker.labels.origins`)."""
 
 _DIRECTIVE = "# +"
 

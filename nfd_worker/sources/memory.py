@@ -6,7 +6,7 @@ Documentation/ABI/testing/sysfs-bus-nvdimm; proc(5) for ``/proc/swaps``.
 
 import re
 
-from nfd_worker.features import Attributes, Features, Instances
+from feature_rules.features import Attributes, Features, Instances
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

@@ -4,7 +4,7 @@ Those of the node and not of the pod: a mount of the node's ``/sys`` shows the i
 was mounted.
 """
 
-from nfd_worker.features import Attributes, Features
+from feature_rules.features import Attributes, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

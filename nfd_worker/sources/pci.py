@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 
-from nfd_worker.features import Attributes, Features, Instances
+from feature_rules.features import Attributes, Features, Instances
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

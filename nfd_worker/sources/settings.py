@@ -1,4 +1,4 @@
-"""What can be set per source, with the defaults of Node Feature Discovery (keys: :mod:`nfd_worker.config`)."""
+"""What can be set per source, with the defaults of Node Feature Discovery (keys: :mod:`nfd_worker.config.config`)."""
 
 import time
 from collections.abc import Callable, Mapping

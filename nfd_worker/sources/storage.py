@@ -1,6 +1,6 @@
 """Source ``storage``: the block devices (the kernel's Documentation/ABI/stable/sysfs-block)."""
 
-from nfd_worker.features import Attributes, Features
+from feature_rules.features import Attributes, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

@@ -2,8 +2,8 @@
 
 import re
 
+from feature_rules.features import Attributes, Features
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Attributes, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from nfd_worker.features import Attributes, Features
+from feature_rules.features import Attributes, Features
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings, UsbSettings
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from cel_expr_python import cel
 
-from driver_builder.spec.spec_parser import read_spec
-from tests.unit.driver_builder import factories
+from driver_builder.api.spec_parser import read_spec
+from tests.support import factories
 
 Json = dict[str, Any]
 

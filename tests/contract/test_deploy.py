@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from driver_builder.cluster import events
-from driver_builder.planning import plan, status
-from driver_builder.planning.rebuild import Rebuilds
+from driver_builder import plan
+from driver_builder.api import source_parser, spec_parser
+from driver_builder.api.spec_parser import parse_spec, read_spec
+from driver_builder.api.spec_reader import Notes, Reader
+from driver_builder.controller import events
+from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import TargetState
-from driver_builder.spec import source_parser, spec_parser
-from driver_builder.spec.spec_parser import parse_spec, read_spec
-from driver_builder.spec.spec_reader import Notes, Reader
+from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.unit.driver_builder import factories
+from tests.support import factories
 
 Json = dict[str, Any]
 

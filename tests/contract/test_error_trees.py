@@ -7,15 +7,15 @@ from types import ModuleType
 import pytest
 
 import driver_builder.errors
+import feature_rules.errors
 import kube_api.errors
 import nfd_worker.errors
-import nfd_worker.rules.errors
 
 MODULES = [
     pytest.param(kube_api.errors, id="kube_api"),
     pytest.param(driver_builder.errors, id="driver_builder"),
     pytest.param(nfd_worker.errors, id="nfd_worker"),
-    pytest.param(nfd_worker.rules.errors, id="feature_rules"),
+    pytest.param(feature_rules.errors, id="feature_rules"),
 ]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nfd_worker.node_content import NodeContent
-from nfd_worker.publisher import CHILD_COMMAND
-from nfd_worker.wire import PublishRequest
+from nfd_worker.labels.node_content import NodeContent
+from nfd_worker.publish.publisher import CHILD_COMMAND
+from nfd_worker.publish.wire import PublishRequest
 from tests.contract.misbehaving_server import Handler, misbehaving_server, status
 
 HOST = Path(__file__).parents[1] / "data/hosts/intel-gpu-server"

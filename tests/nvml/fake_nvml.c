@@ -1,5 +1,5 @@
 /*
- * A libnvidia-ml.so.1 for tests: the part of NVML's interface that nfd_worker.gpu_scan uses, answering for a machine
+ * A libnvidia-ml.so.1 for tests: the part of NVML's interface that nfd_worker.gpu.gpu_scan uses, answering for a machine
  * that a text file describes (FAKE_NVML_MACHINE). Structures and numbers are those of NVIDIA's public NVML reference.
  *
  * One "key value" a line. "gpu" begins a GPU, "mig" a MIG device of the GPU above, "link" an NVLink of it; what is not

@@ -1,7 +1,7 @@
 """Which kernels come first in the driver matrix, and where else a module is tried."""
 
 from bench.matrix.kernels import elsewhere, in_order, parse_headers
-from tests.proving_ground.kernels import flavour_of
+from testbed.kernels import flavour_of
 
 SEARCH = """\
 linux-headers-6.1.0-47-amd64 - Header files for Linux 6.1.0-47-amd64

@@ -8,7 +8,7 @@ from bench.matrix import telling
 from bench.matrix.building import is_outside
 from bench.matrix.loading import judge
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict
-from tests.proving_ground.guest.script import Section, parse_console
+from testbed.guest.script import Section, parse_console
 
 OURS, OTHER = "6.1.0-56-amd64", "6.1.0-47-amd64"
 BUILT = Build(

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from driver_builder import plan as plan_module
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.boundary import contained
-from driver_builder.cluster.execute import Executor
-from driver_builder.cluster.reconcile import Reconciler
-from driver_builder.cluster.report import Reporter
+from driver_builder.controller.execute import Executor
+from driver_builder.controller.reconcile import Reconciler
+from driver_builder.controller.report import Reporter
 from driver_builder.model import images
 from driver_builder.model.image_state import ImageState, Present, Unauthorized
 from driver_builder.model.images import ImageRef
-from driver_builder.planning import plan as plan_module
 from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.reasons import with_remedy
-from driver_builder.spec.driver_spec import RegistrySettings
 from kube_api import names
 from kube_api.errors import Forbidden, KubeApiError
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.unit.driver_builder.factories import DIGEST, KERNEL, NAMESPACE, driver_object
-from tests.unit.driver_builder.model_parts import ModelRegistries
-from tests.unit.driver_builder.model_world import World
-from tests.unit.driver_builder.worlds import told
+from tests.support.factories import DIGEST, KERNEL, NAMESPACE, driver_object
+from tests.support.model_parts import ModelRegistries
+from tests.support.model_world import World
+from tests.support.worlds import told
 
 EVIL = ImageRef("evil.example.com", "x", "1")
 PREBUILT: dict[str, Any] = {"kernelMappings": [{"regexp": ".*", "image": "evil.example.com/x:1"}]}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from driver_builder import config
+from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.registry_reach import Reach, reach
-from driver_builder.spec.driver_spec import BuilderKind
 
 
 def parsed(*words: str) -> argparse.Namespace:

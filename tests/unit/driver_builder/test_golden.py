@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from driver_builder.building.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
-from tests.unit.driver_builder.golden_cases import ABSENT, CASES, THERE, Case, actions
+from driver_builder.templates.templates import render, templates_directory
+from tests.support.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
 each_case = pytest.mark.parametrize("name", sorted(CASES))

@@ -11,17 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.commands.output import document
+from driver_builder.cli.output import document
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
 from driver_builder.model.image_state import Absent
-from driver_builder.planning.plan import Plan, plan
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.planning.snapshot import Snapshot
-from driver_builder.planning.snapshot_file import from_document, reduced, to_document
-from tests.unit.driver_builder.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
-from tests.unit.driver_builder.model_world import World
-from tests.unit.driver_builder.snapshots import snapshots
+from driver_builder.snapshot_file import from_document, reduced, to_document
+from tests.support.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
+from tests.support.model_world import World
+from tests.support.snapshots import snapshots
 
 GOOD_SPEC = driver().spec
 READERS: dict[str, Callable[[str], Any]] = {"json": json.loads, "yaml": yaml.safe_load}

@@ -18,29 +18,20 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from driver_builder import telemetry
-from driver_builder.building.builds import BuildQueue, BuildStates, QueuedBuild
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.builds.build_queue import BuildQueue, BuildStates, QueuedBuild
+from driver_builder.cluster.image_answers import ImageAnswers
 from driver_builder.errors import BuildFailed
 from driver_builder.metrics import FleetState, StateCollector, fleet_state
 from driver_builder.model.image_state import Absent, Present, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.oci.image_answers import ImageAnswers
+from driver_builder.observed.snapshot import Suspension
+from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import StartBuild
-from driver_builder.planning.plan import Plan, plan
-from driver_builder.planning.snapshot import Suspension
 from driver_builder.reasons import Reason
-from driver_builder.spec.driver_spec import RegistrySettings
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
-from tests.unit.driver_builder.factories import (
-    KERNEL,
-    OTHER_KERNEL,
-    SETTINGS,
-    driver,
-    node,
-    ready_snapshot,
-    snapshot,
-    with_images,
-)
-from tests.unit.driver_builder.model_parts import ModelRegistries
+from tests.support.factories import KERNEL, OTHER_KERNEL, SETTINGS, driver, node, ready_snapshot, snapshot, with_images
+from tests.support.model_parts import ModelRegistries
 
 
 class Clock:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from nfd_worker.config import Settings, load_settings
+from feature_rules.features import Failed, Features
+from feature_rules.load import load_rules
+from feature_rules.model import Rule, RuleProblem
+from nfd_worker.config.config import Settings, load_settings
+from nfd_worker.config.rule_files import RuleSet
 from nfd_worker.cycle import Outcome, run_cycle
-from nfd_worker.features import Failed, Features
 from nfd_worker.host import Host
-from nfd_worker.rule_files import RuleSet
-from nfd_worker.rules.load import load_rules
-from nfd_worker.rules.model import Rule, RuleProblem
-from tests.unit.nfd_worker.trees import HOSTS, recorded
+from tests.support.trees import HOSTS, recorded
 
 PREFIX = "feature.node.kubernetes.io"
 NO_GPU: dict[str, Outcome] = {"gpu": Features()}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.nfd_worker.trees import HOSTS
+from tests.support.trees import HOSTS
 
 PATIENCE = 120.0
 """Seconds: a busy machine is no fault of the worker's."""
@@ -32,27 +32,27 @@ spec: {rules: [{name: r, labels: {from-cluster: "yes"}}]}
 
 OTHER_SETTINGS = """
 import sys
-from nfd_worker.cli import run
-from nfd_worker import config
+from nfd_worker.cli.main import run
+from nfd_worker.config import config
 first = config.load_settings
 calls = []
 def load(flags, environment):
     calls.append(None)
     return first({**flags, "port": "0" if len(calls) == 1 else "38619"}, environment)
-import nfd_worker.cli
-nfd_worker.cli.load_settings = load
+import nfd_worker.cli.main
+nfd_worker.cli.main.load_settings = load
 sys.exit(run(sys.argv[1:], {}))
 """
 
 WITH = """
 import sys
-from nfd_worker import {module}
-{module}.{name} = {value}
-from nfd_worker.cli import run
+import nfd_worker.{module}
+nfd_worker.{module}.{name} = {value}
+from nfd_worker.cli.main import run
 sys.exit(run(sys.argv[1:], {{}}))
 """
 """A worker with another constant."""
-IN_A_HURRY = WITH.format(module="options", name="_SHORTEST_INTERVAL", value=0.1)
+IN_A_HURRY = WITH.format(module="config.options", name="_SHORTEST_INTERVAL", value=0.1)
 
 
 class Worker:
@@ -300,7 +300,7 @@ def test_a_file_that_is_deleted_and_written_anew_keeps_its_label(
     features.mkdir(parents=True)
     (features / "mine").write_text("example.com/mine=1\n")
     flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "1h"]
-    patient = WITH.format(module="settling", name="SETTLE_SECONDS", value=3600.0)
+    patient = WITH.format(module="watch.settling", name="SETTLE_SECONDS", value=3600.0)
     api_server.next(lambda: start(*flags, root=root, code=patient))
 
     def write_anew() -> None:

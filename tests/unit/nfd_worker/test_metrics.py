@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from feature_rules.model import RuleProblem, Taint
 from nfd_worker import __version__
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
+from nfd_worker.labels.node_content import NodeContent, Refusal
 from nfd_worker.metrics import BUCKETS, Metrics
-from nfd_worker.node_content import NodeContent, Refusal
-from nfd_worker.rules.model import RuleProblem, Taint
-from nfd_worker.wire import PublishAnswer
-from tests.unit.nfd_worker.trees import recorded
+from nfd_worker.publish.wire import PublishAnswer
+from tests.support.trees import recorded
 
 DISCOVERY = "nfd_worker_feature_discovery_duration_seconds"
 

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nfd_worker.features import Features
-from nfd_worker.labels import make_content
-from nfd_worker.namespaces import NamespaceOptions
+from feature_rules.features import Features
+from nfd_worker.cpu.cpu_model import x86_attributes
+from nfd_worker.cpu.cpuid_flags import x86_64_level_flags
+from nfd_worker.labels.labels import make_content
+from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import cpu, kernel, pci, system
-from nfd_worker.sources.cpu_model import x86_attributes
-from nfd_worker.sources.cpuid_flags import x86_64_level_flags
 from nfd_worker.sources.settings import CPUID_BLACKLIST, CpuSettings, KernelSettings, SourceSettings
-from tests.unit.nfd_worker.nfd_cases import CASES, FIXTURES, of
-from tests.unit.nfd_worker.trees import host
+from tests.support.nfd_cases import CASES, FIXTURES, of
+from tests.support.trees import host
 
 NO_COUNTERPART = frozenset({"no_publish_features", "nodefeature_node_name", "nodefeature_order", "numa_memory"})
 """Kinds of cases that mean nothing here; docs/compatibility.md says why."""
@@ -25,7 +25,7 @@ def node_labels(source: str, labels: Mapping[str, str]) -> Mapping[str, str]:
 
 def test_every_case_has_a_test() -> None:
     """A case that nothing runs proves nothing."""
-    tests = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
+    tests = "".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     kinds = {case["kind"] for case in CASES.values()}
     assert {kind for kind in kinds if f'@of("{kind}")' not in tests} == NO_COUNTERPART
 

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
+from feature_rules.load import API_VERSION, KIND, load_rules
+from feature_rules.run import run_rules
 from kube_api.names import FEATURE_LABEL_PREFIX
-from nfd_worker.config import build_settings, parse_file
-from nfd_worker.feature_document import parse_features
-from nfd_worker.labels import CLUSTER, make_content
-from nfd_worker.rules.load import API_VERSION, KIND, load_rules
-from nfd_worker.rules.run import run_rules
-from tests.unit.nfd_worker.nfd_cases import of
+from nfd_worker.cli.feature_document import parse_features
+from nfd_worker.config.config import build_settings, parse_file
+from nfd_worker.labels.labels import CLUSTER, make_content
+from tests.support.nfd_cases import of
 
 
 def as_objects(node_feature_rules: list[dict[str, Any]]) -> str:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
 from nfd_worker.cycle import run_cycle
-from nfd_worker.node_content import Refusal
-from tests.unit.nfd_worker.trees import HOSTS, RECORDED, recorded
+from nfd_worker.labels.node_content import Refusal
+from tests.support.trees import HOSTS, RECORDED, recorded
 
 EXPECTED_REFUSALS = {"feature-files": {"kernel.io/reserved ", "value-with-equals"}}
 """Keys of labels that a host asks for and that Kubernetes does not take."""

@@ -24,9 +24,11 @@ FORBIDDEN = frozenset({
 })  # fmt: skip
 """Each of them would cost the resident process from 0.2 to 14 MiB for ever."""
 
-FORBIDDEN_OF_OURS = (
-    "gpu_scan", "labels_command", "output", "publish", "rules.template", "rules_command", "scan_command", "take_over",
-)  # fmt: skip
+FORBIDDEN_OF_OURS = frozenset({
+    "feature_rules.go_template", "nfd_worker.cli.labels_command", "nfd_worker.cli.output",
+    "nfd_worker.cli.rules_command", "nfd_worker.cli.scan_command", "nfd_worker.gpu.gpu_scan",
+    "nfd_worker.publish.publish_child", "nfd_worker.publish.take_over",
+})  # fmt: skip
 """What belongs to a child, to another command, or to rules that this node does not have."""
 
 MOST_MIB_ABOVE_THE_INTERPRETER = 10.3
@@ -48,7 +50,8 @@ def look():
     print(json.dumps([sorted(sys.modules), before, resident_kib()]), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
-from nfd_worker import daemon, options
+from nfd_worker import daemon
+from nfd_worker.config import options
 options._SHORTEST_INTERVAL = 0.1
 cycles = threading.Semaphore(0)
 cycle = daemon.run_cycle
@@ -59,7 +62,7 @@ def counted(*arguments):
 
 daemon.run_cycle = counted
 threading.Thread(target=look).start()
-from nfd_worker.cli import run
+from nfd_worker.cli.main import run
 sys.exit(run(json.loads(sys.argv[2]), {}))
 """
 
@@ -97,13 +100,13 @@ def resident(tmp_path_factory: pytest.TempPathFactory) -> Resident:
 
 def test_it_runs_on_what_it_needs(resident: Resident) -> None:
     """The process that was looked at is the real one."""
-    assert {"pyudev", "yaml", "nfd_worker.daemon", "nfd_worker.uevents", "nfd_worker.rules.load"} <= resident.modules
+    assert {"pyudev", "yaml", "nfd_worker.daemon", "nfd_worker.watch.uevents", "feature_rules.load"} <= resident.modules
 
 
 def test_it_loads_nothing_that_a_child_or_nobody_needs(resident: Resident) -> None:
     """Only the publish child may speak to the API server, and only a mistake in a file needs its nearest word."""
     loaded = {name for name in resident.modules if name in FORBIDDEN or name.partition(".")[0] in FORBIDDEN}
-    ours = resident.modules & {f"nfd_worker.{name}" for name in FORBIDDEN_OF_OURS}
+    ours = resident.modules & FORBIDDEN_OF_OURS
     assert not loaded | ours
 
 

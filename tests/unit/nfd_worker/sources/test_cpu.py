@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nfd_worker.features import Failed, Features
+from feature_rules.features import Failed, Features
+from nfd_worker.cpu.cpuid import Cpuid, Registers
 from nfd_worker.host import Host
 from nfd_worker.sources import discover
 from nfd_worker.sources.cpu import (
@@ -18,9 +19,8 @@ from nfd_worker.sources.cpu import (
     rdt_of_cpuid,
     sgx_epc_bytes,
 )
-from nfd_worker.sources.cpuid import Cpuid, Registers
 from nfd_worker.sources.settings import CpuSettings, SourceSettings
-from tests.unit.nfd_worker.trees import host, recorded
+from tests.support.trees import host, recorded
 
 X86 = {"proc/sys/kernel/arch": "x86_64\n"}
 CPUIDLE = "sys/devices/system/cpu/cpuidle/current_driver"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nfd_worker.features import Features
-from nfd_worker.rules.run import run_rules
+from feature_rules.features import Features
+from feature_rules.run import run_rules
 from nfd_worker.sources.custom import BUILT_IN_RULES
 
 

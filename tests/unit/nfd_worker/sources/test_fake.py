@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from nfd_worker.features import Features
+from feature_rules.features import Features
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.fake import labels
 from nfd_worker.sources.settings import FakeSettings, SourceSettings
-from tests.unit.nfd_worker.trees import host
+from tests.support.trees import host
 
 
 def test_features_and_labels_are_those_of_the_settings(tmp_path: Path) -> None:

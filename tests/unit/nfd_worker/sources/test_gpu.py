@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feature_rules.features import Failed, Features
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Failed, Features
 from nfd_worker.host import BOOT_ID, Host
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import GpuSettings, discover, family, labels, mig_profile, needs_scan, parse_answer
 from nfd_worker.sources.gpu_labels import label_text
 from nfd_worker.sources.settings import SourceSettings
-from tests.unit.nfd_worker.trees import RECORDED, host, recorded
+from tests.support.trees import RECORDED, host, recorded
 
 THIS_BOOT = {BOOT_ID: Path("/", BOOT_ID).read_text()}
 NVIDIA = {"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de\n"}

@@ -16,17 +16,17 @@ from typing import NamedTuple
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from feature_rules.features import Failed, Features
 from kube_api.names import is_label_value, is_qualified_name
-from nfd_worker.config import Settings
+from nfd_worker.config.config import Settings
 from nfd_worker.cycle import run_cycle
-from nfd_worker.features import Failed, Features
 from nfd_worker.host import Host
-from nfd_worker.labels import make_content
-from nfd_worker.namespaces import NamespaceOptions
+from nfd_worker.labels.labels import make_content
+from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings
-from tests.unit.nfd_worker.trees import HOSTS, RECORDED
+from tests.support.trees import HOSTS, RECORDED
 
 LONGEST_SCAN_SECONDS = 1.0
 

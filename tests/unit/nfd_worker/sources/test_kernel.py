@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feature_rules.features import Failed, Features
 from kube_api.names import is_label_value, label_value
 from nfd_worker.errors import HostReadError
-from nfd_worker.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.kernel import (
     KernelConfig,
@@ -20,7 +20,7 @@ from nfd_worker.sources.kernel import (
     read_config,
 )
 from nfd_worker.sources.settings import SourceSettings
-from tests.unit.nfd_worker.trees import host, recorded
+from tests.support.trees import host, recorded
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nfd_worker.features import Failed, Features
+from feature_rules.features import Failed, Features
 from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources import discover
 from nfd_worker.sources.local import FEATURE_FILES, labels, parse_feature_file, parse_time
 from nfd_worker.sources.settings import LocalSettings, SourceSettings
-from tests.unit.nfd_worker.trees import host
+from tests.support.trees import host
 
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 SETTINGS = SourceSettings(local=LocalSettings(clock=lambda: NOW))

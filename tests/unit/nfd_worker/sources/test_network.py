@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nfd_worker.features import Failed, Features
+from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.network import is_positive, labels
 from nfd_worker.sources.settings import SourceSettings
-from tests.unit.nfd_worker.trees import host
+from tests.support.trees import host
 
 NET = "sys/class/net"
 

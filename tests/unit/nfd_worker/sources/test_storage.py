@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nfd_worker.features import Failed, Features
+from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.settings import SourceSettings
 from nfd_worker.sources.storage import labels
-from tests.unit.nfd_worker.trees import host
+from tests.support.trees import host
 
 
 def found_in(root: Path, files: dict[str, str]) -> Features:

@@ -1,0 +1,1 @@
+"""What an admin writes: DriverContainer and its spec, read and checked."""

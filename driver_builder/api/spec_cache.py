@@ -1,0 +1,30 @@
+"""Specs that were read already: reading one may mean to compile megabytes of expressions, and most never change.
+
+Place in the flow: ``observe`` keeps one between passes and hands it to ``driver_container.parse``.
+"""
+
+from collections.abc import Callable, Iterable
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.errors import InvalidDriver
+
+
+class SpecCache:
+    """What was read of an object's spec, right or wrong, by the object's uid and generation."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, DriverSpec | InvalidDriver]] = {}
+
+    def read(
+        self, uid: str, generation: int, read: Callable[[], DriverSpec | InvalidDriver]
+    ) -> DriverSpec | InvalidDriver:
+        """Give what is known of this generation, or read it now."""
+        known = self._known.get(uid)
+        if known is None or known[0] != generation:
+            known = self._known[uid] = (generation, read())
+        return known[1]
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all other objects: they are gone."""
+        there = frozenset(uids)
+        self._known = {uid: known for uid, known in self._known.items() if uid in there}

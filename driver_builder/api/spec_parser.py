@@ -1,0 +1,329 @@
+"""What each field of a DriverContainer's ``spec`` may hold: JSON to a :class:`DriverSpec`, or to what is wrong. Pure.
+
+Place in the flow: ``driver_container`` parses what the API server gives, ``lint`` what an admin is about to apply. The
+CRD's schema says the same (``deploy/crds/drivercontainers.yaml``; a contract test compares them): API servers before
+1.25 do not evaluate its rules, and not every rule can be said there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import re2
+
+from driver_builder.api.driver_spec import (
+    BuilderKind,
+    ConfigMapKey,
+    ConfigMapSource,
+    DriverSpec,
+    Json,
+    KernelMapping,
+    Pattern,
+    RegistrySettings,
+    compiled,
+    literal,
+)
+from driver_builder.api.signing_parser import read_signing
+from driver_builder.api.source_parser import read_source
+from driver_builder.api.spec_reader import Notes, Path, Problem, Reader, shown
+from driver_builder.api.spec_rules import (
+    ABSOLUTE_PATH,
+    ARG,
+    ARG_VALUE,
+    BASE_IMAGE,
+    CONFIG_MAP_KEY,
+    DURATION,
+    KERNEL,
+    LABEL_KEY,
+    LABEL_VALUE,
+    MODULE,
+    OBJECT_NAME,
+    PARAMETER,
+    PERCENTAGE,
+    QUANTITY,
+    REGEXP,
+    REPOSITORY,
+    TEMPLATE,
+    TEXT,
+    VERSION,
+    seconds,
+)
+from driver_builder.errors import InvalidDriver
+from driver_builder.model import images
+from driver_builder.model.build import ModuleSpec
+from driver_builder.model.engine_images import is_reserved
+from driver_builder.model.images import ImageRepository
+
+MIN_SECONDS, MAX_SECONDS = 10.0, 86400.0
+"""Bounds of every duration in a spec."""
+
+RESERVED: Mapping[str, tuple[object, ...]] = {
+    "validation": (),
+    "rollout": (),
+    "retention": (),
+}
+"""Fields that are checked but not acted on yet, each with the values that ask for nothing. Status and lint say so."""
+
+MAX_REGEXPS = 16384
+"""Characters of all expressions of a spec together: classes of Unicode take a second for each few thousand."""
+
+DEFAULT_CA_KEY = "ca.crt"
+MAX_TOLD = 5
+"""As many problems are told in one message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a spec says. ``spec`` is None where there are ``problems``; ``unknown`` are fields of no meaning."""
+
+    spec: DriverSpec | None
+    problems: tuple[Problem, ...]
+    unknown: tuple[Path, ...]
+
+
+def parse_spec(spec: object) -> DriverSpec:
+    """Check a spec and make it a value.
+
+    Raises:
+        InvalidDriver: naming each wrong field, its value and the remedy.
+    """
+    reading = read_spec(spec)
+    if reading.spec is None:
+        told = [str(problem) for problem in reading.problems[:MAX_TOLD]]
+        more = len(reading.problems) - len(told)
+        raise InvalidDriver("; ".join((*told, f"and {more} more problems") if more else told))
+    return reading.spec
+
+
+def read_spec(spec: object) -> Reading:
+    """Check a spec and find everything that is wrong with it."""
+    notes = Notes()
+    reader = Reader(spec, ("spec",), notes)
+    made = _spec(reader)
+    problems = tuple(notes.problems)
+    return Reading(spec=None if problems else made, problems=problems, unknown=notes.unknown)
+
+
+def _spec(spec: Reader) -> DriverSpec:
+    registry, build, module = spec.object("registry"), spec.object("build"), spec.object("module")
+    _check_next_steps(spec)
+    return DriverSpec(
+        version=spec.needed("version", VERSION),
+        node_selector=spec.pairs("nodeSelector", LABEL_KEY, LABEL_VALUE),
+        image=_repository(spec),
+        registry=_registry(registry),
+        source=read_source(spec.object("source")) or ConfigMapSource(name=""),
+        template=build.text("template", TEMPLATE),
+        own_template=_own_template(build),
+        base_image=_base_image(build),
+        args=build.pairs("args", ARG, ARG_VALUE),
+        reuse=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
+        build_secrets=_build_secrets(build),
+        build_resources=_resources(build.object("resources")),
+        deadline_seconds=_duration(build, "deadline"),
+        builder=_builder(build),
+        mappings=_mappings(spec),
+        modules=_modules(module),
+        in_tree_modules_to_remove=module.words("inTreeModulesToRemove", MODULE),
+        blacklist=module.words("blacklist", MODULE),
+        firmware_path=_firmware_path(module),
+        trust_image=module.flag("trustImage"),
+        signing=read_signing(spec),
+        follow_repository=spec.object("preflight").flag("followRepository"),
+        tolerations=_tolerations(spec),
+        priority_class=spec.text("priorityClassName", OBJECT_NAME),
+        pull_secrets=_names(spec, "imagePullSecrets"),
+        unused=tuple(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
+    )
+
+
+def _asks(given: object, path: str) -> bool:
+    """Tell whether a reserved field is set to something."""
+    value = given
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value is not None and value not in RESERVED[path]
+
+
+def _repository(spec: Reader) -> ImageRepository:
+    match = REPOSITORY.pattern.fullmatch(spec.needed("image", REPOSITORY))
+    return ImageRepository(host=match["host"] if match else "", repository=match["repository"] if match else "")
+
+
+def _reference(fields: Reader, name: str) -> str | None:
+    return fields.object(name).needed("name", OBJECT_NAME) if fields.has(name) else fields.text(name, OBJECT_NAME)
+
+
+def _names(fields: Reader, name: str) -> tuple[str, ...]:
+    return tuple(item.needed("name", OBJECT_NAME) for item in fields.objects(name))
+
+
+def _registry(registry: Reader) -> RegistrySettings:
+    given = registry.object("caConfigMap")
+    ca = None
+    if registry.has("caConfigMap"):
+        key = given.text("key", CONFIG_MAP_KEY) or DEFAULT_CA_KEY
+        ca = ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=key)
+    plain_http = registry.flag("plainHttp")
+    if ca and plain_http:
+        registry.wrong("plainHttp and caConfigMap exclude each other, for without TLS nothing is signed: remove one")
+    return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca=ca)
+
+
+def _base_image(build: Reader) -> str | None:
+    text = build.text("baseImage", BASE_IMAGE)
+    if text is not None and is_reserved(text):
+        build.wrong(
+            f"{shown(text)} is a name that the builder keeps images of its own under: name an image of a registry",
+            "baseImage",
+        )
+        return None
+    return text
+
+
+def _own_template(build: Reader) -> ConfigMapKey | None:
+    given = build.object("templateConfigMap")
+    if not build.has("templateConfigMap"):
+        return None
+    if build.has("template"):
+        build.wrong("template and templateConfigMap exclude each other: remove one of them")
+    return ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=given.needed("key", CONFIG_MAP_KEY))
+
+
+def _firmware_path(module: Reader) -> str | None:
+    path = module.text("firmwarePath", ABSOLUTE_PATH)
+    if path == "/":
+        module.wrong("'/' is the whole of the build: name the folder with the firmware, such as /source/firmware",
+                     "firmwarePath")  # fmt: skip
+    return path.rstrip("/") if path else None
+
+
+def _build_secrets(build: Reader) -> tuple[str, ...]:
+    names = _names(build, "secrets")
+    if names and build.given.get("builder") != BuilderKind.JOB:
+        build.wrong("can only be given to a build in a Job: set spec.build.builder: job, or remove them", "secrets")
+    if len(set(names)) < len(names):
+        build.wrong(f"{shown(list(names))} names a Secret twice: name each once", "secrets")
+    return names
+
+
+def _resources(fields: Reader) -> Json:
+    return {name: found for name in ("requests", "limits") if (found := _quantities(fields.object(name)))}
+
+
+def _quantities(fields: Reader) -> Json:
+    fields.asked.update(fields.given)
+    for name, value in fields.given.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            fields.check(value, QUANTITY, name)
+    return dict(fields.given)
+
+
+def _duration(fields: Reader, name: str) -> float | None:
+    text = fields.text(name, DURATION)
+    if text is None:
+        return None
+    if not MIN_SECONDS <= seconds(text) <= MAX_SECONDS:
+        fields.wrong(f"{text!r} is too short or too long: write a duration from 10s to 24h", name)
+    return seconds(text)
+
+
+def _builder(build: Reader) -> BuilderKind | None:
+    value = build.raw("builder")
+    if value is None:
+        return None
+    if value not in list(BuilderKind):
+        build.wrong(f"{shown(value)} is no builder: use one of {', '.join(BuilderKind)}", "builder")
+        return None
+    return BuilderKind(value)
+
+
+def _mappings(spec: Reader) -> tuple[KernelMapping, ...]:
+    items = list(spec.objects("kernelMappings"))
+    texts = [item.given.get("regexp") for item in items]
+    length = sum(len(text) for text in texts if isinstance(text, str) and len(text) <= REGEXP.max_length)
+    if length > MAX_REGEXPS:
+        words = f"their expressions have {length} characters together: write at most {MAX_REGEXPS}"
+        spec.wrong(words, "kernelMappings")
+        return ()
+    return tuple(_mapping(item) for item in items)
+
+
+def _mapping(item: Reader) -> KernelMapping:
+    if item.has("literal") == item.has("regexp"):
+        item.wrong("exactly one of literal, regexp is needed")
+    exact, regexp = item.text("literal", KERNEL), item.text("regexp", REGEXP)
+    mapping = KernelMapping(
+        pattern=literal(exact or "") if regexp is None else _pattern(item, regexp),
+        literal=exact,
+        skip=item.flag("skip"),
+        image=_prebuilt(item),
+        template=item.text("template", TEMPLATE),
+        args=item.pairs("args", ARG, ARG_VALUE),
+        signing=read_signing(item),
+    )
+    how = mapping.template or mapping.args or mapping.signing
+    if mapping.skip and (mapping.image or how):
+        item.wrong(
+            "skip excludes image, template, args and signing, for nothing runs there: remove skip, or the others"
+        )
+    elif mapping.image and how:
+        item.wrong(
+            "image excludes template, args and signing, for a prebuilt image is not built: remove image, or the others"
+        )
+    return mapping
+
+
+def _prebuilt(item: Reader) -> str | None:
+    text = item.text("image", TEXT)
+    try:
+        return text if text is None else str(images.parse_reference(text))
+    except ValueError as error:
+        item.wrong(str(error), "image")
+        return None
+
+
+def _pattern(item: Reader, regexp: str) -> Pattern:
+    try:
+        return compiled(regexp)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")
+        item.wrong(
+            f"{shown(regexp)} is no regular expression: {why}: write it in the syntax of RE2, which has no "
+            "look-around and no back-references",
+            "regexp",
+        )
+        return literal("")
+
+
+def _modules(module: Reader) -> tuple[ModuleSpec, ...]:
+    modules = module.words("names", MODULE)
+    if not module.items("names"):
+        module.wrong("at least one module name is needed, in load order", "names")
+    parameters = module.object("parameters")
+    for name in parameters.given:
+        if name not in modules:
+            parameters.wrong(f"{shown(name)} is not in spec.module.names {list(modules)}")
+    return tuple(ModuleSpec(name=name, parameters=parameters.words(name, PARAMETER)) for name in modules)
+
+
+def _tolerations(spec: Reader) -> tuple[Json, ...]:
+    """Read the tolerations, whose fields are the API server's to check."""
+    items = spec.items("tolerations")
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            spec.wrong(f"{shown(item)} is no toleration: write fields such as operator: Exists", "tolerations", index)
+    return tuple(items)
+
+
+def _check_next_steps(spec: Reader) -> None:
+    """Check what comes after the build; no value of it is used yet."""
+    validation, rollout = spec.object("validation"), spec.object("rollout")
+    if spec.has("validation") and not validation.words("command", TEXT):
+        validation.wrong("at least the program is needed", "command")
+    _duration(validation, "timeout")
+    if isinstance(rollout.raw("maxUnavailable"), str):
+        rollout.text("maxUnavailable", PERCENTAGE)
+    else:
+        rollout.number("maxUnavailable", low=1, high=10000)
+    rollout.number("canary", low=0, high=10000)
+    spec.object("retention").number("versions", low=1, high=1000)

@@ -1,0 +1,1 @@
+"""Container images as archives: layers, files, bounds."""

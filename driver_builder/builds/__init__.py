@@ -1,0 +1,1 @@
+"""Builds: the queue, why they fail, and their logs."""

@@ -1,0 +1,1 @@
+"""Builds with a Docker Engine."""

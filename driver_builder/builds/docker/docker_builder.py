@@ -1,0 +1,286 @@
+"""Builds driver images with a Docker Engine.
+
+Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline verifies what it leaves.
+
+The engine's classic builder is used (no BuildKit client exists for Python), in two runs: one up to the stage ``build``,
+whose image keeps a tag, and one to the end, which finds all of that in the cache. The tag is what keeps the cache:
+layers that only dangling images use go with the next ``docker image prune``, and with them the kernel headers and the
+compiler that every other driver for this kernel would have shared.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import docker
+import requests
+from docker.errors import DockerException, NotFound
+from docker.types import CancellableStream
+
+from driver_builder.archives.image_files import MAX_IMAGE
+from driver_builder.builds.build_limits import BuildLimits
+from driver_builder.builds.build_output import BuildOutput
+from driver_builder.builds.docker.docker_engine import engine_errors
+from driver_builder.builds.failures import classify
+from driver_builder.builds.kernel_metadata import (
+    COMPILER,
+    FACTS_FOLDER,
+    SYMVERS,
+    VERMAGIC,
+    fact,
+    first_line,
+    read_facts,
+)
+from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.model import engine_images
+from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
+from driver_builder.reasons import Reason
+from driver_builder.registry.credentials import DOCKER_HUB, Credentials
+from driver_builder.templates.templates import (
+    BUILD_STAGE,
+    HEADERS_STAGE,
+    build_context,
+    has_headers_stage,
+    render,
+    templates_directory,
+)
+
+MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
+"""Bytes of a saved image: its layers and what is around them."""
+
+_CONNECT_SECONDS = 10.0
+_LOST_LAYER = re.compile(
+    r"failed to get digest sha256:|No such image: sha256:|unknown parent image|layer does not exist"
+)
+"""The engine's words when an image goes, with another build's end, while the classic builder takes it for its cache."""
+_HUB_KEY = "https://index.docker.io/v1/"
+
+
+class DockerBuilder:
+    """Builds with the engine behind ``api``, whose own timeout bounds every request but the builds themselves.
+
+    ``owner`` is the uid of the DriverContainer that it builds for: what stays in the engine gets names that nobody else
+    can guess. ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the
+    base and source images that the engine pulls; ``clock`` counts seconds.
+    """
+
+    def __init__(
+        self,
+        api: docker.APIClient,
+        *,
+        owner: str = "",
+        templates: Path | None = None,
+        credentials: Mapping[str, Credentials] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._owner = owner
+        self._templates = templates
+        self._credentials = dict(credentials or {})
+        self._clock = clock
+
+    def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
+        """Build in the engine and save the image as ``directory/image.tar``; see :class:`Builder`."""
+        context = build_context(request, templates_directory(self._templates))
+        limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
+        names = _Names.of(request, self._owner)
+        with self._replaced(names.cache):
+            self._run(context, {"t": names.cache, "target": BUILD_STAGE}, log, limits)
+        with self._removed_after(names.image):
+            # All but the last steps are in the cache now: they need not be told a second time.
+            self._run(context, {"t": names.image}, lambda _: None, limits)
+            facts = self._read_facts(names.cache, names.container)
+            archive = directory / "image.tar"
+            self._save(names.image, archive, limits)
+        return BuiltImage(
+            archive=archive,
+            module_symvers=fact(facts, SYMVERS),
+            compiler=first_line(fact(facts, COMPILER)),
+        )
+
+    def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
+        """Build the stage of the kernel alone, which stays in the cache; see :class:`FactsBuilder`."""
+        directory = templates_directory(self._templates)
+        if not has_headers_stage(render(request, directory)):
+            return None
+        limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
+        names = _Names.of(request, self._owner)
+        with self._replaced(names.headers):
+            self._run(build_context(request, directory), {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
+        facts = self._read_facts(names.headers, names.container)
+        return KernelFacts(
+            module_symvers=fact(facts, SYMVERS),
+            compiler=first_line(fact(facts, COMPILER)),
+            vermagic=first_line(facts.get(VERMAGIC, "")),
+        )
+
+    def run(self, context: bytes, *, name: str, log: LogSink, limits: BuildLimits) -> None:
+        """Run a Dockerfile for what it prints: no command's output comes from the cache, no image is left of it.
+
+        Raises:
+            BuildFailed, TemporaryError: as :meth:`build`.
+        """
+        with self._removed_after(name):
+            self._run(context, {"t": name, "nocache": "1"}, log, limits)
+
+    def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> None:
+        """One run of the builder. Raises BuildFailed, or TemporaryError when the engine went away."""
+        output = self._attempt(context, parameters, log, limits)
+        if _LOST_LAYER.search(output.error):
+            log("the engine removed a layer while this build was taking it from the cache: once more")
+            output = self._attempt(context, parameters, log, limits)
+        if output.image_id is None:
+            limits.check(output.tail)
+        if output.image_id is None or output.error:
+            raise _failure(output)
+
+    def _attempt(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> BuildOutput:
+        limits.check()
+        output = BuildOutput()
+        with engine_errors("building"), self._post_build(context, parameters, limits) as response:
+            if response.status_code != 200:
+                output.error = _message(response)
+            else:
+                self._follow(response, output, log, limits)
+        return output
+
+    def _post_build(self, context: bytes, parameters: Mapping[str, str], limits: BuildLimits) -> requests.Response:
+        """Start a build. Not by ``APIClient.build``: it hides the response, without which nothing can be cancelled."""
+        always = {"networkmode": "host", "rm": "1", "forcerm": "1"}
+        return self._api.post(
+            f"{self._api.base_url}/v{self._api.api_version}/build",
+            params={**always, **parameters},
+            data=context,
+            headers={"Content-Type": "application/x-tar", "X-Registry-Config": self._registry_config()},
+            stream=True,
+            timeout=(_CONNECT_SECONDS, limits.left()),
+        )
+
+    def _registry_config(self) -> str:
+        entries = {
+            _HUB_KEY if host == DOCKER_HUB else host: {
+                "username": known.username,
+                "password": known.password,
+                "identitytoken": known.identity_token,
+            }
+            for host, known in self._credentials.items()
+        }
+        return base64.urlsafe_b64encode(json.dumps(entries).encode()).decode()
+
+    def _follow(self, response: requests.Response, output: BuildOutput, log: LogSink, limits: BuildLimits) -> None:
+        stream = CancellableStream((json.loads(line) for line in response.iter_lines() if line), response)
+        with limits.closing(stream):
+            for item in stream:
+                for line in output.take(item):
+                    log(line)
+        for line in output.end():
+            log(line)
+
+    def _read_facts(self, image: str, container: str) -> dict[str, str]:
+        """The files below /facts of a stage, out of a container that is never started."""
+        with engine_errors("reading the facts of the build"):
+            self._remove_container(container)
+            self._api.create_container(image, command=["none"], name=container)
+            try:
+                chunks, _ = self._api.get_archive(container, FACTS_FOLDER)
+                return read_facts(chunks)
+            except NotFound:
+                return {}
+            finally:
+                self._remove_container(container)
+
+    def _remove_container(self, name: str) -> None:
+        with suppress(NotFound):
+            self._api.remove_container(name, force=True, v=True)
+
+    def _save(self, image: str, archive: Path, limits: BuildLimits) -> None:
+        left = MAX_ARCHIVE
+        with engine_errors("saving the image"), archive.open("wb") as file:
+            for chunk in self._api.get_image(image):
+                limits.check()
+                left -= len(chunk)
+                if left < 0:
+                    raise BuildFailed(
+                        Reason.DISK_FULL,
+                        f"the image has more than {MAX_ARCHIVE} bytes; let the template leave out what no node needs",
+                    )
+                file.write(chunk)
+
+    @contextmanager
+    def _removed_after(self, image: str) -> Iterator[None]:
+        """Remove an image's local name, whatever happens: it lies in the registry or is built again."""
+        try:
+            yield
+        finally:
+            # A failure to tidy up must not hide how the build went; the name is the same the next time.
+            with suppress(DockerException, requests.RequestException):
+                self._api.remove_image(image)
+
+    @contextmanager
+    def _replaced(self, image: str) -> Iterator[None]:
+        """After a new image has taken the name, remove the one that had it, or each build would leave one behind."""
+        before = self._image_id(image)
+        yield
+        if before and before != self._image_id(image):
+            with suppress(DockerException, requests.RequestException):
+                self._api.remove_image(before)
+
+    def _image_id(self, image: str) -> str | None:
+        with engine_errors("looking for an earlier build"):
+            try:
+                return str(self._api.inspect_image(image)["Id"])
+            except NotFound:
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names in the engine, the same whenever the same request is built: a build that was killed leaves nothing new.
+
+    ``cache`` is for a driver and a kernel, so that a newer version of the driver takes the older one's place;
+    ``headers`` is for a kernel and whatever it is built in, and shared by the drivers that use our templates. All
+    others have the owner's uid in them: who could guess one would build from another tenant's source.
+    """
+
+    cache: str
+    headers: str
+    image: str
+    container: str
+
+    @classmethod
+    def of(cls, request: BuildRequest, owner: str) -> "_Names":
+        key = _digits(request.key, owner)
+        driver = _digits(request.driver, owner)
+        own = (request.own_template.digest, owner) if request.own_template else ()
+        place = _digits(request.template, request.base_image, *own)
+        return cls(
+            cache=f"{engine_images.CACHE}/{request.target.short_hash}-{driver}:latest",
+            headers=f"{engine_images.HEADERS}/{request.target.short_hash}-{place}:latest",
+            image=f"{engine_images.IMAGE}/{key}:latest",
+            container=f"driverwright-facts-{key}",
+        )
+
+
+def _digits(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
+
+
+def _message(response: requests.Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{response.status_code} {response.text[:200]}"
+
+
+def _failure(output: BuildOutput) -> BuildFailed | TemporaryError:
+    if not output.error:
+        return TemporaryError("the build engine went away in the middle of a build; it is built again when it is back")
+    reason, message = classify(output.exit_code, output.error, output.lines)
+    return BuildFailed(reason, message, log_tail=output.tail)

@@ -1,0 +1,93 @@
+"""The container engine that builds: this machine's by its socket, or a remote one over TLS or SSH.
+
+Addresses and certificates are those of the docker command: ``DOCKER_HOST``, and a folder with ``ca.pem``, ``cert.pem``
+and ``key.pem``. Over SSH the remote machine needs the docker command; its host key must be known, and the user's key is
+looked for where the ssh command looks (``~/.ssh``, an agent).
+"""
+
+import logging
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+import requests
+import urllib3
+from docker.errors import APIError, DockerException, TLSParameterError
+from docker.tls import TLSConfig
+from paramiko import SSHException
+
+from driver_builder.builds.failures import classify
+from driver_builder.errors import BuildFailed, ConfigurationError, TemporaryError
+from driver_builder.reasons import Reason
+
+SCHEMES = ("unix://", "tcp://", "ssh://")
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def docker_engine(address: str, *, certificates: Path | None = None, timeout: int = 120) -> Iterator[docker.APIClient]:
+    """A client of the engine at ``address``, closed at the end of the block.
+
+    ``unix:///var/run/docker.sock``, ``tcp://host:2376`` (with the folder ``certificates`` both sides prove who they
+    are), or ``ssh://user@host``; ``timeout`` in seconds bounds every request but builds.
+
+    Raises:
+        ConfigurationError: when the address or the certificates cannot be used.
+        TemporaryError: when the engine does not answer.
+    """
+    if not address.startswith(SCHEMES):
+        raise ConfigurationError(f"--docker-host: {address!r}: begin it with one of {', '.join(SCHEMES)}")
+    tls = _tls(certificates) if certificates is not None else False
+    if address.startswith("tcp://") and tls is False:
+        logger.warning("the engine at %s is asked without TLS; see --docker-cert-path", address)
+    with engine_errors(f"connecting to {address}"):
+        api = docker.APIClient(base_url=address, version="auto", timeout=timeout, tls=tls)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+class _OurCertificates(TLSConfig):
+    """Trusts the given authority alone: requests would put REQUESTS_CA_BUNDLE of the environment in its place."""
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        super().configure_client(client)
+        client.trust_env = False
+
+
+def _tls(folder: Path) -> TLSConfig:
+    ca, certificate, key = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    if missing := [str(path) for path in (ca, certificate, key) if not path.is_file()]:
+        raise ConfigurationError(f"--docker-cert-path: {', '.join(missing)} is missing: put it there, PEM")
+    try:
+        return _OurCertificates(client_cert=(str(certificate), str(key)), ca_cert=str(ca), verify=True)
+    except TLSParameterError as error:
+        raise ConfigurationError(f"--docker-cert-path: {folder}: {error}") from error
+
+
+@contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turn what the engine's client and the local disk raise into our own errors."""
+    try:
+        yield
+    except (
+        DockerException,
+        requests.RequestException,
+        urllib3.exceptions.HTTPError,
+        OSError,
+        ValueError,
+        tarfile.TarError,
+        SSHException,
+    ) as error:
+        reason, message = classify(None, str(error), ())
+        if reason is Reason.DISK_FULL:
+            raise BuildFailed(reason, f"{message} (while {doing})") from error
+        raise TemporaryError(f"the build engine failed while {doing}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    return error.explanation if isinstance(error, APIError) and error.explanation else str(error)

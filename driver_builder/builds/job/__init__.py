@@ -1,0 +1,1 @@
+"""Builds with buildah in Kubernetes Jobs."""

@@ -1,0 +1,258 @@
+"""A build as a Kubernetes Job: its pod and the ConfigMap that the pod builds from. Pure: values in, plain dicts out.
+
+The pod has two containers, one after the other, so that what runs the driver's own source never sees what may push.
+``build`` holds neither registry credentials nor a service account's token; ``hand-over`` holds the registry's Secret
+and runs our own program, which takes files and starts nothing (docs/decisions/0008-job-builder.md).
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from driver_builder.errors import BuildFailed
+from driver_builder.model.registry_reach import Reach
+from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
+from kube_api import names
+from kube_api.resources import CONFIG_MAPS, JOBS
+
+Json = dict[str, Any]
+
+BUILD_CONTAINER = "build"
+HAND_OVER_CONTAINER = "hand-over"
+SERVICE_ACCOUNT = "driver-builder-job"
+BUILD_LABEL = f"{names.GROUP}/build"
+"""On a build's Job, pod and ConfigMap: the build key."""
+FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
+DOCKER_CONFIG = ".dockerconfigjson"
+"""A build Secret with this key is what buildah pulls with."""
+
+MAX_CONTEXT = 1_000_000
+"""Bytes. A ConfigMap holds a mebibyte, the names of its keys and the small files beside the context included."""
+WORK_SIZE, OUT_SIZE = "20Gi", "4Gi"
+"""When a build has written so much, the kubelet ends it."""
+DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "500m", "memory": "512Mi"}
+KEPT_SECONDS = 3600
+"""A finished Job that no controller took care of goes after so long, where the API server does that (1.23)."""
+
+CAPABILITIES = ("SETFCAP", "SETGID", "SETUID")
+"""What root needs to make a user namespace that maps all users, root too: in there buildah may do the rest."""
+_NOBODY = 65534
+_AS_NOBODY: Json = {
+    "runAsNonRoot": True,
+    "runAsUser": _NOBODY,
+    "runAsGroup": _NOBODY,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_AS_BUILDER: Json = {
+    "runAsUser": 0,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
+    # The runtimes' own profiles forbid to make a user namespace and to mount in it.
+    "seccompProfile": {"type": "Unconfined"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """What all build Jobs of a controller have alike.
+
+    ``image`` has buildah, ``hand_over_image`` this program. ``node_selector`` is added to the target's architecture,
+    ``tolerations`` to those that a driver's spec names (its default, which tolerates everything, is the driver pods'),
+    ``host_network`` for clusters without a pod network. ``ca`` are CA certificates for the registries (PEM), ``reach``
+    says where registries may send us.
+    """
+
+    image: str
+    hand_over_image: str
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+    host_network: bool = False
+    ca: str = ""
+    reach: Reach = field(default_factory=Reach)
+
+
+def job_name(key: str) -> str:
+    """Name the Job of a build: the same whenever the same key is built."""
+    return f"driver-build-{key}"
+
+
+def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = None) -> Json:
+    """Build the Job; ``authfile`` is where in the pod the credentials lie that buildah pulls with."""
+    request = action.request
+    metadata = {
+        "labels": _labels(request.key),
+        "annotations": {"container.apparmor.security.beta.kubernetes.io/build": "unconfined"},
+    }
+    spec = job_spec({"metadata": metadata, "spec": _pod_spec(action, settings, authfile)}, request.deadline_seconds)
+    fingerprint = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {
+            "name": job_name(request.key),
+            "namespace": action.namespace,
+            "labels": _labels(request.key),
+            "annotations": {FINGERPRINT_ANNOTATION: fingerprint},
+        },
+        "spec": spec,
+    }
+
+
+def job_spec(template: Json, deadline_seconds: float) -> Json:
+    """Build the spec of a Job that runs its pod once."""
+    return {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": math.ceil(deadline_seconds),
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "template": template,
+    }
+
+
+def pod_base(
+    architecture: str, *, node_selector: Mapping[str, str], tolerations: Sequence[Json], host_network: bool
+) -> Json:
+    """Build what the pods of all our Jobs have alike: no rights in the cluster, and nodes that can run them."""
+    pod: Json = {
+        "restartPolicy": "Never",
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "nodeSelector": {names.ARCHITECTURE_LABEL: architecture, **node_selector},
+    }
+    pod |= {"tolerations": list(tolerations)} if tolerations else {}
+    return pod | ({"hostNetwork": True} if host_network else {})
+
+
+def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid: str) -> Json:
+    """Build the ConfigMap that the Job of ``uid`` builds from, and with which it goes.
+
+    Raises:
+        BuildFailed: when the context is too large for one.
+    """
+    packed = gzip.compress(context, mtime=0)
+    if len(packed) > MAX_CONTEXT:
+        raise BuildFailed(
+            Reason.BUILD_ERROR,
+            f"the source has {len(packed)} bytes, compressed, and a Job can be given {MAX_CONTEXT}: take it from git,"
+            " an archive, an image or a package (spec.source), which are fetched inside the build",
+        )
+    name = job_name(action.request.key)
+    owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": name, "uid": uid}
+    return {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": action.namespace,
+            "labels": _labels(action.request.key),
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "binaryData": {"context.tar.gz": base64.b64encode(packed).decode()},
+        "data": {
+            "build.sh": files("driver_builder.builds.job").joinpath("build.sh").read_text(),
+            "registries.conf": _registries(action),
+            "ca.crt": settings.ca,
+        },
+    }
+
+
+def _labels(key: str) -> Json:
+    return {"app.kubernetes.io/managed-by": "driver-builder", BUILD_LABEL: key}
+
+
+def _registries(action: StartBuild) -> str:
+    """What buildah may pull from: names without a host are Docker Hub's, as with an engine."""
+    lines = ['unqualified-search-registries = ["docker.io"]', ""]
+    if action.registry.plain_http:
+        lines += ["[[registry]]", f"location = {json.dumps(action.image.host)}", "insecure = true", ""]
+    return "\n".join(lines)
+
+
+def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None) -> Json:
+    secrets = dict(enumerate(dict.fromkeys(action.build_secrets)))
+    volumes: list[Json] = [
+        {"name": "context", "configMap": {"name": job_name(action.request.key)}},
+        {"name": "work", "emptyDir": {"sizeLimit": WORK_SIZE}},
+        {"name": "out", "emptyDir": {"sizeLimit": OUT_SIZE}},
+        *({"name": f"secret-{number}", "secret": {"secretName": name}} for number, name in secrets.items()),
+    ]
+    if action.registry.secret is not None:
+        volumes.append({"name": "registry", "secret": {"secretName": action.registry.secret}})
+    base = pod_base(
+        action.request.target.architecture,
+        node_selector=settings.node_selector,
+        tolerations=(*action.tolerations, *settings.tolerations),
+        host_network=settings.host_network,
+    )
+    return {
+        **base,
+        "initContainers": [_build(action, settings, secrets, authfile)],
+        "containers": [_hand_over(action, settings)],
+        "volumes": volumes,
+    }
+
+
+def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str], authfile: str | None) -> Json:
+    options = [f"--volume=/secrets/{name}:/run/secrets/{name}:ro" for name in secrets.values()]
+    options += [f"--authfile={authfile}"] if authfile else []
+    options += ["--cert-dir=/certificates"] if settings.ca else []
+    mounts: list[Json] = [
+        {"name": "context", "mountPath": "/context", "readOnly": True},
+        {"name": "work", "mountPath": "/building"},
+        {"name": "out", "mountPath": "/out"},
+    ]
+    if settings.ca:
+        mounts.append({"name": "context", "mountPath": "/certificates/ca.crt", "subPath": "ca.crt", "readOnly": True})
+    mounts += (
+        {"name": f"secret-{number}", "mountPath": secret_folder(name), "readOnly": True}
+        for number, name in secrets.items()
+    )
+    return {
+        "name": BUILD_CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "/context/build.sh", *options],
+        "resources": action.resources or {"requests": dict(DEFAULT_REQUESTS)},
+        "securityContext": _AS_BUILDER,
+        "volumeMounts": mounts,
+    }
+
+
+def secret_folder(name: str) -> str:
+    """Say where in the container ``build`` the keys of a build Secret lie, as files."""
+    return f"/secrets/{name}"
+
+
+def _hand_over(action: StartBuild, settings: JobSettings) -> Json:
+    mounts: list[Json] = [
+        {"name": "context", "mountPath": "/context", "readOnly": True},
+        {"name": "out", "mountPath": "/out", "readOnly": True},
+    ]
+    words = ["hand-over", f"--host={action.image.host}", f"--repository={action.image.repository}", "--folder=/out"]
+    if action.registry.secret is not None:
+        mounts.append({"name": "registry", "mountPath": "/registry", "readOnly": True})
+        words.append("--credentials=/registry")
+    words += ["--plain-http"] if action.registry.plain_http else []
+    words += ["--registry-ca-file=/context/ca.crt"] if settings.ca else []
+    words += settings.reach.as_flags()
+    return {
+        "name": HAND_OVER_CONTAINER,
+        "image": settings.hand_over_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["driver-builder", *words],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": _AS_NOBODY,
+        "volumeMounts": mounts,
+    }

@@ -1,0 +1,164 @@
+"""How far a build Job is, out of the Job and its pods as the API server gives them. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driver_builder.builds.failures import KILLED
+from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, HAND_OVER_CONTAINER
+
+Json = Mapping[str, Any]
+
+_HOPELESS = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that seldom go by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Nothing runs yet, or not yet the second container; ``why`` in Kubernetes' own words, where it has any."""
+
+    why: str = ""
+    is_hopeless: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Building:
+    """The container ``build`` of ``pod`` runs."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandingOver:
+    """The container ``build`` has ended well, the next one runs."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotBuilt:
+    """The container ``build`` ended with a failure."""
+
+    pod: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """Everything ended; ``digest`` is what was handed over, None when that failed, and ``why`` says so."""
+
+    pod: str
+    digest: str | None
+    why: str = ""
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """The Job's deadline passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The pod was taken away: evicted, deleted, or gone with its node. ``is_full``: it wrote too much."""
+
+    why: str
+    is_full: bool = False
+
+
+JobState = Waiting | Building | HandingOver | NotBuilt | HandedOver | TimedOut | Lost
+
+
+def job_state(job: Json, pods: Sequence[Json]) -> JobState:
+    """Read the state of a Job; pods of other owners are not looked at."""
+    failed = next((item for item in _status(job).get("conditions") or () if _is_true(item, "Failed")), None)
+    if failed is not None and failed.get("reason") == "DeadlineExceeded":
+        return TimedOut()
+    mine = [pod for pod in pods if _is_of(pod, job)]
+    if not mine:
+        return Lost(why="its pod was deleted") if failed is not None else Waiting(why="no pod was made for the Job")
+    newest = max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+    return _pod_state(newest)
+
+
+def _pod_state(pod: Json) -> JobState:
+    status, name = _status(pod), str(pod["metadata"]["name"])
+    if status.get("reason") == "Evicted":
+        why = str(status.get("message") or "it was evicted")
+        return Lost(why=why, is_full="emptydir" in why.lower() or "ephemeral" in why.lower())
+    build = _container(status, "initContainerStatuses", BUILD_CONTAINER)
+    if ended := build.get("terminated"):
+        code = KILLED if ended.get("reason") == "OOMKilled" else int(ended.get("exitCode", 1))
+        return NotBuilt(pod=name, exit_code=code) if code else _after_build(pod, name)
+    return Building(pod=name) if "running" in build else _waiting(pod, build)
+
+
+def _after_build(pod: Json, name: str) -> JobState:
+    hand_over = _container(_status(pod), "containerStatuses", HAND_OVER_CONTAINER)
+    if ended := hand_over.get("terminated"):
+        return _handed_over(name, ended)
+    return HandingOver(pod=name) if "running" in hand_over else _waiting(pod, hand_over)
+
+
+def _waiting(pod: Json, container: Json) -> Waiting | Lost:
+    status = _status(pod)
+    if status.get("phase") == "Failed":
+        return Lost(why=f"{status.get('reason') or 'its pod failed'}: {status.get('message') or 'no reason given'}")
+    waiting = container.get("waiting") or {}
+    reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    if reason in _HOPELESS:
+        return Waiting(why=f"{reason}: {message}" if message else reason, is_hopeless=True)
+    unscheduled: Json = next((item for item in status.get("conditions") or () if _is_false(item, "PodScheduled")), {})
+    return Waiting(why=str(unscheduled.get("message") or message))
+
+
+def _handed_over(pod: str, terminated: Json) -> HandedOver:
+    """Read what ``hand_over_command`` left as the termination message."""
+    text = str(terminated.get("message") or "")
+    try:
+        told = json.loads(text)
+        digest = str(told["digest"]) if "digest" in told else None
+        why, is_refused = str(told.get("error", "")), told.get("refused") is True
+    except (ValueError, TypeError, AttributeError):
+        digest, why, is_refused = None, text, False
+    if digest is not None:
+        return HandedOver(pod=pod, digest=digest)
+    reason = terminated.get("reason") or "Error"
+    return HandedOver(
+        pod=pod, digest=None, why=why or f"{reason}, exit code {terminated.get('exitCode')}", is_refused=is_refused
+    )
+
+
+def _status(obj: Json) -> Json:
+    status: Json = obj.get("status") or {}
+    return status
+
+
+def _container(status: Json, kind: str, name: str) -> Json:
+    found: Json = next((item for item in status.get(kind) or () if item["name"] == name), {})
+    state: Json = found.get("state") or {}
+    return state
+
+
+def _is_of(pod: Json, job: Json) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == job["metadata"]["uid"] for owner in owners)
+
+
+def _is_true(condition: Json, kind: str) -> bool:
+    return condition.get("type") == kind and condition.get("status") == "True"
+
+
+def _is_false(condition: Json, kind: str) -> bool:
+    return condition.get("type") == kind and condition.get("status") == "False"

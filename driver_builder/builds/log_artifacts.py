@@ -1,0 +1,45 @@
+"""The log of a build that was pushed, attached to its image: who finds the image finds how it came about.
+
+Place in the flow: the build queue hands over the redacted lines when the tag is set. Unlike the bill of materials the
+log comes after the tag: an image without it is complete.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from driver_builder.archives.image_archive import canonical_json, sha256
+from driver_builder.builds.bounded_log import packed
+from driver_builder.builds.build_logs import printable
+from driver_builder.errors import DriverBuilderError, RegistryRefused
+from driver_builder.planning.actions import StartBuild
+from driver_builder.references.registry_access import Registries
+from driver_builder.registry.referrers import push_referrer
+from kube_api.errors import KubeApiError
+
+LOG_TYPE = "application/vnd.driverwright.build-log.v1+gzip"
+MAX_PACKED = 1 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class LogArtefacts:
+    """Attaches logs to images."""
+
+    def __init__(self, registries: Registries) -> None:
+        self._registries = registries
+
+    def attach(self, action: StartBuild, digest: str, lines: Sequence[str]) -> None:
+        """Attach a log; one that cannot be attached is no reason to doubt the image, and is said."""
+        try:
+            self._attach(action, digest, lines)
+        except (DriverBuilderError, KubeApiError) as error:
+            logger.warning("build %s: its log is not attached to the image: %s", action.request.key, error)
+
+    def _attach(self, action: StartBuild, digest: str, lines: Sequence[str]) -> None:
+        repository = action.image.repository
+        registry = self._registries.connect(action.namespace, action.registry, action.image.host, repository)
+        manifest = canonical_json(registry.fetch_manifest(repository, digest) or {})
+        if sha256(manifest) != digest:
+            raise RegistryRefused(f"{action.image.at(digest)} is not as it was pushed")
+        content = packed(printable(lines), MAX_PACKED)
+        push_referrer(registry, repository, subject=manifest, artifact_type=LOG_TYPE, content=content)

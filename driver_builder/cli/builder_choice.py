@@ -1,0 +1,98 @@
+"""Which builder makes an image: the one that the driver's spec names, else the controller's default.
+
+Place in the flow: ``run`` and ``preflight`` ask for a builder for each action they carry out.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.job.job_builder import JobBuilder
+from driver_builder.builds.job.job_manifest import JobSettings
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError
+from driver_builder.images.pipeline import PUSH_PATIENCE
+from driver_builder.model.build import Builder
+from driver_builder.planning.actions import StartBuild
+from driver_builder.references.named_objects import Missing, read_secret
+from driver_builder.references.registry_access import Registries
+from driver_builder.references.registry_ca import read_ca
+from kube_api.client import Client
+
+SHORTEST_SECRET = 4
+"""Characters. A shorter line of a Secret says nothing, and taking it out would spoil every line of a log."""
+
+
+@contextmanager
+def builder_for(
+    action: StartBuild,
+    settings: Settings,
+    *,
+    client: Client,
+    registries: Registries,
+    is_leaving: Callable[[], bool] = lambda: False,
+) -> Iterator[Builder]:
+    """Give the builder of an action; ``is_leaving`` is true once builds are left to the next controller.
+
+    Raises:
+        ConfigurationError: when the controller is not set up for it.
+        TemporaryError: when the engine does not answer.
+        RegistryRefused: when the registry's Secret is missing.
+    """
+    if (action.builder or settings.builder) is BuilderKind.JOB:
+        where = (action.namespace, action.registry, action.image.host, action.image.repository)
+        yield JobBuilder(
+            client,
+            action,
+            settings=job_settings(action, settings, client),
+            registry=registries.connect(*where, patience=PUSH_PATIENCE),
+            templates=settings.templates,
+            is_leaving=is_leaving,
+        )
+        return
+    with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
+        known = registries.credentials(action.namespace, action.registry, action.image.host)
+        yield DockerBuilder(api, owner=action.owner, templates=settings.templates, credentials=known)
+
+
+def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobSettings:
+    """Say what the Jobs of this controller are like.
+
+    Raises:
+        ConfigurationError: when an image is not given, or the CA of the registries cannot be read.
+    """
+    if not settings.job_image or not settings.hand_over_image:
+        raise ConfigurationError(
+            "builds in Jobs need the images of buildah and of this program: give --job-image and --hand-over-image"
+        )
+    return JobSettings(
+        image=settings.job_image,
+        hand_over_image=settings.hand_over_image,
+        node_selector=settings.job_node_selector,
+        tolerations=settings.job_tolerations,
+        host_network=settings.job_host_network,
+        ca=_ca(action, settings, client),
+        reach=settings.registry_reach,
+    )
+
+
+def _ca(action: StartBuild, settings: Settings, client: Client) -> str:
+    if action.registry.ca is not None:
+        return read_ca(client, action.namespace, action.registry.ca)
+    try:
+        return Path(settings.registry_ca_file).read_text() if settings.registry_ca_file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--registry-ca-file: {error}") from error
+
+
+def secret_values(action: StartBuild, client: Client) -> tuple[str, ...]:
+    """Read everything in the Secrets of a build, line by line, for its log to hide; a missing one the builder tells."""
+    lines: list[str] = []
+    for name in action.build_secrets:
+        with suppress(Missing):
+            for value in read_secret(client, action.namespace, name, field="spec.build.secrets").values():
+                lines += (line.strip() for line in value.decode(errors="replace").splitlines())
+    return tuple(line for line in lines if len(line) >= SHORTEST_SECRET)

@@ -1,0 +1,120 @@
+"""What the commands share: exit codes, the flag that says how to print, and the snapshot they look at."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from driver_builder import snapshot_file
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.cli import output
+from driver_builder.cluster.observe import Observer
+from driver_builder.config import Settings
+from driver_builder.desired.desired import Recipes
+from driver_builder.errors import ConfigurationError
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
+from driver_builder.references.registry_access import Registries
+from driver_builder.templates import templates
+from kube_api.client import Client
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def add_output_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o``."""
+    parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="how to print (default table)")
+
+
+def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--snapshot``."""
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="look at what driver-builder snapshot wrote, - for stdin (default: the cluster)",
+    )
+
+
+def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanSettings]:
+    """Give the snapshot that a command looks at, and the settings of its plan: of the file, or of here and now.
+
+    Raises:
+        ConfigurationError: when the file cannot be read; names it.
+    """
+    if flags.snapshot is None:
+        return observer(settings).observe(), plan_settings(settings)
+    try:
+        text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
+        return snapshot_file.from_document(yaml.safe_load(text))
+    except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
+        raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
+
+
+def plan_settings(settings: Settings) -> PlanSettings:
+    """Give what a plan depends on besides the snapshot, as it is here."""
+    recipes = Recipes(
+        versions=templates.recipe_versions(settings.templates),
+        deadline_seconds=settings.build_deadline_seconds,
+        max_deadline_seconds=max(settings.max_build_deadline_seconds, settings.build_deadline_seconds),
+    )
+    return PlanSettings(
+        recipes=recipes,
+        loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
+        retry_min_seconds=settings.retry_min_seconds,
+        retry_max_seconds=settings.retry_max_seconds,
+        unload_deadline_seconds=settings.unload_deadline_seconds,
+    )
+
+
+def observer(settings: Settings) -> Observer:
+    """Make what reads the cluster and the registries."""
+    client = Client.from_environment(settings.kubeconfig)
+    return Observer(
+        client,
+        registries(settings, client),
+        namespaces=settings.namespaces,
+        recipes=plan_settings(settings).recipes,
+        clock=time.time,
+    )
+
+
+def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:
+    """Make what asks registries, as the settings say; ``account_seconds`` is how long a Secret is believed."""
+    return Registries(
+        client,
+        ca_file=settings.registry_ca_file,
+        reach=settings.registry_reach,
+        plain_http_passwords=settings.registry_plain_http_passwords,
+        account_seconds=account_seconds,
+    )
+
+
+def find_node(snapshot: Snapshot, name: str) -> Node:
+    """Find a node by its name.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    found = next((node for node in snapshot.nodes if node.name == name), None)
+    if found is None:
+        known = ", ".join(sorted(node.name for node in snapshot.nodes)[:10]) or "none"
+        raise ConfigurationError(f"NODE: there is no node {name!r}; there are: {known}")
+    return found
+
+
+def find_drivers(snapshot: Snapshot, name: str | None) -> tuple[DriverContainer, ...]:
+    """Find the drivers of a name, given with or without its namespace; all, in order, without a name.
+
+    Raises:
+        ConfigurationError: when a name is given and there is none.
+    """
+    drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
+    found = tuple(driver for driver in drivers if name in (None, driver.name, driver.key))
+    if name is not None and not found:
+        known = ", ".join(driver.key for driver in drivers) or "none"
+        unread = "".join(f"; {words}" for words in snapshot.forbidden.values())
+        raise ConfigurationError(f"DRIVER: there is no DriverContainer {name!r}; there are: {known}{unread}")
+    return found

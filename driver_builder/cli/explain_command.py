@@ -1,0 +1,62 @@
+"""The command ``explain``: why a node has a driver or has none, link by link."""
+
+import argparse
+import sys
+
+from driver_builder.cli import common, output
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
+from driver_builder.config import Settings
+from driver_builder.explain.explanation import Explanation, Step, Verdict
+from driver_builder.explain.links import explain
+
+_TICKS = {Verdict.OK: "✓", Verdict.BROKEN: "✗", Verdict.WAITING: "…", Verdict.UNKNOWN: "?"}
+_PLAIN = {Verdict.OK: "+", Verdict.BROKEN: "x", Verdict.WAITING: "~", Verdict.UNKNOWN: "?"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``explain``."""
+    parser.add_argument("node", metavar="NODE", help="name of the node")
+    parser.add_argument("driver", nargs="?", metavar="DRIVER", help="only this DriverContainer (default: all)")
+    add_snapshot_flag(parser)
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Print each link; gives 0 when every driver that is wanted on the node is ready there, else 1.
+
+    Without a name, drivers that do not select the node are told in one line and do not count, unless none does. A
+    namespace that may not be read is a no: which of its drivers want the node is not known.
+    """
+    snapshot, plan_settings = common.seen(flags, settings)
+    node = common.find_node(snapshot, flags.node)
+    drivers = common.find_drivers(snapshot, flags.driver)
+    told = [explain(snapshot, node, driver, plan_settings) for driver in drivers]
+    if flags.output == "table":
+        brief = flags.driver is None and any(item.selected for item in told)
+        print("\n\n".join(_text(item, brief=brief) for item in told) or "no DriverContainer")
+    else:
+        print(output.document([item.as_document() for item in told], flags.output))
+    unread = tuple(snapshot.forbidden.values()) if flags.driver is None else ()
+    for words in unread:
+        print(f"{words}: what its drivers want of {node.name} is not known", file=sys.stderr)
+    counted = [item for item in told if item.selected] if flags.driver is None else told
+    return EXIT_OK if counted and not unread and all(item.is_ready for item in counted) else EXIT_FAILED
+
+
+def _text(item: Explanation, *, brief: bool) -> str:
+    head = f"{item.driver} on {item.node}: {item.sentence}"
+    if brief and not item.selected:
+        return head
+    first = item.first_broken
+    lines = [line for step in item.steps for line in _lines(step, advise=step is first or first is None)]
+    coming = [f"  newest kernel: {item.coming}"] if item.coming else []
+    return "\n".join([head, *lines, *coming])
+
+
+def _lines(step: Step, *, advise: bool) -> list[str]:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    tick = (_TICKS if encoding == "utf8" else _PLAIN)[step.verdict]
+    lines = [f"  {tick} {step.name:<9} {step.sentence}"]
+    if advise and step.next_step:
+        lines.append(f"    {'':<9} next: {step.next_step}")
+    return lines

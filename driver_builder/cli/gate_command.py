@@ -1,0 +1,33 @@
+"""The command ``gate``: an exit code that says whether a node may boot another kernel."""
+
+import argparse
+
+from driver_builder.cli import common, output
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.config import Settings
+from driver_builder.upgrades.gate import Gate, gate, with_kernel
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``gate``."""
+    parser.add_argument("node", metavar="NODE", help="name of the node")
+    parser.add_argument("kernel", metavar="KERNEL", help="the kernel release it is to boot, as uname -r prints it")
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Print which drivers are there for the kernel and which are not; gives 0 when all are, else 1."""
+    observer = common.observer(settings)
+    seen = observer.observe()
+    common.find_node(seen, flags.node)
+    moved = observer.with_images(with_kernel(seen, flags.node, flags.kernel))
+    answer = gate(moved, flags.node, flags.kernel, common.plan_settings(settings).recipes)
+    print(_text(answer) if flags.output == "table" else output.document(answer.as_document(), flags.output))
+    return EXIT_OK if answer.is_open else EXIT_FAILED
+
+
+def _text(answer: Gate) -> str:
+    if not answer.findings:
+        return answer.sentence
+    rows = [(item.driver, "yes" if item.is_open else "NO", item.sentence) for item in answer.findings]
+    return f"{answer.sentence}\n\n{output.table(('DRIVER', 'READY', 'WHY'), rows)}"

@@ -1,0 +1,274 @@
+"""``driver-builder lint``: says what is wrong with DriverContainers before they are applied. No cluster is needed.
+
+The rules are those of the controller (``spec_parser``), and besides them what is well-formed but cannot be meant:
+fields that nobody reads, mappings that never apply, several kernels for one image.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from driver_builder import plain_data, snapshot_file
+from driver_builder.api.driver_container import DriverContainer, check_names
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.spec_parser import read_spec
+from driver_builder.api.spec_reader import Notes, Path, Reader, dotted
+from driver_builder.api.spec_rules import OBJECT_NAME
+from driver_builder.cli import output
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError, InvalidDriver
+from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
+from driver_builder.lint.lint_mappings import oddities
+from driver_builder.lint.lint_modules import shared_modules
+from driver_builder.lint.lint_signing import unsigned
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from kube_api.resources import DRIVER_CONTAINERS
+
+
+class Severity(StrEnum):
+    """An error keeps the driver from working; a warning is something to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing about one driver; ``driver`` is empty where the file itself is the matter."""
+
+    file: str
+    line: int
+    severity: Severity
+    driver: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What is known of the nodes: themselves, or just the kernels they run; nothing where both are None."""
+
+    nodes: tuple[Node, ...] | None = None
+    kernels: tuple[str, ...] | None = None
+    drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
+    """By ``namespace/name``: those of the snapshot, and those that are checked."""
+
+    def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
+        """Give the kernels of the nodes that a driver selects, None where nobody knows.
+
+        A snapshot holds only the labels that the drivers in it select by: a label that is on none of its nodes says
+        nothing.
+        """
+        if self.nodes is None:
+            return self.kernels
+        if not set(spec.node_selector) <= {label for node in self.nodes for label in node.labels}:
+            return None
+        targets = inventory.take(self.nodes, spec.node_selector).targets
+        return tuple(target.kernel_version for target in targets)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the files, and what is known of the nodes."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="manifest, folder of manifests, or - for standard input"
+    )
+    known = parser.add_mutually_exclusive_group()
+    known.add_argument(
+        "--snapshot", metavar="FILE", help="nodes to check mappings against: a snapshot, or kubectl get nodes -o json"
+    )
+    known.add_argument("--kernels", metavar="RELEASE,...", help="kernels to check mappings against")
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, _settings: Settings) -> int:
+    """Check the files; gives 1 when a driver has an error.
+
+    Raises:
+        ConfigurationError: when a file cannot be read, or there is no DriverContainer in any.
+    """
+    fleet = _fleet(flags)
+    checked = 0
+    findings: list[Finding] = []
+    documents = list(read_documents(flags.files))
+    fleet = replace(fleet, drivers={**fleet.drivers, **dict(_specs(documents))})
+    for document in documents:
+        if isinstance(document, Unreadable):
+            findings.append(_unreadable(document))
+            continue
+        for value, path in drivers(document.value):
+            checked += 1
+            findings += lint(document, value, path, fleet)
+    if not checked and not findings:
+        raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
+    print(_printed(findings, checked, flags.output))
+    return EXIT_FAILED if any(finding.severity is Severity.ERROR for finding in findings) else EXIT_OK
+
+
+def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, DriverSpec]]:
+    for document in documents:
+        for value, _ in drivers(document.value) if isinstance(document, Document) else ():
+            spec = read_spec(value.get("spec")).spec
+            if spec is not None:
+                yield _key(value), spec
+
+
+def _key(value: Mapping[str, Any]) -> str:
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
+
+
+def drivers(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Find the DriverContainers of a document, also in a List."""
+    if not isinstance(value, Mapping):
+        return
+    if value.get("kind") == DRIVER_CONTAINERS.kind:
+        yield value, path
+    elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            yield from drivers(item, (*path, "items", index))
+
+
+def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[Finding]:
+    """Say everything about one DriverContainer, in the order of its lines."""
+    metadata = value.get("metadata")
+    name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+    findings = [
+        Finding(
+            file=document.file,
+            line=document.line((*path, *field)),
+            severity=severity,
+            driver=name,
+            field=dotted(field),
+            message=message,
+        )
+        for severity, field, message in (*_object(value), *_spec(_key(value), value.get("spec"), fleet))
+    ]
+    return sorted(findings, key=lambda finding: finding.line)
+
+
+_Said = tuple[Severity, Path, str]
+
+
+def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
+    """Check what is around the spec."""
+    notes = Notes()
+    reader = Reader(value, (), notes)
+    for known in ("kind", "spec", "status"):
+        reader.raw(known)
+    if reader.raw("apiVersion") != DRIVER_CONTAINERS.api_version:
+        reader.wrong(f"{value.get('apiVersion')!r} is unknown: write {DRIVER_CONTAINERS.api_version}", "apiVersion")
+    metadata = reader.object("metadata")
+    metadata.asked.update(map(str, metadata.given))
+    written = metadata.needed("name", OBJECT_NAME)
+    try:
+        check_names({"namespace": str(metadata.given.get("namespace") or "default"), "name": written})
+    except InvalidDriver as error:
+        metadata.wrong(str(error).partition(": ")[2], "name")
+    for problem in notes.problems:
+        yield Severity.ERROR, problem.path, problem.message
+    yield from _unknown(notes.unknown)
+
+
+def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
+    reading = read_spec(spec)
+    for problem in reading.problems:
+        yield Severity.ERROR, problem.path, problem.message
+    yield from _unknown(reading.unknown)
+    if reading.spec is None:
+        return
+    for unused in reading.spec.unused:
+        yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version does not act on it"
+    for message in unsigned(reading.spec, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "signing"), message
+    for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "module"), message
+    for oddity in oddities(reading.spec.mappings, fleet.kernels_of(reading.spec)):
+        severity = Severity.ERROR if oddity.is_error else Severity.WARNING
+        yield severity, ("spec", "kernelMappings", oddity.index), oddity.message
+
+
+def _unknown(paths: Iterable[Path]) -> Iterator[_Said]:
+    for path in paths:
+        yield (
+            Severity.ERROR,
+            path,
+            "is no field of a DriverContainer; the API server would drop it: look for a misspelling",
+        )
+
+
+def _unreadable(place: Unreadable) -> Finding:
+    return Finding(
+        file=place.file, line=place.line, severity=Severity.ERROR, driver="", field="", message=place.message
+    )
+
+
+def _fleet(flags: argparse.Namespace) -> Fleet:
+    if flags.kernels is not None:
+        return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
+    if flags.snapshot is not None:
+        text = read_text(FilePath(flags.snapshot))
+        return Fleet(nodes=parse_nodes(flags.snapshot, text), drivers=parse_drivers(text))
+    return Fleet()
+
+
+def parse_nodes(file: str, text: str) -> tuple[Node, ...]:
+    """Read the nodes of a snapshot (``snapshot.nodes``), or of what kubectl lists (``items``).
+
+    Raises:
+        ConfigurationError: when there are none in it.
+    """
+    try:
+        content = yaml.safe_load(text)
+        content = content.get("snapshot", content)
+        listed = content["nodes"] if "nodes" in content else content["items"]
+        return tuple(_node(item.get("metadata", item)) for item in listed)
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"--snapshot: {file} holds no nodes: give what driver-builder snapshot or kubectl get nodes -o json printed"
+        ) from error
+
+
+def parse_drivers(text: str) -> dict[str, DriverSpec]:
+    """Read the drivers of a snapshot; none are in what kubectl lists.
+
+    Raises:
+        ConfigurationError: when a driver is of another shape.
+    """
+    content = yaml.safe_load(text)
+    listed = content["snapshot"].get("drivers") or [] if content.get("kind") == snapshot_file.KIND else []
+    found = plain_data.decode(tuple[DriverContainer, ...], listed, "snapshot.drivers")
+    return {item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)}
+
+
+def _node(metadata: Mapping[str, Any]) -> Node:
+    return Node(
+        name=metadata["name"],
+        labels=dict(metadata.get("labels") or {}),
+        annotations=dict(metadata.get("annotations") or {}),
+    )
+
+
+def _printed(findings: list[Finding], checked: int, form: str) -> str:
+    if form != "table":
+        return output.document([{**asdict(finding), "severity": str(finding.severity)} for finding in findings], form)
+    counted = f"{checked} {DRIVER_CONTAINERS.kind}{'' if checked == 1 else 's'} checked"
+    if not findings:
+        return f"{counted}, nothing found"
+    rows = [
+        (
+            f"{finding.file}:{finding.line}",
+            finding.severity,
+            finding.driver or "-",
+            f"{finding.field}: {finding.message}" if finding.field else finding.message,
+        )
+        for finding in findings
+    ]
+    return f"{output.table(('WHERE', 'SEVERITY', 'DRIVER', 'WHAT'), rows)}\n{counted}"

@@ -1,0 +1,104 @@
+"""The command line: flags, logging and exit codes. The only module that may end the process.
+
+Each command is a module with ``add_flags`` and ``run``.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Protocol
+
+from driver_builder import config
+from driver_builder.cli import (
+    build_logs_command,
+    explain_command,
+    gate_command,
+    lint_command,
+    plan_command,
+    preflight_command,
+    run_command,
+    snapshot_command,
+    status_command,
+    upload_command,
+)
+from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError, DriverBuilderError
+from kube_api.errors import KubeApiError
+
+
+class Command(Protocol):
+    """A module that is a command."""
+
+    def add_flags(self, parser: argparse.ArgumentParser, /) -> None:
+        """Add the command's own flags."""
+
+    def run(self, flags: argparse.Namespace, settings: Settings, /) -> int:
+        """Do it; gives the exit code."""
+
+
+COMMANDS: tuple[tuple[str, Command, str], ...] = (
+    ("run", run_command, "run the controller until it is stopped"),
+    ("status", status_command, "show every driver and how far each of its targets is"),
+    ("explain", explain_command, "say why a node has a driver or has none, and what to do next"),
+    ("logs", build_logs_command, "print what the failed builds of a driver said last"),
+    ("gate", gate_command, "say whether a node may boot another kernel: every driver it wants is there for it"),
+    ("plan", plan_command, "show what the controller would do next, and do nothing"),
+    ("lint", lint_command, "say what is wrong with DriverContainers before they are applied; needs no cluster"),
+    (
+        "preflight",
+        preflight_command,
+        "build and verify drivers for a kernel that no node runs yet, and roll nothing out",
+    ),
+    ("snapshot", snapshot_command, "write all that a plan is made of, to look at with --snapshot anywhere"),
+)
+"""In the order of the help. Every one takes the flags of the connection as well."""
+
+INTERNAL: tuple[tuple[str, Command, str], ...] = (
+    ("hand-over", upload_command, "push what a build left to the registry; the second container of a build Job"),
+)
+"""Commands that our own pods run: the help does not list them."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; gives the exit code: 0 done, 1 failed, 2 wrong usage or settings."""
+    parser = _parser()
+    flags = parser.parse_args(argv)
+    logging.basicConfig(
+        level=flags.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    try:
+        code: int = flags.command(flags, config.settings(flags))
+    except ConfigurationError as error:
+        print(f"driver-builder: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except (DriverBuilderError, KubeApiError) as error:
+        print(f"driver-builder: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="driver-builder",
+        description="Keeps a driver image built, verified and rolled out for every kernel the nodes run.",
+        epilog="Every flag is also an environment variable: DRIVER_BUILDER_ and the flag's name in capitals.",
+    )
+    parser.add_argument("--version", action="version", version=f"driver-builder {version('driverwright')}")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, module, text in COMMANDS:
+        _command(commands, name, module, text, help=text)
+    for name, module, text in INTERNAL:
+        _command(commands, name, module, text)
+    return parser
+
+
+def _command(commands: Any, name: str, module: Command, text: str, **listed: str) -> None:
+    parser = commands.add_parser(name, description=text[0].upper() + text[1:] + ".", **listed)
+    config.add_connection_flags(parser)
+    module.add_flags(parser)
+    parser.set_defaults(command=module.run)

@@ -1,0 +1,188 @@
+"""A plan told target by target: what comes next where, in words and counts. Pure.
+
+Place in the flow: ``driver-builder plan`` prints it; the controller, which does the same actions, does not need it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import targets as targets_module
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import Plan
+from driver_builder.planning.actions import (
+    Action,
+    ApplyDaemonSet,
+    CancelBuild,
+    DeleteDaemonSet,
+    DeleteUnloadPod,
+    LabelNode,
+    LookUpKernels,
+    RememberLoaded,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+    StartUnload,
+    WidenDaemonSet,
+)
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.reasons import TargetState, with_remedy
+from driver_builder.status.status import TargetStatus
+
+NOTHING, WAIT = "nothing", "wait"
+VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
+"""What an action does, in the order of the words of a plan."""
+
+_SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSummary:
+    """One target of one driver; ``next`` says what is done now (``wait`` and ``nothing`` are done too)."""
+
+    status: TargetStatus
+    nodes: tuple[str, ...]
+    next: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSummary:
+    """One driver; ``others`` are the actions that belong to no target of today.
+
+    ``ahead`` are the newest kernels that some of its nodes do not run yet; ``trouble`` says why nothing was decided.
+    """
+
+    driver: DriverContainer
+    targets: tuple[TargetSummary, ...]
+    actions: tuple[Action, ...]
+    others: tuple[Action, ...]
+    unknown: Mapping[str, str]
+    ahead: tuple[TargetSummary, ...] = ()
+    trouble: str = ""
+
+
+def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
+    """Tell a plan driver by driver."""
+    return tuple(_driver(snapshot, part) for part in decided.drivers)
+
+
+def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
+    """Name what an action does, by one of :data:`VERBS`."""
+    match action:
+        case StartBuild():
+            return "build"
+        case CancelBuild():
+            return "cancel"
+        case LookUpKernels():
+            return "look up"
+        case ApplyDaemonSet():
+            return "roll out"
+        case ReplacePod():
+            return "replace"
+        case LabelNode(version=version):
+            return "unlabel" if version is None else "label"
+        case DeleteDaemonSet():
+            return "remove"
+        case StartUnload():
+            return "unload"
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet():
+            return "keep tidy"
+        case _ as never:
+            assert_never(never)
+
+
+def counted(actions: Iterable[Action]) -> str:
+    """Count actions by what they do: ``build 1, label 2``; ``nothing`` for none."""
+    found = Counter(verb(action) for action in actions)
+    return ", ".join(f"{word} {found[word]}" for word in VERBS if found[word]) or NOTHING
+
+
+def as_document(summary: DriverSummary) -> dict[str, Any]:
+    """Give plain data, for programs."""
+    return {
+        "driver": summary.driver.key,
+        "targets": [
+            {**_as_document(item), "nodes": list(item.nodes), "readyNodes": item.status.ready_nodes}
+            for item in summary.targets
+        ],
+        "ahead": [{**_as_document(item), "nodesOnOlder": item.status.nodes} for item in summary.ahead],
+        "actions": [
+            {"action": type(action).__name__, "verb": verb(action), "what": str(action)} for action in summary.actions
+        ],
+        "nodesWithoutTarget": dict(summary.unknown),
+        **({"trouble": summary.trouble} if summary.trouble else {}),
+    }
+
+
+def _as_document(item: TargetSummary) -> dict[str, Any]:
+    return {
+        "target": item.status.target,
+        "state": item.status.state.value,
+        "reason": str(item.status.reason),
+        "message": item.status.message,
+        "image": item.status.image,
+        "next": item.next,
+    }
+
+
+def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
+    if part.trouble is not None:
+        words = f"{part.trouble.reason}: {with_remedy(part.trouble.reason, part.trouble.message)}"
+        return DriverSummary(driver=part.driver, targets=(), actions=(), others=(), unknown={}, trouble=words)
+    spec = part.driver.spec
+    stock = targets_module.stock_of(snapshot, part.driver, spec).targets if isinstance(spec, DriverSpec) else {}
+    places = {target.id: names for target, names in stock.items()}
+    homes = {name: target for target, names in places.items() for name in names}
+    coming = [entry.target for entry in part.ahead or () if entry.target.nodes]
+    told = {status.target for status in (*part.targets, *coming)}
+    at: dict[str, list[Action]] = {}
+    for action in part.actions:
+        target = _target(action, homes)
+        at.setdefault(target if target in told else "", []).append(action)
+    targets = tuple(
+        TargetSummary(
+            status=status,
+            nodes=places.get(status.target, ()),
+            next=_next(status, at.get(status.target, [])),
+        )
+        for status in part.targets
+    )
+    running = {status.target for status in part.targets}
+    ahead = tuple(
+        TargetSummary(status=status, nodes=(), next=_next(status, at.get(status.target, [])))
+        for status in coming
+        if status.target not in running
+    )
+    return DriverSummary(
+        driver=part.driver,
+        targets=targets,
+        actions=part.actions,
+        others=tuple(at.get("", ())),
+        unknown=part.unknown,
+        ahead=ahead,
+    )
+
+
+def _target(action: Action, homes: Mapping[str, str]) -> str:
+    """Name the target that an action is about, empty for the driver as a whole."""
+    match action:
+        case StartBuild():
+            return action.request.target.id
+        case ApplyDaemonSet() | WidenDaemonSet():
+            return action.target
+        case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+            return homes.get(action.node, "")
+        case CancelBuild() | LookUpKernels() | DeleteDaemonSet() | SetFinalizer():
+            return ""
+        case _ as never:
+            assert_never(never)
+
+
+def _next(status: TargetStatus, actions: Iterable[Action]) -> str:
+    words = counted(actions)
+    if words != NOTHING:
+        return words
+    return NOTHING if status.state in _SETTLED else WAIT

@@ -1,0 +1,94 @@
+"""The command ``preflight``: builds and verifies drivers for a kernel before any node boots it."""
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from functools import partial
+
+from driver_builder import config
+from driver_builder.cli import common, output
+from driver_builder.cli.builder_choice import builder_for
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.config import Settings
+from driver_builder.images.pipeline import build_and_push, build_and_verify
+from driver_builder.planning.actions import StartBuild
+from driver_builder.references.registry_access import Registries
+from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.upgrades.preflight import Preflight, Result, parse_target
+from kube_api.client import Client
+
+_HEADERS = ("DRIVER", "KERNEL", "VERDICT", "REASON", "SECONDS", "MESSAGE")
+_TAIL = 20
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``preflight``."""
+    parser.add_argument("driver", nargs="*", metavar="DRIVER", help="only these DriverContainers (default: all)")
+    parser.add_argument("--kernel", required=True, metavar="RELEASE", help="kernel release, as uname -r prints it")
+    parser.add_argument("--os", required=True, metavar="ID:VERSION", help="as in os-release, such as debian:12")
+    parser.add_argument("--arch", default="amd64", metavar="ARCH", help="Kubernetes' word for it (default amd64)")
+    parser.add_argument(
+        "--push", action="store_true", help="push what is verified, for the first node to find it there"
+    )
+    config.add_builder_flags(parser)
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Print how each driver fares on the kernel; gives 0 when all are well, else 1."""
+    target = parse_target(kernel=flags.kernel, os=flags.os, architecture=flags.arch)
+    snapshot = common.observer(settings).observe()
+    drivers = [driver for name in flags.driver or [None] for driver in common.find_drivers(snapshot, name)]
+    registries = common.registries(settings, Client.from_environment(settings.kubeconfig))
+    preflight = Preflight(
+        snapshot=snapshot,
+        target=target,
+        recipes=common.plan_settings(settings).recipes,
+        inspect=registries.inspect,
+        build=partial(_build, settings, registries, push=flags.push),
+        clock=time.monotonic,
+    )
+    results = [preflight.check(driver) for driver in drivers]
+    _tell(results, flags.output)
+    return EXIT_OK if results and all(result.is_well for result in results) else EXIT_FAILED
+
+
+def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> None:
+    log, never = partial(_progress, action.request.driver), threading.Event()
+    client = Client.from_environment(settings.kubeconfig)
+    secrets = SigningSecrets(client)
+    with builder_for(action, settings, client=client, registries=registries) as builder:
+        try:
+            if push:
+                build_and_push(
+                    action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
+                )
+            else:
+                build_and_verify(action, builder=builder, secrets=secrets, log=log, cancelled=never)
+        finally:
+            _progress("", "")
+
+
+def _progress(driver: str, line: str) -> None:
+    """Show the last line of a running build in place; a log file gets none of it."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        words = "".join(letter if letter.isprintable() else " " for letter in f"{driver}: {line}" if driver)
+        print(f"\r{words[:width]}\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _tell(results: list[Result], form: str) -> None:
+    if form != "table":
+        print(output.document([result.as_document() for result in results], form))
+        return
+    for result in results:
+        for line in result.log_tail[-_TAIL:]:
+            print(f"{result.driver}: {line}", file=sys.stderr)
+    rows = [
+        (item.driver, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}", item.message)
+        for item in results
+    ]
+    reasons = [item.reason for item in results if not item.is_well]
+    print(output.with_remedies(output.table(_HEADERS, rows), reasons) if rows else "no DriverContainer")

@@ -1,0 +1,203 @@
+"""The command ``run``: the controller itself, put together and kept running until it is stopped."""
+
+import argparse
+import logging
+import signal
+import threading
+import time
+
+from prometheus_client import REGISTRY
+
+from driver_builder import config, telemetry
+from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.builds import build_logs
+from driver_builder.builds.build_logs import BuildLogs
+from driver_builder.builds.build_queue import BuildQueue, Secrets, Work
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.log_artifacts import LogArtefacts
+from driver_builder.cli import common
+from driver_builder.cli.builder_choice import builder_for, secret_values
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
+from driver_builder.cluster.image_answers import ImageAnswers
+from driver_builder.cluster.observe import Observer
+from driver_builder.config import Settings
+from driver_builder.controller.controller import Controller, Watcher, watchers
+from driver_builder.controller.execute import Executor
+from driver_builder.controller.feature_rules_sync import FeatureRulesSync
+from driver_builder.controller.lease import REQUEST_SECONDS, Lease
+from driver_builder.controller.reconcile import Reconciler
+from driver_builder.controller.report import Reporter
+from driver_builder.controller.supervisor import Supervisor
+from driver_builder.discovery import discovery_queue
+from driver_builder.discovery.discovery_queue import LookUpQueue
+from driver_builder.discovery.job_kernel_discovery import JobKernelLookup
+from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.errors import ConfigurationError
+from driver_builder.images.pipeline import build_and_push
+from driver_builder.metrics import StateCollector
+from driver_builder.model.build import LogSink
+from driver_builder.planning.actions import LookUpKernels, StartBuild
+from driver_builder.references.registry_access import Registries
+from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.telemetry import Heartbeat
+from kube_api.client import Client
+from kube_api.resources import NODE_FEATURE_RULES
+
+ACCOUNT_SECONDS = 10.0
+"""So long a Secret or a CA is believed: one read of it serves all images of a pass."""
+
+logger = logging.getLogger(__name__)
+
+add_flags = config.add_run_flags
+
+
+def run(_flags: argparse.Namespace, settings: Settings) -> int:
+    """Act on the cluster while the Lease is held; gives the exit code.
+
+    Raises:
+        ConfigurationError: without the image of the loader, which every driver pod needs.
+    """
+    if not settings.loader_image:
+        raise ConfigurationError(
+            "driver pods get their loader from an image: give --loader-image, or set DRIVER_BUILDER_LOADER_IMAGE"
+        )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    client = Client.from_environment(settings.kubeconfig)
+    heartbeat, supervisor = Heartbeat(), Supervisor(stop)
+    if settings.port:
+        telemetry.serve(settings.port, healthy=lambda: heartbeat.is_alive() and supervisor.is_alive())
+    # A client of its own: a request that hangs must not outlive the Lease.
+    impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
+    lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
+    if not lease.acquire(stop):
+        return EXIT_OK
+    logger.info("acting as %s in namespaces %s", settings.identity, ", ".join(settings.namespaces))
+    holding = supervisor.start("lease", lambda: _hold(lease, stop))
+    try:
+        _act(client, settings, stop, heartbeat, supervisor)
+    finally:
+        stop.set()
+        holding.join()
+        lease.release()
+    return EXIT_FAILED if supervisor.broken else EXIT_OK
+
+
+def _hold(lease: Lease, stop: threading.Event) -> None:
+    lease.hold(stop)
+    # Without the Lease another controller acts: ours ends, its container restarts and waits.
+    stop.set()
+
+
+def _act(
+    client: Client, settings: Settings, stop: threading.Event, heartbeat: Heartbeat, supervisor: Supervisor
+) -> None:
+    wake = threading.Event()
+    plan_settings = common.plan_settings(settings)
+    registries = common.registries(settings, client, account_seconds=ACCOUNT_SECONDS)
+    answers = ImageAnswers(registries, wake=wake.set)
+    builds = BuildQueue(
+        _build_work(client, settings, registries, answers, stop),
+        wake=wake.set,
+        limit=settings.max_builds,
+        secrets=_secrets(client, registries),
+        keep_log=BuildLogs(client).keep,
+        attach_log=LogArtefacts(registries).attach,
+    )
+    look_ups = LookUpQueue(_look_up_work(client, settings, registries), wake=wake.set)
+    collector = StateCollector(builds.states)
+    REGISTRY.register(collector)
+    observer = Observer(
+        client,
+        answers,
+        namespaces=settings.namespaces,
+        recipes=plan_settings.recipes,
+        builds=builds,
+        look_ups=look_ups,
+        pushed=registries.pushed,
+        clock=time.time,
+    )
+    reconciler = Reconciler(
+        observer=observer,
+        executor=Executor(client, builds, look_ups, is_stopping=stop.is_set),
+        reporter=Reporter(client, is_stopping=stop.is_set),
+        builds=builds,
+        settings=plan_settings,
+        planned=collector.saw,
+        is_stopping=stop.is_set,
+    )
+    writers = _follow_feature_rules(client, settings, stop, supervisor)
+    for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
+        supervisor.start(watcher.name, watcher.run)
+    try:
+        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
+            stop
+        )
+    finally:
+        stop.set()
+        answers.stop()
+        builds.stop()
+        look_ups.stop()
+        # Before the Lease is given back: the next controller writes the same ConfigMap.
+        for writer in writers:
+            writer.join()
+        REGISTRY.unregister(collector)
+
+
+def _follow_feature_rules(
+    client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor
+) -> tuple[threading.Thread, ...]:
+    """Start what keeps the workers' rules; gives the thread that writes them."""
+    if not settings.feature_rules:
+        return ()
+    sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
+    watcher = Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop)
+    supervisor.start(watcher.name, watcher.run)
+    return (supervisor.start(sync.name, sync.run),)
+
+
+def _build_work(
+    client: Client, settings: Settings, registries: Registries, answers: ImageAnswers, stop: threading.Event
+) -> Work:
+    keys = SigningSecrets(client)
+
+    def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
+        try:
+            with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
+                return build_and_push(
+                    action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
+                )
+        finally:
+            # Before the queue says that the build has ended: an absence of before would start it again.
+            answers.forget(action.image)
+
+    return work
+
+
+def _look_up_work(client: Client, settings: Settings, registries: Registries) -> discovery_queue.Work:
+    def work(action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+        if (action.builder or settings.builder) is BuilderKind.JOB:
+            by_job = JobKernelLookup(
+                client,
+                action.namespace,
+                pull_secret=action.registry.secret,
+                node_selector=settings.job_node_selector,
+                tolerations=settings.job_tolerations,
+                host_network=settings.job_host_network,
+            )
+            return by_job.look_up(action.repository, cancelled=cancelled)
+        with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
+            known = registries.credentials(action.namespace, action.registry)
+            return DockerKernelLookup(api, credentials=known).look_up(action.repository, cancelled=cancelled)
+
+    return work
+
+
+def _secrets(client: Client, registries: Registries) -> Secrets:
+    def secrets(action: StartBuild) -> tuple[str, ...]:
+        known = registries.credentials(action.namespace, action.registry, action.image.host)
+        keys = SigningSecrets(client).texts(action.namespace, action.request)
+        return (*build_logs.secrets_of(known.values()), *secret_values(action, client), *keys)
+
+    return secrets

@@ -1,0 +1,20 @@
+"""The command ``snapshot``: all that a plan is made of, as a file to look at elsewhere or to hand on."""
+
+import argparse
+
+from driver_builder import snapshot_file
+from driver_builder.cli import common, output
+from driver_builder.cli.common import EXIT_OK
+from driver_builder.config import Settings
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``snapshot``."""
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="how to print (default json)")
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Print the snapshot."""
+    seen = common.observer(settings).observe()
+    print(output.document(snapshot_file.to_document(seen, common.plan_settings(settings)), flags.output))
+    return EXIT_OK

@@ -1,0 +1,63 @@
+"""The command ``hand-over``: the second container of a build Job. For that pod alone; people have no use for it."""
+
+import argparse
+import json
+from pathlib import Path
+
+from driver_builder.builds.job.upload import push_build
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
+from driver_builder.config import Settings
+from driver_builder.errors import DriverBuilderError, RegistryRefused, TemporaryError
+from driver_builder.images.pipeline import PUSH_PATIENCE
+from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.registry.registry import RegistryClient
+
+_FORMATS = (".dockerconfigjson", ".dockercfg")
+_MAX_WORDS = 2000
+"""Characters; the kubelet keeps 4096 bytes of a termination message."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the Job's manifest gives."""
+    parser.add_argument("--host", required=True, help="the registry")
+    parser.add_argument("--repository", required=True, help="the driver's repository")
+    parser.add_argument("--folder", required=True, type=Path, help="what the build left")
+    parser.add_argument("--credentials", type=Path, help="folder that the registry's Secret is mounted at")
+    parser.add_argument("--plain-http", action="store_true", help="speak HTTP without TLS")
+    parser.add_argument("--message", type=Path, default=Path("/dev/termination-log"), help="where to tell how it went")
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Push, and tell the digest or what went wrong."""
+    try:
+        registry = RegistryClient(
+            flags.host,
+            credentials=_credentials(flags),
+            plain_http=flags.plain_http,
+            ca_file=settings.registry_ca_file,
+            deadline=PUSH_PATIENCE,
+            patience=PUSH_PATIENCE,
+            reach=settings.registry_reach,
+        )
+        told: dict[str, object] = {"digest": push_build(registry, flags.repository, flags.folder)}
+    except DriverBuilderError as error:
+        told = {"error": str(error)[:_MAX_WORDS], "refused": not isinstance(error, TemporaryError)}
+    text = json.dumps(told)
+    flags.message.write_text(text)
+    print(text)
+    return EXIT_OK if "digest" in told else EXIT_FAILED
+
+
+def _credentials(flags: argparse.Namespace) -> Credentials | None:
+    """Read what the Secret holds for the registry.
+
+    Raises:
+        RegistryRefused: when it holds nothing for it.
+    """
+    if flags.credentials is None:
+        return None
+    texts = [path.read_bytes() for path in (flags.credentials / name for name in _FORMATS) if path.exists()]
+    found = credentials_for(parse_docker_config(texts[0]), flags.host, flags.repository) if texts else None
+    if found is None:
+        raise RegistryRefused(f"spec.registry.secretRef: the Secret has no credentials for {flags.host}")
+    return found

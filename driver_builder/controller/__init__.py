@@ -1,0 +1,1 @@
+"""The controller: its loop, what it writes, and what ends it."""

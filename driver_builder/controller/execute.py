@@ -1,0 +1,180 @@
+"""Performs the actions of a plan: the only writer. Names are deterministic, so repeating an action changes nothing."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+from driver_builder.api.driver_container import FINALIZER
+from driver_builder.boundary import contained
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.controller.silence import Silence
+from driver_builder.discovery.discovery_queue import LookUpQueue
+from driver_builder.errors import InternalError
+from driver_builder.objects import manifests
+from driver_builder.planning.actions import (
+    Action,
+    ApplyDaemonSet,
+    CancelBuild,
+    DeleteDaemonSet,
+    DeleteUnloadPod,
+    LabelNode,
+    LookUpKernels,
+    RememberLoaded,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+    StartUnload,
+    WidenDaemonSet,
+)
+from kube_api import names
+from kube_api.client import STRATEGIC_MERGE_PATCH, Client, Object
+from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+
+FIELD_MANAGER = "driver-builder"
+
+_Write = (
+    ApplyDaemonSet
+    | WidenDaemonSet
+    | DeleteDaemonSet
+    | ReplacePod
+    | LabelNode
+    | RememberLoaded
+    | StartUnload
+    | DeleteUnloadPod
+    | SetFinalizer
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAction:
+    """An action that the API server did not carry out, and what it answered."""
+
+    action: Action
+    error: KubeApiError | InternalError
+
+    def __str__(self) -> str:
+        return f"{self.action}: {self.error}"
+
+
+class Executor:
+    """Carries out actions against one cluster and one build queue, until ``is_stopping``."""
+
+    def __init__(
+        self,
+        client: Client,
+        builds: BuildQueue,
+        look_ups: LookUpQueue | None = None,
+        *,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._client = client
+        self._builds = builds
+        self._look_ups = look_ups
+        self._is_stopping = is_stopping
+        self._silence = Silence()
+
+    def perform(
+        self, actions: tuple[Action, ...], owner_of: Callable[[Action], str] = lambda _action: ""
+    ) -> tuple[FailedAction, ...]:
+        """Perform each action; one that fails does not stop the others. Gives those that failed.
+
+        An action without an answer ends those of its driver, which ``owner_of`` tells; the next time they come last. At
+        the second driver without an answer the rest is left to the next pass, because each action would wait as long.
+        So it is when the controller is to stop, because another one may act already.
+        """
+        failed: list[FailedAction] = []
+        strikes = self._silence.begin()
+        for action in self._silence.last(actions, owner_of):
+            owner = owner_of(action)
+            if owner in strikes.unanswered:
+                continue
+            if self._is_stopping():
+                break
+            error = contained("action", str(action), partial(self._try, action), lambda error: error)
+            if error is not None:
+                failed.append(FailedAction(action=action, error=error))
+                logger.warning("%s", failed[-1])
+            strikes.saw(owner, error)
+            if strikes.is_out:
+                break
+        return tuple(failed)
+
+    def _try(self, action: Action) -> KubeApiError | InternalError | None:
+        """Perform an action; gives what the API server answered where it did not do its part."""
+        try:
+            self._perform(action)
+        except (NotFound, Conflict) as error:
+            # The cluster changed since the snapshot; the next pass sees it.
+            logger.info("%s: overtaken: %s", action, error)
+        except KubeApiError as error:
+            return error
+        return None
+
+    def _perform(self, action: Action) -> None:
+        if not isinstance(action, StartBuild):
+            logger.info("%s", action)
+        match action:
+            case StartBuild():
+                self._builds.submit(action)
+            case CancelBuild():
+                self._builds.cancel(action.key)
+            case LookUpKernels():
+                if self._look_ups is not None:
+                    self._look_ups.submit(action)
+            case _:
+                self._write(action)
+
+    def _write(self, action: _Write) -> None:
+        match action:
+            case ApplyDaemonSet():
+                path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
+                if action.hooks:
+                    # An apply leaves an empty hook of one that it takes away, which the API server refuses.
+                    pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
+                    body: Object = {"spec": {"template": {"spec": pod}}}
+                    self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
+                self._client.apply(path, action.manifest, field_manager=FIELD_MANAGER)
+            case WidenDaemonSet():
+                selector = {"nodeSelector": {names.OS_VERSION_LABEL: None}}
+                recorded = {manifests.OS_VERSION_ANNOTATION: action.os_version}
+                body = {
+                    # The uid makes a conflict of a younger DaemonSet of the same name.
+                    "metadata": {"uid": action.uid, "annotations": recorded},
+                    "spec": {"template": {"spec": selector}},
+                }
+                self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
+            case DeleteDaemonSet():
+                path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
+                self._client.delete(path, uid=action.uid)
+            case ReplacePod() | DeleteUnloadPod():
+                self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
+            case LabelNode():
+                # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
+                metadata: dict[str, object] = {"labels": {action.label: action.version}}
+                if action.annotations:
+                    metadata["annotations"] = dict(action.annotations)
+                self._client.patch(NODES.path(name=action.node), {"metadata": metadata})
+            case RememberLoaded():
+                annotations = {action.annotation: action.value}
+                self._client.patch(NODES.path(name=action.node), {"metadata": {"annotations": annotations}})
+            case StartUnload():
+                self._client.create(PODS.path(namespace=action.namespace), action.manifest)
+            case SetFinalizer():
+                self._set_finalizer(action)
+            case _ as never:
+                assert_never(never)
+
+    def _set_finalizer(self, action: SetFinalizer) -> None:
+        path = DRIVER_CONTAINERS.path(namespace=action.namespace, name=action.name)
+        metadata = self._client.get(path)["metadata"]
+        finalizers = [item for item in metadata.get("finalizers") or [] if item != FINALIZER]
+        if action.present:
+            finalizers.append(FINALIZER)
+        # With the resourceVersion, because the list is shared with other controllers.
+        version = metadata["resourceVersion"]
+        self._client.patch(path, {"metadata": {"finalizers": finalizers, "resourceVersion": version}})

@@ -1,0 +1,112 @@
+"""Keeps the workers' ConfigMap in line with the cluster's NodeFeatureRule objects, in a thread of its own.
+
+Apart from the reconciler, because the one has nothing to do with the other: a broken driver does not keep rules from
+the nodes, nor a broken rule a driver.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from driver_builder.controller import events
+from driver_builder.controller.backoff import Backoff
+from driver_builder.controller.rule_compiler import CONFIG_MAP, RuleObject, compile_rules
+from driver_builder.reasons import Reason
+from driver_builder.status.status import Event
+from feature_rules.model import RuleProblem
+from kube_api.client import Client
+from kube_api.errors import KubeApiError, NotFound
+from kube_api.resources import CONFIG_MAPS, NODE_FEATURE_RULES
+
+SETTLE_SECONDS = 0.2
+REPEAT_SECONDS = 300.0
+"""How often everything is compared anew: somebody may have changed the ConfigMap by hand."""
+
+logger = logging.getLogger(__name__)
+
+Told = Mapping[RuleObject, tuple[RuleProblem, ...]]
+
+
+class FeatureRulesSync:
+    """Compiles the rules whenever :attr:`wake` is set, until ``stop`` is."""
+
+    name = "feature-rules"
+
+    def __init__(
+        self, client: Client, *, namespace: str, stop: threading.Event, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.wake = threading.Event()
+        self._client = client
+        self._namespace = namespace
+        self._stopping = stop
+        self._clock = clock
+        self._told: Told = {}
+
+    def run(self) -> None:
+        """Work until stopped, with back-off while the API server is away."""
+        backoff = Backoff(first=1.0, most=60.0)
+        while not self._stopping.is_set():
+            try:
+                self.sync()
+            except KubeApiError as error:
+                delay = error.retry_after or backoff.next()
+                logger.warning("feature rules: again in %.0f s: %s", delay, error)
+                self._stopping.wait(delay)
+            else:
+                backoff.reset()
+                self._wait()
+
+    def sync(self) -> None:
+        """Do it once.
+
+        Raises:
+            KubeApiError: when the rules cannot be read, or the ConfigMap or an Event cannot be written.
+        """
+        try:
+            objects = self._client.list(NODE_FEATURE_RULES.path()).items
+        except NotFound:
+            logger.debug("feature rules: this cluster has no NodeFeatureRule definition")
+            return
+        compiled = compile_rules(objects)
+        self._write(compiled.data)
+        self._tell(compiled.problems)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + REPEAT_SECONDS
+        while not self._stopping.is_set() and time.monotonic() < deadline:
+            if self.wake.wait(0.5):
+                self._stopping.wait(SETTLE_SECONDS)
+                self.wake.clear()
+                return
+
+    def _write(self, data: Mapping[str, str]) -> None:
+        path = CONFIG_MAPS.path(namespace=self._namespace, name=CONFIG_MAP)
+        try:
+            before = self._client.get(path).get("data") or {}
+        except NotFound:
+            if data:
+                logger.warning(
+                    "feature rules: there is no ConfigMap %s/%s to write them to: apply deploy/nfd-worker/",
+                    self._namespace, CONFIG_MAP,
+                )  # fmt: skip
+            return
+        if before != data:
+            # null first: a merge patch would keep the keys of objects that are gone.
+            self._client.patch(path, {"data": {**dict.fromkeys(before), **data}})
+            logger.info("feature rules: %d objects handed to the workers", len(data))
+
+    def _tell(self, problems: Told) -> None:
+        """Post a Warning for what is wrong, once per object and controller unless it changes."""
+        for subject, wrong in problems.items():
+            if self._stopping.is_set():
+                return
+            if self._told.get(subject) != wrong:
+                self._post(subject, wrong)
+        self._told = problems
+
+    def _post(self, subject: RuleObject, wrong: tuple[RuleProblem, ...]) -> None:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        about = events.Subject(resource=NODE_FEATURE_RULES, namespace="", name=subject.name, uid=subject.uid)
+        event = Event(kind="Warning", reason=Reason.INVALID_RULE, message=f"left out: {wrong[0]}{more}")
+        events.post(self._client, about, event, now=self._clock())

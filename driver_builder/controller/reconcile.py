@@ -1,0 +1,90 @@
+"""One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.cluster.observe import Observer
+from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.report import Reporter
+from driver_builder.plan import Plan, plan
+from driver_builder.planning.plan_view import PlanSettings
+from kube_api.errors import KubeApiError, Unreachable
+
+
+class Reconciler:
+    """Does passes, one at a time."""
+
+    def __init__(
+        self,
+        *,
+        observer: Observer,
+        executor: Executor,
+        reporter: Reporter,
+        builds: BuildQueue,
+        settings: PlanSettings,
+        planned: Callable[[Plan], None] = lambda _plan: None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._observer = observer
+        self._executor = executor
+        self._reporter = reporter
+        self._builds = builds
+        self._settings = settings
+        self._planned = planned
+        self._is_stopping = is_stopping
+
+    def reconcile(self) -> float | None:
+        """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
+
+        Raises:
+            KubeApiError: when the cluster could not be read, or something could not be written for now. What was
+                refused for good is in the driver's status, and is tried again only when there is another reason to.
+        """
+        snapshot = self._observer.observe()
+        decided = plan(snapshot, self._settings)
+        self._planned(decided)
+        decided, unwritten = self._reporter.acknowledged(decided)
+        owners = owners_of(decided)
+        failed = self._executor.perform(decided.actions, lambda action: owners.get(id(action), ""))
+        # The status of a driver whose action got no answer would wait as long.
+        skipped = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
+        skipped.update(unwritten)
+        if self._is_stopping():
+            return None
+        # Also without new builds: while they are suspended, one is tried now and then.
+        self._builds.dispatch()
+        reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in skipped))
+        unwritten |= self._reporter.report(reported, refusals=refusals(owners, failed), now=snapshot.now)
+        for part in reported.drivers:
+            if part.driver.key not in unwritten:
+                self._builds.forget(part.failures)
+        known = {driver.key for driver in snapshot.drivers}
+        # Which drivers a namespace has that may not be read is not known.
+        self._builds.forget_drivers(lambda key: key not in known and key.partition("/")[0] not in snapshot.forbidden)
+        for error in (*(item.error for item in failed), *unwritten.values()):
+            if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
+                raise error
+        return decided.requeue_at
+
+
+def owners_of(decided: Plan) -> dict[int, str]:
+    """Map each action, by its ``id``, to the key of its driver: some hold whole manifests, which have no hash."""
+    return {id(action): part.driver.key for part in decided.drivers for action in part.actions}
+
+
+def refusals(owners: Mapping[int, str], failed: Iterable[FailedAction]) -> dict[str, str]:
+    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands.
+
+    ``owners`` are those of :func:`owners_of`.
+    """
+    refused: dict[str, list[FailedAction]] = {}
+    for item in failed:
+        # The cancelling of a build that no driver needs any more has no owner.
+        owner = owners.get(id(item.action))
+        if owner is not None and not item.error.is_temporary:
+            refused.setdefault(owner, []).append(item)
+    return {
+        driver: f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else str(items[0])
+        for driver, items in refused.items()
+    }

@@ -1,0 +1,1 @@
+"""What each target of a driver should run. Pure."""

@@ -1,0 +1,131 @@
+"""Drivers that stand in each other's way: one module of two drivers, or one that another driver removes. Pure.
+
+A kernel holds one module of a name. Of two drivers that name it on one node, the one whose build is live keeps it,
+otherwise the older DriverContainer; the other one replaces nothing there, and says so. ``lint`` says it before.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import mapping
+from driver_builder.objects import loaded
+from driver_builder.objects.loaded import plain
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Another driver keeps a module that this one would replace or remove on some nodes."""
+
+    other: str
+    module: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return words(self.module, self.other, self.nodes)
+
+
+def words(module: str, other: str, nodes: Iterable[str]) -> str:
+    """Say whose module it is as well, and where."""
+    every = sorted(nodes)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    count = f"{len(every)} node{'' if len(every) == 1 else 's'}"
+    return f"module {module} is also named by driver {other} on {count}: {', '.join(every[:_SHOWN])}{more}"
+
+
+def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
+    """Find, by driver, what it must leave to others."""
+    drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
+    nodes = {node.name: node for node in snapshot.nodes}
+    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for one, two in _pairs(drivers):
+        module = shared_module(_spec(one), _spec(two))
+        if module is None:
+            continue
+        for name in sorted(_shared_nodes(one, two, snapshot)):
+            keeps = _keeper(one, two, nodes[name], module)
+            if keeps is None:
+                continue
+            loses = two if keeps is one else one
+            found.setdefault(loses.key, {}).setdefault((keeps.key, module), []).append(name)
+    return {
+        driver: tuple(
+            Conflict(other=other, module=module, nodes=tuple(names))
+            for (other, module), names in sorted(theirs.items())
+        )
+        for driver, theirs in found.items()
+    }
+
+
+def shared_module(one: DriverSpec, two: DriverSpec) -> str | None:
+    """Name the first module that both load, or that one loads and the other removes."""
+    loads = [{plain(module.name): module.name for module in spec.modules} for spec in (one, two)]
+    removes = [{plain(name): name for name in spec.in_tree_modules_to_remove} for spec in (one, two)]
+    shared = (
+        *(loads[0].keys() & loads[1].keys()),
+        *(loads[0].keys() & removes[1].keys()),
+        *(removes[0].keys() & loads[1].keys()),
+    )
+    return min(shared, default=None)
+
+
+def selected(spec: DriverSpec, nodes: Iterable[Node]) -> frozenset[str]:
+    """Name the nodes that get a driver by its selector and its mappings."""
+    chosen: set[str] = set()
+    for target, names in inventory.take(nodes, spec.node_selector).targets.items():
+        rule = mapping.mapping_for(spec, target.kernel_version)
+        if rule is not None and not rule.skip:
+            chosen.update(names)
+    return frozenset(chosen)
+
+
+def _pairs(drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverContainer, DriverContainer]]:
+    """Pair the drivers that name a module in common: of hundreds, hardly any."""
+    by_module: dict[str, list[DriverContainer]] = {}
+    for driver in sorted(drivers, key=lambda item: item.key):
+        spec = _spec(driver)
+        for name in {*(plain(module.name) for module in spec.modules), *map(plain, spec.in_tree_modules_to_remove)}:
+            by_module.setdefault(name, []).append(driver)
+    pairs: Mapping[tuple[str, str], tuple[DriverContainer, DriverContainer]] = {
+        (one.key, two.key): (one, two) for theirs in by_module.values() for one, two in combinations(theirs, 2)
+    }
+    for key in sorted(pairs):
+        yield pairs[key]
+
+
+def _shared_nodes(one: DriverContainer, two: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
+    """Name the nodes that both are for; one that is deleted is where it is, whatever it selects."""
+    staying = [driver for driver in (one, two) if not driver.deleting]
+    chosen = [selected(_spec(driver), snapshot.nodes) for driver in staying]
+    return frozenset.intersection(*chosen) if chosen else frozenset()
+
+
+def _keeper(one: DriverContainer, two: DriverContainer, node: Node, module: str) -> DriverContainer | None:
+    """Say who keeps the module. A driver that is deleted does while its own build alone is live, and never loses."""
+    live = [driver for driver in (one, two) if _is_live(driver, node, module)]
+    if one.deleting or two.deleting:
+        return live[0] if len(live) == 1 and live[0].deleting else None
+    return live[0] if len(live) == 1 else min((one, two), key=lambda item: (item.created_at, item.key))
+
+
+def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:
+    """Tell whether a driver's build is live on a node: by what the node remembers, else by its ready label."""
+    known = loaded.parse(node.annotations.get(loaded.annotation(driver.key)))
+    if known is None or known.given_up == loaded.UNREADABLE:
+        is_loader = any(plain(item.name) == plain(module) for item in _spec(driver).modules)
+        return is_loader and driver.ready_label in node.labels
+    loads = known.on_boot(node.boot_id).loads
+    return any(plain(name) == plain(module) for load in loads for name, _ in load.modules)
+
+
+def _spec(driver: DriverContainer) -> DriverSpec:
+    if not isinstance(driver.spec, DriverSpec):
+        raise driver.spec
+    return driver.spec

@@ -1,0 +1,1 @@
+"""Kernel discovery: which kernels the package repositories of the nodes have."""

@@ -1,0 +1,177 @@
+"""One image from request to registry: make and verify it, push it by digest, attach what belongs to it, move the tag.
+
+Nothing is pushed before it is verified, and nothing has its final tag before it is pushed whole, with its bill of
+materials and its signature: a controller killed anywhere in here leaves either no image or a complete one.
+
+Modules are signed here, between the builder and the verification: the private key never leaves this process.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from driver_builder.archives.image_archive import ImageArchive, read_image_archive
+from driver_builder.errors import BuildFailed, ConfigurationError, InvalidModule
+from driver_builder.images.image_contents import Kind, image_contents
+from driver_builder.images.provenance import provenance
+from driver_builder.images.reuse_image import reused_image
+from driver_builder.images.sbom import SPDX_TYPE, sbom
+from driver_builder.images.tagged_image import TaggedImage
+from driver_builder.images.verified_image import MadeImage
+from driver_builder.model.build import Builder, LogSink
+from driver_builder.modules.module_signer import ModuleSigner, sign_modules
+from driver_builder.modules.verify import verify
+from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
+from driver_builder.references.registry_access import Registries
+from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.registry.image_signature import push_signature
+from driver_builder.registry.referrers import push_referrer
+from driver_builder.registry.registry import RegistryClient
+
+PUSH_PATIENCE = 300.0
+"""Seconds that one request of a push waits for a registry that asks for a pause: what was built is worth that."""
+
+
+def build_and_push(
+    action: StartBuild,
+    *,
+    builder: Builder,
+    registries: Registries,
+    secrets: SigningSecrets | None = None,
+    log: LogSink,
+    cancelled: Event,
+) -> str:
+    """Carry out a build; gives the digest that was promoted.
+
+    ``secrets`` has the keys of what is to be signed; a driver that is not needs none.
+
+    Raises:
+        BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
+        TemporaryError: engine or registry away.
+    """
+    request, repository = action.request, action.image.repository
+    registry = registries.connect(
+        action.namespace,
+        action.registry,
+        action.image.host,
+        repository,
+        patience=PUSH_PATIENCE,
+        # True once the build is cancelled, which ends the waiting.
+        wait=cancelled.wait,
+    )
+    # Before anything is built: what cannot be signed in the end need not be begun.
+    image_key = _known(secrets, action).image_key(action.namespace, request) if request.signing else None
+    tagged = TaggedImage(action, registry, image_key.public_key() if image_key else None)
+    # The build may have waited long for its turn.
+    if (digest := tagged.digest()) is not None:
+        log(f"{action.image} is there already: {digest}")
+        # It may be our own of a try before, or of a controller before: what this build ends with is ours.
+        registries.remember_push(action.image, digest)
+        return digest
+    with TemporaryDirectory(prefix="driver-builder-") as name:
+        made = reused_image(
+            action,
+            builder=builder,
+            registry=registry,
+            directory=Path(name),
+            trusted=image_key.public_key() if image_key else None,
+            log=log,
+            cancelled=cancelled,
+        ) or _build_and_verify(
+            action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+        )
+        promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
+        # A tag is moved only where there is none: who was first has built the very same.
+        if (digest := tagged.digest()) is not None and digest != promoted:
+            log(f"{action.image} was pushed by somebody else meanwhile: {digest} is taken")
+            registries.remember_push(action.image, digest)
+            return digest
+        # First: a tag that was moved although its answer was lost is ours as well.
+        registries.remember_push(action.image, promoted)
+        registry.tag(repository, promoted, action.image.reference)
+        log(f"tagged {action.image}")
+        return promoted
+
+
+def build_and_verify(
+    action: StartBuild, *, builder: Builder, secrets: SigningSecrets | None = None, log: LogSink, cancelled: Event
+) -> None:
+    """Prove that an image can be built and fits its kernel, and keep nothing of it.
+
+    Raises:
+        BuildFailed, VerificationFailed: final until something changes.
+        TemporaryError: engine away.
+    """
+    with TemporaryDirectory(prefix="driver-builder-") as name:
+        _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
+
+
+def _promote(
+    action: StartBuild,
+    made: MadeImage,
+    *,
+    registry: RegistryClient,
+    image_key: ec.EllipticCurvePrivateKey | None,
+    log: LogSink,
+) -> str:
+    """Push an image with everything that belongs to it, for its tag to name it; gives its digest."""
+    if made.reused:
+        log(str(made.reused))
+    repository = action.image.repository
+    contents = image_contents(made.image)
+    firmware = {found.path: found.sha256 for found in contents if found.kind is Kind.FIRMWARE}
+    image = made.image.with_provenance(provenance(action.request, made, firmware=firmware))
+    digest = registry.push(repository, image)
+    promoted = action.image.at(digest)
+    log(f"pushed {promoted}")
+    materials = sbom(promoted, action.request, made, contents)
+    push_referrer(registry, repository, subject=image.manifest_bytes, artifact_type=SPDX_TYPE, content=materials)
+    log(f"attached the bill of materials to {digest}")
+    if image_key is not None:
+        push_signature(registry, promoted, image_key)
+        log(f"signed {digest}")
+    return digest
+
+
+def _build_and_verify(
+    action: StartBuild,
+    *,
+    builder: Builder,
+    secrets: SigningSecrets | None,
+    directory: Path,
+    log: LogSink,
+    cancelled: Event,
+) -> MadeImage:
+    request = action.request
+    signer = _known(secrets, action).module_signer(action.namespace, request) if request.signing else None
+    built = builder.build(request, directory=directory, log=log, cancelled=cancelled)
+    image = read_image_archive(built.archive, directory / "layers")
+    if signer is not None:
+        image = _signed(image, signer, action, directory / "signed", log)
+    modules = verify(image, request=request, module_symvers=built.module_symvers)
+    log(f"verified {', '.join(module.name for module in modules)} against {request.target.kernel_version}")
+    return MadeImage(image=image, module_symvers=built.module_symvers, compiler=built.compiler, modules=modules)
+
+
+def _signed(
+    image: ImageArchive, signer: ModuleSigner, action: StartBuild, directory: Path, log: LogSink
+) -> ImageArchive:
+    signed: list[str] = []
+    folder = f"/lib/modules/{action.request.target.kernel_version}"
+    try:
+        made = sign_modules(image, signer, folder=folder, directory=directory, signed=signed.append)
+    except (ConfigurationError, InvalidModule) as error:
+        raise BuildFailed(Reason.SIGNING_FAILED, str(error)) from error
+    log(f"signed {len(signed)} modules as {signer.certificate.subject.rfc4514_string()}")
+    return made
+
+
+def _known(secrets: SigningSecrets | None, action: StartBuild) -> SigningSecrets:
+    if secrets is None:
+        raise BuildFailed(
+            Reason.SIGNING_FAILED, f"{action.request.driver} is to be signed, and here no Secrets can be read"
+        )
+    return secrets

@@ -1,0 +1,153 @@
+"""The image of one kernel made of another kernel's image, without a build.
+
+Place in the flow: ``pipeline`` asks for it before it builds; ``reuse`` decides, ``verify`` checks the result as any
+other image. Whatever stands in the way is logged, and the driver is built.
+
+The loader refuses a node whose release is not the one in ``/driver/kernel``, and it finds modules below
+``/lib/modules/<release>`` only. So the image is the other one with a small layer on top: ``/driver/kernel``, and
+``/lib/modules/<release>`` as a link to the other kernel's folder. All other layers are the same, and are neither pushed
+nor pulled again.
+"""
+
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Event
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from driver_builder.archives.image_archive import ImageArchive
+from driver_builder.archives.image_layers import small_layer
+from driver_builder.errors import InvalidModule, RegistryRefused, RegistryUnavailable, VerificationFailed
+from driver_builder.images.verified_image import MadeImage
+from driver_builder.model import images
+from driver_builder.model.build import Builder, BuildRequest, FactsBuilder, KernelFacts, LogSink
+from driver_builder.model.image_state import Present
+from driver_builder.model.reused import Reused
+from driver_builder.modules import vermagic
+from driver_builder.modules.image_modules import read_modules
+from driver_builder.modules.reuse import NotReusable, Origin, reusable
+from driver_builder.modules.verify import verify
+from driver_builder.planning.actions import ReuseCandidate, StartBuild
+from driver_builder.registry.image_download import download
+from driver_builder.registry.image_signature import has_signature
+from driver_builder.registry.registry import RegistryClient
+
+MODULES_FOLDER = "/lib/modules"
+KERNEL_FILE = "/driver/kernel"
+
+
+def reused_image(
+    action: StartBuild,
+    *,
+    builder: Builder,
+    registry: RegistryClient,
+    directory: Path,
+    trusted: ec.EllipticCurvePublicKey | None,
+    log: LogSink,
+    cancelled: Event,
+) -> MadeImage | None:
+    """Make the image of an action out of a candidate's, verified; None when it has to be built.
+
+    With a ``trusted`` key only images that are signed with it are candidates: the new one will be, and its loader is
+    the old one's.
+
+    Raises:
+        BuildFailed, TemporaryError: when the builder cannot get the kernel's headers, without which it cannot build.
+    """
+    target = _Target(builder=builder, request=action.request, log=log, cancelled=cancelled)
+    for number, candidate in enumerate(action.reuse):
+        try:
+            if (found := _present(candidate, action, registry)) is None:
+                continue
+            if trusted is not None and not has_signature(registry, candidate.image.at(found.digest), trusted):
+                log(f"the modules of {candidate.kernel} are not used again: their image is not signed with our key")
+                continue
+            if (facts := target.facts) is None:
+                return None
+            image = download(registry, candidate.image.repository, found.digest, directory / f"candidate-{number}")
+            made = _made(image, found, action.request, facts, directory / f"reused-{number}.tar.gz")
+        except (RegistryUnavailable, RegistryRefused, VerificationFailed, InvalidModule) as error:
+            log(f"the modules of {candidate.kernel} are not used again: {error}")
+            continue
+        if isinstance(made, MadeImage):
+            return made
+        log(f"the modules of {candidate.kernel} are not used again: {made.message}")
+    return None
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The kernel to make an image for; its facts are asked for when there is something to compare them with."""
+
+    builder: Builder
+    request: BuildRequest
+    log: LogSink
+    cancelled: Event
+
+    @cached_property
+    def facts(self) -> KernelFacts | None:
+        if not isinstance(self.builder, FactsBuilder):
+            return None
+        facts = self.builder.kernel_facts(self.request, log=self.log, cancelled=self.cancelled)
+        kernel = self.request.target.kernel_version
+        if facts is None or vermagic.release_of(facts.vermagic) != kernel:
+            self.log(f"no modules are used again: the template does not tell the version magic of {kernel}")
+            return None
+        return facts
+
+
+def _present(candidate: ReuseCandidate, action: StartBuild, registry: RegistryClient) -> Present | None:
+    """The registry's answer about a candidate that is there, and is what the plan takes it for."""
+    found = registry.inspect(
+        candidate.image.repository, candidate.image.reference, architecture=action.request.target.architecture
+    )
+    is_it = isinstance(found, Present) and found.labels.get(images.KEY_LABEL) == candidate.key
+    return found if is_it and isinstance(found, Present) else None
+
+
+def _made(
+    image: ImageArchive, found: Present, request: BuildRequest, facts: KernelFacts, path: Path
+) -> MadeImage | NotReusable:
+    modules = list(read_modules(image, MODULES_FOLDER).modules.values())
+    kernel = request.target.kernel_version
+    answer = reusable(modules, facts.module_symvers, kernel=kernel, magic=facts.vermagic)
+    if isinstance(answer, NotReusable):
+        return answer
+    origin = Origin(kernel=modules[0].kernel_version, magic=facts.vermagic)
+    layer = small_layer(_entries(kernel, origin.kernel), path)
+    composed = _without_labels(image).with_layers([*image.layers, layer])
+    verified = verify(composed, request=request, module_symvers=facts.module_symvers, origin=origin)
+    return MadeImage(
+        image=composed,
+        module_symvers=facts.module_symvers,
+        compiler=found.labels.get(images.COMPILER_LABEL, ""),
+        modules=verified,
+        reused=Reused(kernel=origin.kernel, digest=found.digest, compared=answer.compared),
+    )
+
+
+def _entries(kernel: str, built_for: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    """The small layer. Its folders stand in it because an engine may make missing ones with other rights."""
+    for folder in ("driver", "lib", "lib/modules"):
+        yield _entry(folder, tarfile.DIRTYPE, 0o755), b""
+    yield _entry(KERNEL_FILE.lstrip("/"), tarfile.REGTYPE, 0o644), f"{kernel}\n".encode()
+    if kernel != built_for:
+        link = _entry(f"{MODULES_FOLDER}/{kernel}".lstrip("/"), tarfile.SYMTYPE, 0o777)
+        link.linkname = built_for
+        yield link, b""
+
+
+def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = kind, mode
+    return info
+
+
+def _without_labels(image: ImageArchive) -> ImageArchive:
+    """The image without what is said of the kernel that it was for."""
+    run: Mapping[str, object] = image.config.get("config", {})
+    config = {**image.config, "config": {name: value for name, value in run.items() if name != "Labels"}}
+    return ImageArchive(config=config, layers=image.layers)

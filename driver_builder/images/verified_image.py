@@ -1,0 +1,18 @@
+"""An image that is verified and ready to be pushed, whether it was built or made of another kernel's one. Values."""
+
+from dataclasses import dataclass
+
+from driver_builder.archives.image_archive import ImageArchive
+from driver_builder.model.reused import Reused
+from driver_builder.modules.verify import VerifiedModule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeImage:
+    """``module_symvers`` is that of the image's own kernel, ``compiler`` the one that made the ``modules``."""
+
+    image: ImageArchive
+    module_symvers: str
+    compiler: str
+    modules: tuple[VerifiedModule, ...]
+    reused: Reused | None = None

@@ -1,1 +1,0 @@
-"""Builds in Kubernetes Jobs, without a container engine."""

@@ -1,0 +1,1 @@
+"""What we write into the cluster and read back: DaemonSets, unload pods, records on Nodes, load reports."""

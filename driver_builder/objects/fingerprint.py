@@ -1,0 +1,54 @@
+"""What a driver puts on a node, as one word: pods are compared by it. Pure.
+
+A pod is replaced only when its fingerprint differs from the wanted one, and replacing a pod may reload a module. So the
+fingerprint covers what is on the node and nothing else: the modules with their identities and parameters, firmware,
+blacklist, modules of the kernel that make room, and the token of a rebuild that was asked for. It does not cover how
+the pod runs (tolerations, priority, pull secrets, resources, security context, the loader's image), the version's name,
+or the digest of an image that says which modules it has.
+
+The fields and their form are part of the version ``v2``: a new field enters only where it is set, so that the
+fingerprints of drivers that do not use it stay as they are (docs/decisions/0040-fingerprint.md).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from driver_builder.api.driver_spec import DriverSpec
+
+FORM = "v2:"
+
+
+def fingerprint(
+    spec: DriverSpec, *, identities: Mapping[str, str], image_digest: str, firmware: str = "", rebuild: str = ""
+) -> str:
+    """Digest what a node gets of a driver.
+
+    ``identities`` maps module to the srcversion or build id in the image, ``firmware`` is the digest of the image's
+    firmware, ``rebuild`` the token of a rebuild for the whole driver. Where the image does not say what it holds,
+    ``image_digest`` stands for that.
+    """
+    known = {_plain(name) for name in identities}
+    says_all = all(_plain(module.name) in known for module in spec.modules)
+    fields: dict[str, Any] = {
+        "modules": {_plain(name): identity for name, identity in identities.items()},
+        "parameters": {_plain(module.name): list(module.parameters) for module in spec.modules if module.parameters},
+        "image": "" if says_all else image_digest,
+        "firmware": (firmware or image_digest) if spec.firmware_path else "",
+        "blacklist": sorted(spec.blacklist),
+        "inTreeModulesToRemove": sorted(spec.in_tree_modules_to_remove),
+        "rebuild": rebuild,
+    }
+    text = json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True)
+    return FORM + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_of_this_form(value: str) -> bool:
+    """Tell whether a fingerprint was made by this list of fields; those before covered the whole pod."""
+    return value.startswith(FORM)
+
+
+def _plain(module: str) -> str:
+    """Write a module's name as the kernel does, which knows no dash."""
+    return module.replace("-", "_")

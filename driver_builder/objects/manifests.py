@@ -1,0 +1,300 @@
+"""The DaemonSet that keeps one driver image running on the nodes of one target. Pure: values in, plain dict out.
+
+Two words say what has changed: the fingerprint covers what is on the node, and pods are replaced by it; the digest of
+the template covers everything, and the DaemonSet is written again by it.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.images import ImageRef
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.objects.fingerprint import fingerprint
+from kube_api import names
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
+
+Json = dict[str, Any]
+
+DRIVER_LABEL = f"{names.GROUP}/driver-container"
+TARGET_LABEL = f"{names.GROUP}/target"
+VERSION_ANNOTATION = f"{names.GROUP}/version"
+MODULES_ANNOTATION = f"{names.GROUP}/modules"
+FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
+TEMPLATE_ANNOTATION = f"{names.GROUP}/template"
+"""On a DaemonSet: the digest of all of it. It may change with every version of ours: pods are not compared by it."""
+KERNEL_ANNOTATION = f"{names.GROUP}/kernel"
+OS_VERSION_ANNOTATION = f"{names.GROUP}/os-version"
+"""On a DaemonSet: the operating system's version that its target was first seen with, which is in its name's digits."""
+ADOPTED_ANNOTATION = f"{names.GROUP}/adopted-fingerprint"
+"""On a DaemonSet: the fingerprint that was wanted when its pods still had one of an older form."""
+KEPT_ANNOTATION = f"{names.GROUP}/kept-fingerprints"
+"""On a DaemonSet: what its pods have in common whatever node asked for a rebuild, and the fingerprints before those."""
+
+MAX_KEPT = 8
+"""So many are kept; a pod with an older one is replaced."""
+MAX_NAME_LENGTH = 46
+LOADER_CONTAINER = "loader"
+LOAD_CONTAINER = "load"
+HOLD_CONTAINER = "hold"
+LOADER_FOLDER = "/driverwright"
+"""Where a driver pod has the loader: in a folder that its image is copied into, whatever the driver's image has."""
+
+
+def daemon_set_name(driver: DriverContainer, target: KernelTarget) -> str:
+    """Name a target's DaemonSet: the driver's name and eight digits that stand for the target.
+
+    A long name is cut to leave room for what Kubernetes appends to pods; eight digits more keep two such names apart.
+    """
+    name = driver.name
+    if len(name) > MAX_NAME_LENGTH:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[: MAX_NAME_LENGTH - 9].rstrip('-.')}-{digest}"
+    return f"{name}-{target.short_hash}"
+
+
+def daemon_set(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    *,
+    target: KernelTarget,
+    image: ImageRef,
+    identities: Mapping[str, str],
+    loader_image: str,
+    firmware: str = "",
+    rebuild: str = "",
+    node_rebuilds: Mapping[str, str] = MappingProxyType({}),
+    selects_os_version: bool = False,
+    adopted: str = "",
+    folders: Collection[str] = (),
+    basis: str = "",
+    kept: tuple[str, ...] = (),
+) -> Json:
+    """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
+
+    ``firmware`` is the digest of the image's firmware, ``rebuild`` the token of a rebuild for the whole driver,
+    ``node_rebuilds`` those for single nodes: a pod that sees a new one loads anew. ``folders`` are those of the node
+    that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
+    are not selected by the version of their operating system, which may change while its kernel runs, unless
+    ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
+    is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`.
+    """
+    labels = {
+        "app.kubernetes.io/name": driver.name,
+        "app.kubernetes.io/managed-by": "driver-builder",
+        DRIVER_LABEL: driver.name,
+        TARGET_LABEL: target.short_hash,
+    }
+    on_node = fingerprint(spec, identities=identities, image_digest=image.reference, firmware=firmware, rebuild=rebuild)
+    annotations = {
+        KERNEL_ANNOTATION: target.kernel_version,
+        VERSION_ANNOTATION: spec.version,
+        MODULES_ANNOTATION: json.dumps(dict(identities), sort_keys=True),
+        FINGERPRINT_ANNOTATION: on_node,
+    }
+    environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds)
+    pod = _pod_spec(
+        spec,
+        str(image),
+        loader_image=loader_image,
+        folders=_host_folders(spec, folders),
+        environment=environment,
+    )
+    selector = _node_selector(spec, target, with_os_version=selects_os_version)
+    template = {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": {"nodeSelector": selector, **pod},
+    }
+    written = {
+        FINGERPRINT_ANNOTATION: on_node,
+        KERNEL_ANNOTATION: target.kernel_version,
+        OS_VERSION_ANNOTATION: target.os_version,
+        **({ADOPTED_ANNOTATION: adopted} if adopted else {}),
+        **({KEPT_ANNOTATION: " ".join((basis, *kept))} if basis else {}),
+    }
+    return {
+        "apiVersion": DAEMON_SETS.api_version,
+        "kind": DAEMON_SETS.kind,
+        "metadata": {
+            "name": daemon_set_name(driver, target),
+            "namespace": driver.namespace,
+            "labels": labels,
+            "annotations": {**written, TEMPLATE_ANNOTATION: _digest([written, template])},
+            "ownerReferences": [_owner(driver)],
+        },
+        "spec": {
+            "selector": {"matchLabels": {DRIVER_LABEL: driver.name, TARGET_LABEL: target.short_hash}},
+            # The controller replaces pods itself, one at a time and only when the new image is proven.
+            "updateStrategy": {"type": "OnDelete"},
+            "template": template,
+        },
+    }
+
+
+def parse_kept(annotations: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """Read :data:`KEPT_ANNOTATION`: what pods have in common, and the fingerprints that are kept."""
+    basis, *kept = annotations.get(KEPT_ANNOTATION, "").split()[: MAX_KEPT + 1] or [""]
+    return basis, frozenset(kept)
+
+
+def folders_of(pod_spec: Json) -> tuple[str, ...]:
+    """Name the folders of the node that a pod has."""
+    return tuple(sorted(item["name"] for item in pod_spec.get("volumes") or () if "hostPath" in item))
+
+
+def _node_selector(spec: DriverSpec, target: KernelTarget, *, with_os_version: bool) -> Json:
+    selector = {
+        **spec.node_selector,
+        names.KERNEL_VERSION_LABEL: names.label_value(target.kernel_version),
+        names.OS_ID_LABEL: target.os_id,
+        names.ARCHITECTURE_LABEL: target.architecture,
+    }
+    if with_os_version and target.os_version:
+        selector[names.OS_VERSION_LABEL] = target.os_version
+    return selector
+
+
+def _owner(driver: DriverContainer) -> Json:
+    return {
+        "apiVersion": DRIVER_CONTAINERS.api_version,
+        "kind": DRIVER_CONTAINERS.kind,
+        "name": driver.name,
+        "uid": driver.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HostFolder:
+    """A folder of the node that a driver pod sees below ``/host``."""
+
+    name: str
+    path: str
+    read_only: bool = False
+
+    @property
+    def mount(self) -> Json:
+        mount: Json = {"name": self.name, "mountPath": f"/host{self.path}"}
+        return {**mount, "readOnly": True} if self.read_only else mount
+
+    @property
+    def volume(self) -> Json:
+        # What is written to must be there; a node without modules of its own has nothing to read either.
+        kind = {} if self.read_only else {"type": "DirectoryOrCreate"}
+        return {"name": self.name, "hostPath": {"path": self.path, **kind}}
+
+
+_MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
+_FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
+_BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
+_RUN = _HostFolder(name="run", path="/run/driverwright")
+"""What the loader remembers until the node boots: whose module is whose, which rebuilds it has seen, which parameters
+it has given."""
+
+
+def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
+    """Give the pod no more of its node than the spec asks for, or asked for before."""
+    asked = ((_FIRMWARE, spec.firmware_path), (_BLACKLISTS, spec.blacklist))
+    return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN)
+
+
+def _environment(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    target: KernelTarget,
+    *,
+    rebuild: str,
+    node_rebuilds: Mapping[str, str],
+) -> list[Json]:
+    """Tell the loader what it does on the node besides loading, in the words at the top of ``loader.sh``."""
+    values = {
+        "REMOVE_MODULES": " ".join(spec.in_tree_modules_to_remove),
+        "BLACKLIST": " ".join(spec.blacklist),
+        "REBUILD": rebuild,
+        "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
+    }
+    owner = {"name": "DRIVER", "value": files_owner(driver, target.short_hash)}
+    told: list[Json] = [owner, *({"name": name, "value": value} for name, value in values.items() if value)]
+    if node_rebuilds:
+        told.append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    return told
+
+
+def files_owner(driver: DriverContainer, target_hash: str) -> str:
+    """Name what the files of a driver's target on a node are called by: ``DRIVER`` of ``loader.sh``.
+
+    The loader takes the driver's name out of it: what comes before the last dash.
+    """
+    return f"{driver.namespace}.{driver.name}-{target_hash}"
+
+
+def _pod_spec(
+    spec: DriverSpec, image: str, *, loader_image: str, folders: tuple[_HostFolder, ...], environment: list[Json]
+) -> Json:
+    """Make the pod: ``loader`` brings the loader, ``load`` loads, ``hold`` looks at the modules and writes nothing."""
+    loader = {"name": "driverwright", "mountPath": LOADER_FOLDER}
+    container: Json = {
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}},
+    }
+    unprivileged = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+    }
+    bring: Json = {
+        **container,
+        "name": LOADER_CONTAINER,
+        "image": loader_image,
+        "command": ["/busybox", "cp", "-f", "/busybox", "/loader.sh", f"{LOADER_FOLDER}/"],
+        "securityContext": unprivileged,
+        "volumeMounts": [loader],
+    }
+    load: Json = {
+        **container,
+        "name": LOAD_CONTAINER,
+        "image": image,
+        "command": _loader_command("load"),
+        "securityContext": {"privileged": True},
+        "env": environment,
+        "volumeMounts": [{**loader, "readOnly": True}, *(folder.mount for folder in folders)],
+    }
+    hold: Json = {
+        **container,
+        "name": HOLD_CONTAINER,
+        "image": image,
+        "command": _loader_command("hold"),
+        "securityContext": unprivileged,
+        "volumeMounts": [{**loader, "readOnly": True}],
+        "readinessProbe": {"exec": {"command": _loader_command("probe")}, "periodSeconds": 10, "timeoutSeconds": 30},
+    }
+    pod: Json = {
+        # A driver must be able to load before the node's network is up: it may be the network's own.
+        "hostNetwork": True,
+        "automountServiceAccountToken": False,
+        "priorityClassName": spec.priority_class or "system-node-critical",
+        "tolerations": list(spec.tolerations) or [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 30,
+        "initContainers": [bring, load],
+        "containers": [hold],
+        "volumes": [{"name": loader["name"], "emptyDir": {}}, *(folder.volume for folder in folders)],
+    }
+    if spec.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.pull_secrets]
+    return pod
+
+
+def _loader_command(word: str) -> list[str]:
+    return [f"{LOADER_FOLDER}/busybox", "sh", f"{LOADER_FOLDER}/loader.sh", word]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,136 @@
+"""What is known of a driver on a node: proven, refuted, or not heard of. Pure.
+
+A ready label is a fact that stays true while nothing says otherwise. It is set by proof, and goes by contrary evidence:
+another boot or kernel, a load that did not succeed, or the verdict of ``hold`` that a module is not live, is another
+build or lost its device. A pod that is missing, being deleted or not ready says nothing: the modules stay where they
+are when a pod goes, a kubelet restarts or the network is down.
+
+The boot and the kernel that a label was proven on are written beside it, as an annotation of the same name. A label
+without a pod is believed only while the node is on that boot of that kernel.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.objects import load_report, loaded
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.replacement import is_current
+from driver_builder.observed.snapshot import DaemonSet, DriverPod
+
+
+class Finding(StrEnum):
+    """What one pod says of its node."""
+
+    WORKS = "works"
+    SILENT = "silent"
+    """It proved that the driver works on this boot, and is not ready or leaves: nothing newer is known."""
+    REFUTED = "refuted"
+    NOTHING = "nothing"
+    """It has not reported yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvidence:
+    """What the ready label of a node is to say, None for no label, and why.
+
+    ``works`` says that a pod proves it now; without it a label that is there is only left as it is. ``proven_on`` is
+    the boot and kernel of the proof, ``silent_since`` when the last pod that proved it was last ready, where known.
+    """
+
+    version: str | None
+    works: bool = False
+    proven_on: str = ""
+    why: str = ""
+    silent_since: float | None = None
+
+
+def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
+    """Say what a pod says of the driver on its node, and the words for it."""
+    if pod.proof is None:
+        return Finding.NOTHING, pod.message or "the driver pod has not reported yet"
+    if pod.contrary is not None:
+        return Finding.REFUTED, _words(pod.contrary)
+    kernel = _kernel_of(node, pod.proof.kernel)
+    why = load_report.doubt(pod.proof, kernel=kernel, boot_id=node.boot_id, expected=pod.expected)
+    if why is not None:
+        return Finding.REFUTED, why
+    if pod.deleting:
+        return Finding.SILENT, "its driver pod is being replaced"
+    if not pod.ready:
+        return Finding.SILENT, pod.message or "its driver pod is not ready"
+    return Finding.WORKS, ""
+
+
+def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> NodeEvidence:
+    """Weigh what all pods of a driver say of one node; ``label`` is the driver's ready label."""
+    said = [(pod, *judge(node, pod)) for pod in pods]
+    for pod, finding, _ in said:
+        if finding is Finding.WORKS and pod.proof is not None:
+            version = version_of(pod, node, label=label, daemon_sets=daemon_sets)
+            return NodeEvidence(version=version, works=True, proven_on=_place(pod.proof))
+    refuted = [why for _, finding, why in said if finding is Finding.REFUTED]
+    silent = [(pod, why) for pod, finding, why in said if finding is Finding.SILENT]
+    if refuted:
+        return NodeEvidence(version=None, why=refuted[0])
+    words = [why for _, why in silent] + [why for _, _, why in said]
+    why = words[0] if words else "no driver pod yet"
+    is_backed = bool(silent) or _is_proven_here(node, label)
+    if label not in node.labels or not is_backed:
+        return NodeEvidence(version=None, why=why)
+    since = [pod.unready_since for pod, _ in silent if pod.unready_since is not None]
+    proven_on = next((_place(pod.proof) for pod, _ in silent if pod.proof is not None), node.annotations.get(label, ""))
+    return NodeEvidence(
+        version=node.labels[label], proven_on=proven_on, why=why, silent_since=min(since) if since else None
+    )
+
+
+def versions_of(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> set[str]:
+    """Name the versions that a ready label may say by what a node's pods prove."""
+    working = [pod for pod in pods if judge(node, pod)[0] is Finding.WORKS]
+    return {
+        version
+        for pod in working
+        for version in (pod.version, version_of(pod, node, label=label, daemon_sets=daemon_sets))
+    }
+
+
+def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> str:
+    """Name the version of what a pod has on its node: that of today's image where it would be the same.
+
+    Otherwise it is the one that the label says, while the same modules are live as when it was set: that is a newer one
+    than the pod's own where a new version had the same modules.
+    """
+    daemon_set = daemon_sets.get(pod.target)
+    if daemon_set is not None and daemon_set.version and is_current(pod, daemon_set):
+        return daemon_set.version
+    return node.labels.get(label, pod.version) if _is_as_labelled(pod, node, label) else pod.version
+
+
+def _place(proven: load_report.Proof) -> str:
+    """Write the boot and kernel of a proof."""
+    return f"{proven.boot_id} {proven.kernel}"
+
+
+def _is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
+    """Tell whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
+    known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
+    if pod.proof is None or known is None or node.annotations.get(label) != _place(pod.proof):
+        return False
+    live = {(module.name, module.identity) for module in pod.proof.modules}
+    return bool(live) and any(load.boot_id == pod.proof.boot_id and live.issubset(load.modules) for load in known.loads)
+
+
+def _is_proven_here(node: Node, label: str) -> bool:
+    boot_id, _, kernel = node.annotations.get(label, "").partition(" ")
+    return bool(kernel) and node.boot_id in (None, boot_id) and _kernel_of(node, kernel) == kernel
+
+
+def _kernel_of(node: Node, known: str) -> str:
+    """Give the kernel that a node says it runs; one that lost its labels runs what it ran."""
+    return node.kernel_version if KERNEL_VERSION.fullmatch(node.kernel_version) else known
+
+
+def _words(verdict: load_report.Proof) -> str:
+    return f"{verdict.result}: {verdict.message}" if verdict.message else verdict.result

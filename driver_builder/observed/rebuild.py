@@ -1,0 +1,158 @@
+"""Rebuild annotations turned into build-key tokens, once per new value. Pure.
+
+A request is a new value of ``driverwright.io/rebuild``: on the DriverContainer it is for all its targets and all their
+pods, on a node for that node's target, and only the pod of that node is replaced. Acknowledged requests and the tokens
+they made are kept in the DriverContainer's status, so that an old value never rebuilds twice: not after a restart, not
+when the annotation is taken away, not when a node that still carries one moves to another kernel. The token is derived
+from the one before, so a controller that is killed before it wrote the status computes the same token again, hence the
+same key.
+
+A node can annotate itself, and values are of any length. So a value is kept as its digest, and the nodes of one target
+are heard once in a while: all that ask by then are served by one build.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed.inventory import Node
+from kube_api.text import bounded_token
+
+ALL_TARGETS = "*"
+DRIVER = "DriverContainer"
+NODE = "Node/"
+
+NODES_HEARD_SECONDS = 600.0
+"""So often nodes can have their target built anew."""
+MAX_TOKENS = 200
+"""So many tokens of targets that no node is of are kept, those that were made last."""
+
+MAX_NODES_TOLD = 200
+"""So many nodes' requests are told to the pods of a target, in one variable of their environment."""
+
+_DIGEST = "sha256:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilds:
+    """``requests``: who (``DriverContainer``, ``Node/<name>``) asked last for which value, as its digest.
+
+    ``tokens`` are by target id, as are ``times``: when nodes of the target were heard last, in seconds since the epoch.
+    ``pending`` are nodes whose request is not served yet, with the pod (its uid) that each had when it asked.
+    ``heard_at`` is when requests that are too early will be acknowledged; it is not kept.
+    """
+
+    requests: Mapping[str, str]
+    tokens: Mapping[str, str]
+    pending: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
+    heard_at: float | None = None
+
+    def token(self, target: KernelTarget | None = None) -> str:
+        """What goes into the build key of a target; empty when nobody ever asked. Without one: what all have in it."""
+        parts = (self.of_driver, self.tokens.get(target.id, "") if target is not None else "")
+        return ".".join(parts) if any(parts) else ""
+
+    def has_heard(self, node: str, value: str) -> bool:
+        """Tell whether a node's request is acknowledged: it makes nothing new any more, wherever the node moves."""
+        return self.requests.get(NODE + node) == _kept(value)
+
+    @property
+    def of_driver(self) -> str:
+        """The part of every token that a request on the DriverContainer made; empty when it never had one."""
+        return self.tokens.get(ALL_TARGETS, "")
+
+    def of_nodes(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Give the tokens of single nodes' requests, for their pods to load anew; of many nodes not all."""
+        asked = [name for name in nodes if NODE + name in self.requests]
+        chosen = sorted(asked, key=lambda name: (name not in self.pending, name))[:MAX_NODES_TOLD]
+        return {name: self.requests[NODE + name].removeprefix(_DIGEST) for name in sorted(chosen)}
+
+    def as_status(self) -> dict[str, dict[str, Any]]:
+        """Give the form that ``from_status`` reads."""
+        return {
+            "requests": dict(self.requests),
+            "tokens": dict(self.tokens),
+            "pending": dict(self.pending),
+            "times": {target: int(at) for target, at in self.times.items()},
+        }
+
+
+def from_status(status: Mapping[str, Mapping[str, Any]] | None) -> Rebuilds:
+    """Read ``status.rebuild``; values that an earlier release kept as they are become digests."""
+    status = status or {}
+    return Rebuilds(
+        requests={who: _kept(bounded_token(str(value))) for who, value in (status.get("requests") or {}).items()},
+        tokens={target: str(token) for target, token in (status.get("tokens") or {}).items()},
+        pending={node: str(uid) for node, uid in (status.get("pending") or {}).items()},
+        times={target: float(at) for target, at in (status.get("times") or {}).items() if isinstance(at, int)},
+    )
+
+
+def acknowledge(
+    known: Rebuilds,
+    *,
+    driver: str | None,
+    targets: Mapping[KernelTarget, tuple[str, ...]],
+    nodes: Iterable[Node],
+    pods: Mapping[str, str] | None = None,
+    now: float = 0.0,
+) -> Rebuilds:
+    """Take in the annotations as they are now; equal to ``known`` when there is no new value.
+
+    ``pods`` are the uids of the driver's pods by node. What a node asked for that is no more is dropped, the tokens
+    that it made are kept: they are in the images' keys.
+    """
+    by_name = {node.name: node for node in nodes}
+    there = {DRIVER, *(f"{NODE}{name}" for name in by_name)}
+    served = {name for names in targets.values() for name in names}
+    requests = {who: value for who, value in known.requests.items() if who in there}
+    tokens, times = dict(known.tokens), dict(known.times)
+    pending = {name: uid for name, uid in known.pending.items() if name in served}
+    if driver is not None and requests.get(DRIVER) != _kept(driver):
+        requests[DRIVER] = _kept(driver)
+        tokens[ALL_TARGETS] = _next_token(tokens.get(ALL_TARGETS, ""), DRIVER, driver)
+    waits: list[float] = []
+    for target, names in targets.items():
+        wishes = {name: by_name[name].rebuild for name in names if name in by_name}
+        new = {name: value for name, value in wishes.items() if value and requests.get(NODE + name) != _kept(value)}
+        heard_at = min(times.get(target.id, now - NODES_HEARD_SECONDS), now) + NODES_HEARD_SECONDS
+        if not new:
+            continue
+        if heard_at > now:
+            waits.append(heard_at)
+            continue
+        times[target.id] = float(int(now))
+        for name, value in new.items():
+            requests[NODE + name] = _kept(value)
+            tokens[target.id] = _next_token(tokens.get(target.id, ""), NODE + name, value)
+            pending[name] = (pods or {}).get(name, "")
+    tokens = _pruned(tokens, times, {target.id for target in targets})
+    return Rebuilds(
+        requests=requests,
+        tokens=tokens,
+        pending=pending,
+        times={target: at for target, at in times.items() if target in tokens},
+        heard_at=min(waits, default=None),
+    )
+
+
+def _pruned(tokens: Mapping[str, str], times: Mapping[str, float], current: set[str]) -> dict[str, str]:
+    """Drop tokens of targets that no node is of, the oldest first, where there are too many."""
+    others = sorted((target for target in tokens if target not in (ALL_TARGETS, *current)), key=lambda target: (
+        times.get(target, 0.0), target,
+    ))  # fmt: skip
+    dropped = set(others[: max(0, len(others) - MAX_TOKENS)])
+    return {target: token for target, token in tokens.items() if target not in dropped}
+
+
+def _kept(value: str) -> str:
+    """Give what is kept of a value: its digest. What is one already stays."""
+    is_digest = value.startswith(_DIGEST) and len(value) == len(_DIGEST) + 16
+    return value if is_digest else _DIGEST + hashlib.sha256(value.encode(errors="replace")).hexdigest()[:16]
+
+
+def _next_token(before: str, who: str, value: str) -> str:
+    return hashlib.sha256("\0".join((before, who, value)).encode(errors="replace")).hexdigest()[:12]

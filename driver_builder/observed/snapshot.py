@@ -1,0 +1,186 @@
+"""Everything the controller knows at one moment, as frozen values: what ``plan`` decides on.
+
+``observe`` makes one of the cluster and the registries; tests and ``driver-builder plan`` make one of anything else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model import build
+from driver_builder.model.image_state import ImageState, NotAsked
+from driver_builder.model.images import ImageRef
+from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.objects.load_report import Proof
+from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.observed.inventory import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceMissing:
+    """The driver's source, or its own template, could not be read; ``message`` says what is missing and where."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningCertificate:
+    """The X.509 certificate that modules are to be signed with, in DER; it is public."""
+
+    der: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateMissing:
+    """A certificate could not be read, or ``is_invalid``; ``message`` says what is missing or wrong, and where."""
+
+    message: str
+    is_invalid: bool = False
+
+
+Certificate = SigningCertificate | CertificateMissing
+Source = build.Source | SourceMissing
+OwnTemplate = build.OwnTemplate | SourceMissing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSet:
+    """One of our DaemonSets: one target of one driver. ``image`` is by digest.
+
+    ``fingerprint`` and ``template`` are the digests of :mod:`driver_builder.objects.manifests`. ``os_version`` is the
+    recorded one, None where no version of this program recorded one; ``selects_os_version`` says whether nodes of
+    other versions are kept away. ``adopted`` is the fingerprint that was wanted when its pods had one of an older form;
+    ``folders`` are those of the node that its pods see, by the names of the volumes; ``hooks`` are the containers with
+    lifecycle hooks, which earlier releases wrote.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    target: str
+    image: str
+    fingerprint: str
+    template: str = ""
+    kernel: str = ""
+    os_version: str | None = None
+    selects_os_version: bool = False
+    adopted: str = ""
+    folders: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    kept: frozenset[str] = frozenset()
+    """Fingerprints of before a rebuild that only some nodes asked for; ``basis`` is what all of them had in common."""
+    basis: str = ""
+    version: str = ""
+    expected: Mapping[str, str] = field(default_factory=dict)
+    """Version and module identities of its template."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    """One pod of such a DaemonSet.
+
+    ``expected`` maps module name to the identity (srcversion or build id) that this pod's image carries; ``message``
+    is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
+    it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files.
+    ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
+    ``unready_since`` is when the pod was last ready.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    driver: str
+    target: str
+    version: str
+    fingerprint: str
+    ready: bool
+    deleting: bool
+    proof: Proof | None
+    expected: Mapping[str, str]
+    message: str = ""
+    leaves_modules: bool = False
+    firmware: bool = False
+    blacklist: bool = False
+    image: str = ""
+    contrary: Proof | None = None
+    unready_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanedPod:
+    """A pod whose DaemonSet is gone: it proves nothing, and may still load for a moment."""
+
+    driver: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedBuild:
+    """A build that this controller saw fail since its last report.
+
+    ``driver`` is whose build it was. ``earlier`` are the moments when builds of the same key failed before, of which no
+    status could be written.
+    """
+
+    reason: str
+    message: str
+    at: float
+    driver: str = ""
+    earlier: tuple[float, ...] = ()
+
+    def count_since(self, last: float | None) -> int:
+        """Count the failures that a status does not tell of whose last one was then, in whole seconds."""
+        return sum(last is None or int(at) > last for at in (*self.earlier, self.at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    """``why`` builds fail alike and are not started, but for one at ``probe_at``."""
+
+    why: str
+    probe_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """``now`` in seconds since the epoch. ``sources`` and own ``templates`` are by driver key, builds by their own.
+
+    ``running_builds`` are queued or being built; ``queued_builds`` says of those that wait how many nodes were told to
+    wait for them. ``suspended`` says by driver, or for all under ``""``, why builds are not started.
+    ``look_ups`` are those of this controller, ``running_look_ups`` the repositories that are being asked.
+    """
+
+    now: float
+    nodes: tuple[Node, ...] = ()
+    forbidden: Mapping[str, str] = field(default_factory=dict)
+    """Namespaces that could not be read, with the API server's words: what is in them is unknown, not absent."""
+    drivers: tuple[DriverContainer, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    templates: Mapping[str, OwnTemplate] = field(default_factory=dict)
+    certificates: Mapping[str, Certificate] = field(default_factory=dict)
+    """By namespace and name of the Secret, with a slash between."""
+    images: Mapping[ImageRef, ImageState] = field(default_factory=dict)
+    pushed: Mapping[ImageRef, str] = field(default_factory=dict)
+    """The digests that this controller's own builds ended with."""
+    images_of: Mapping[str, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
+    """By driver key, where its namespace, Secret, CA or plain HTTP lets it see another state than ``images`` has."""
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    pods: tuple[DriverPod, ...] = ()
+    """Those that our DaemonSets control."""
+    orphaned_pods: tuple[OrphanedPod, ...] = ()
+    unload_pods: tuple[UnloadPod, ...] = ()
+    terminating_namespaces: frozenset[str] = frozenset()
+    """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
+    running_builds: frozenset[str] = frozenset()
+    queued_builds: Mapping[str, int] = field(default_factory=dict)
+    suspended: Mapping[str, Suspension] = field(default_factory=dict)
+    failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)
+    look_ups: Mapping[Repository, LookUp] = field(default_factory=dict)
+    running_look_ups: frozenset[Repository] = frozenset()
+
+    def image(self, driver: str, image: ImageRef) -> ImageState:
+        """What the registry says of an image to a driver."""
+        own = self.images_of.get(driver, {}).get(image)
+        return own if own is not None else self.images.get(image, NotAsked())

@@ -1,1 +1,0 @@
-"""Images and registries: read, changed, signed, described, pushed and fetched."""

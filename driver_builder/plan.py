@@ -1,0 +1,221 @@
+"""``plan(snapshot, settings)``: what to do next, and what to say about it. Pure.
+
+The controller, the ``plan`` command and the tests call this one function. It decides target by target; a target that
+fails says so and is left alone until its time comes, the others go on. Nothing is removed on an incomplete view:
+``observe`` either sees everything or raises.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.boundary import contained
+from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.resolve import desired_targets
+from driver_builder.errors import InvalidDriver
+from driver_builder.model.image_state import Present
+from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import (
+    Action,
+    CancelBuild,
+    DeleteDaemonSet,
+    LabelNode,
+    SetFinalizer,
+    StartBuild,
+)
+from driver_builder.planning.drift import repair
+from driver_builder.planning.plan_labels import relabel, unlabel
+from driver_builder.planning.plan_rebuild import without_served
+from driver_builder.planning.plan_reuse import Reusable
+from driver_builder.planning.plan_target import plan_target
+from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
+from driver_builder.reasons import Reason, TargetState
+from driver_builder.removal import plan_loaded, removal, vacant
+from driver_builder.removal.removal import Leaving
+from driver_builder.status import unloading
+from driver_builder.status.node_notes import bounded
+from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
+from driver_builder.status.status import Trouble, previous_targets
+from driver_builder.upgrades.node_pools import follows
+from driver_builder.upgrades.prebuild import plan_ahead
+from driver_builder.upgrades.upgrade_labels import label_moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All drivers' parts, in the order of their keys."""
+
+    drivers: tuple[DriverPlan, ...] = ()
+    cancels: tuple[CancelBuild, ...] = ()
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Everything to do, builds with many waiting nodes first."""
+        every = [*self.cancels, *(action for part in self.drivers for action in part.actions)]
+        return tuple(sorted(every, key=lambda action: -action.waiting if isinstance(action, StartBuild) else -1 << 30))
+
+    @property
+    def requeue_at(self) -> float | None:
+        """The earliest moment any driver wants to be looked at again."""
+        return min((part.requeue_at for part in self.drivers if part.requeue_at is not None), default=None)
+
+
+def plan(snapshot: Snapshot, settings: PlanSettings) -> Plan:
+    """Decide what to do next for every driver."""
+    drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
+    nobody: dict[str, tuple[LabelNode, ...]] = {}
+    labels = contained("driver", "all", lambda: label_moves(snapshot, settings.recipes), lambda _error: nobody)
+    nothing: dict[str, tuple[Conflict, ...]] = {}
+    kept = contained("driver", "all", lambda: conflicts(snapshot), lambda _error: nothing)
+    views = partial(_view, snapshot, settings, kept)
+    parts = tuple(_plan_alone(snapshot, driver, views, labels.get(driver.key, ())) for driver in drivers)
+    unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
+    return Plan(drivers=parts, cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
+
+
+def _view(
+    snapshot: Snapshot, settings: PlanSettings, kept: Mapping[str, tuple[Conflict, ...]], driver: DriverContainer
+) -> DriverView:
+    return replace(DriverView.of(snapshot, driver, settings), conflicts=kept.get(driver.key, ()))
+
+
+def _plan_alone(
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    view: Callable[[DriverContainer], DriverView],
+    labels: tuple[LabelNode, ...],
+) -> DriverPlan:
+    """Plan for one driver, whose trouble is its own."""
+    if driver.namespace in snapshot.forbidden:
+        return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace])
+    return contained(
+        "driver",
+        driver.key,
+        lambda: _plan_driver(view(driver), labels),
+        lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error)),
+    )
+
+
+def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, message: str) -> DriverPlan:
+    """Leave everything as it is. Which builds the driver needs is not known: all go on."""
+    targets = contained(
+        "driver", driver.key, lambda: tuple(previous_targets(driver.status).values()), lambda _error: ()
+    )
+    return DriverPlan(
+        driver=driver,
+        targets=targets,
+        rebuilds=Rebuilds(requests={}, tokens={}),
+        unknown={},
+        needed=snapshot.running_builds,
+        trouble=Trouble(reason=reason, message=message),
+    )
+
+
+def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
+    """Plan for one driver; ``labels`` are those of all drivers together that are done in its name."""
+    driver = view.driver
+    if driver.deleting:
+        return _plan_removal(view, labels)
+    if isinstance(driver.spec, InvalidDriver) or driver.paused:
+        return replace(view.nothing_new, actions=(*unlabel(view), *labels))
+    wanted, stock, rebuilds = desired_targets(view.snapshot, driver, driver.spec, view.settings.recipes)
+    reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
+    view = replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable)
+    # What was built ahead, or failed to, is not forgotten when a node boots the kernel.
+    ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
+    informed = replace(view, before={**ahead_before, **view.before})
+    parts = [plan_target(informed, driver.spec, item) for item in wanted]
+    ahead = plan_ahead(view, driver.spec, {part.status.target: part for part in parts})
+    # A target that is blocked has no key in its status: what is known of its builds is kept for when it is not.
+    judged = {status.key for status in (*(part.status for part in parts), *(item.target for item in ahead.entries))}
+    actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
+    actions += [action for part in parts for action in part.actions]
+    leaving = removal.leaving(view, wanted)
+    going = removal.remove(view, leaving.nodes)
+    actions += (*leaving.actions, *going.actions)
+    kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
+    lost = vacant.vacant(view, wanted, stock.unknown.keys())
+    actions += _surplus(view, {item.target.short_hash for item in kept} | lost)
+    without_nodes = tuple(vacant.statuses(view, lost))
+    known = {node: found for part in parts for node, found in part.evidence.items()}
+    relabelled = [item for item in relabel(view, known, stock.unknown) if not _is_leaving(item, leaving)]
+    staying = [node for item in wanted for node in item.nodes if node not in leaving.nodes]
+    actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
+    repairs = repair(view, parts, leaving.nodes)
+    actions += (*repairs.actions, *ahead.actions, *labels)
+    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, rebuilds.heard_at)
+    times = (ahead.requeue_at, *own, *(part.requeue_at for part in parts))
+    return DriverPlan(
+        driver=driver,
+        actions=tuple(actions),
+        targets=(*(part.status for part in parts), *without_nodes),
+        rebuilds=without_served(rebuilds, parts),
+        unknown=stock.unknown,
+        failures={key: failure for key, failure in view.snapshot.failed_builds.items() if key in judged},
+        needed=ahead.needed.union(
+            (key for item in wanted if (key := _needed_key(view, item))),
+            (item.key for item in without_nodes if item.key),
+        ),
+        requeue_at=min((time for time in times if time is not None), default=None),
+        notes=bounded(repairs.notes),
+        ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
+        unloading=going.unloading,
+    )
+
+
+def _is_there(snapshot: Snapshot, driver: DriverContainer, item: Wanted) -> bool:
+    return isinstance(snapshot.image(driver.key, item.image), Present)
+
+
+def _is_leaving(action: Action, leaving: Leaving) -> bool:
+    """Tell whether a label is not decided by what pods prove: the driver leaves the node, or may soon."""
+    return isinstance(action, LabelNode) and action.node in leaving.nodes | leaving.loaded
+
+
+def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> tuple[AheadStatus, ...] | None:
+    """Keep what a driver said while it followed until the labels are gone: by that they are known to be ours."""
+    return tuple(previous_ahead(driver.status).values()) if labels else None
+
+
+def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
+    """Take back everything that the owner references do not: labels, DaemonSets, what is loaded, then the finalizer."""
+    driver = view.driver
+    going = removal.remove(view, view.nodes)
+    actions: list[Action] = [*going.actions, *labels]
+    if not going.holds:
+        actions += removal.delete_daemon_sets(view, view.daemon_sets)
+    # Said before the object is gone.
+    is_done = going.is_done and unloading.is_said(going.unloading, driver.status)
+    if not actions and is_done and driver.has_finalizer:
+        actions.append(_finalizer(driver, present=False))
+    return replace(
+        view.nothing_new,
+        actions=tuple(actions),
+        needed=frozenset(),
+        unloading=going.unloading,
+        requeue_at=going.requeue_at,
+    )
+
+
+def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
+    return SetFinalizer(namespace=driver.namespace, name=driver.name, present=present)
+
+
+def _is_skipped(item: Wanted | Unwanted) -> bool:
+    """Tell whether a target is to have no driver; one that merely cannot be built now keeps what it has."""
+    return isinstance(item, Unwanted) and item.state is TargetState.SKIPPED
+
+
+def _needed_key(view: DriverView, item: Wanted | Unwanted) -> str:
+    """Name the build that a target's nodes wait for; where none can be named now (no source), the one before."""
+    if isinstance(item, Wanted):
+        return item.request.key if item.request else ""
+    before = view.before.get(item.target.id)
+    return before.key if before is not None and not _is_skipped(item) else ""
+
+
+def _surplus(view: DriverView, wanted: set[str]) -> tuple[DeleteDaemonSet, ...]:
+    return removal.delete_daemon_sets(view, view.daemon_sets.keys() - wanted)

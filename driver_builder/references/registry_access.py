@@ -1,0 +1,204 @@
+"""The registries of the drivers, each with its Secret's credentials and its ConfigMap's CA."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorised
+from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized
+from driver_builder.model.images import ImageRef
+from driver_builder.model.registry_reach import Reach
+from driver_builder.references.named_objects import Missing, read_entry, read_secret
+from driver_builder.references.registry_ca import CaFiles, read_ca
+from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.registry.image_signature import has_signature, parse_private_key
+from driver_builder.registry.registry import RegistryClient, as_state
+from driver_builder.registry.registry_pauses import MOST_KEPT, Memory, Pauses
+from kube_api.client import Client
+from kube_api.errors import Forbidden
+
+KEY_ENTRIES = ("key", "tls.key")
+FIELD = "spec.registry.secretRef"
+
+
+class Inspector(Protocol):
+    """Says whether images exist."""
+
+    def inspect(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        image: ImageRef,
+        architecture: str = "",
+        *,
+        signed_by: str | None = None,
+    ) -> ImageState:
+        """Say it as :meth:`Registries.inspect` does."""
+
+
+class Registries:
+    """Asks registries about images, and waits for their answers.
+
+    A registry that asks for a pause is given it: until then its last answer stands, for all images that are asked for
+    in the same namespace with the same settings. One that does not answer at all is left alone for a while, too, longer
+    each time. ``account_seconds`` is how long what a Secret or a ConfigMap holds is believed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        ca_file: str | None = None,
+        reach: Reach | None = None,
+        plain_http_passwords: bool = False,
+        account_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._ca_file = ca_file
+        self._reach = reach
+        self._plain_http_passwords = plain_http_passwords
+        self._ca_files = CaFiles()
+        self._clock = clock
+        self._credentials = Memory[dict[str, Credentials]](account_seconds, clock)
+        self._certificates = Memory[Path](account_seconds, clock)
+        self._keys = Memory[ec.EllipticCurvePublicKey](account_seconds, clock)
+        self._pauses = Pauses(clock)
+        self._pushed: dict[ImageRef, str] = {}
+
+    def inspect(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        image: ImageRef,
+        architecture: str = "",
+        *,
+        signed_by: str | None = None,
+    ) -> ImageState:
+        """Say whether an image exists, as far as the registry lets us know.
+
+        Where it is an index of several platforms, the answer is about ``architecture``, Kubernetes' word for it.
+        ``signed_by`` names the Secret with the image key: then the answer says whether the image is signed with it.
+
+        Raises:
+            KubeApiError: when a Secret or ConfigMap cannot be read for now.
+        """
+        account = (image.host, namespace, settings)
+        if (paused := self._pauses.of(account)) is not None:
+            return paused
+        try:
+            client = self.connect(namespace, settings, image.host, image.repository)
+            state = client.inspect(image.repository, image.reference, architecture=architecture)
+            if signed_by is not None and isinstance(state, Present):
+                state = self._with_signature(client, image, state, self._image_key(namespace, signed_by))
+        except (RegistryUnauthorised, Forbidden) as error:
+            # Forbidden by the API server: a Secret that we may not read. It concerns the drivers that name it.
+            return Unauthorized(message=str(error))
+        except PermanentError as error:
+            return Invalid(message=str(error))
+        self._pauses.saw(account, state)
+        return state
+
+    def pushed(self) -> dict[ImageRef, str]:
+        """The digests that our own builds ended with, by image."""
+        return dict(self._pushed)
+
+    def remember_push(self, image: ImageRef, digest: str) -> None:
+        """Take note that a tag names, or is about to name, what a build of ours ended with."""
+        self._pushed.pop(image, None)
+        self._pushed[image] = digest
+        while len(self._pushed) > MOST_KEPT:
+            del self._pushed[next(iter(self._pushed))]
+
+    def connect(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        host: str,
+        repository: str = "",
+        *,
+        patience: float = 0,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> RegistryClient:
+        """Make a client for one registry with a driver's credentials.
+
+        A Secret may hold several for one host, by the beginning of the ``repository``. A registry that asks for a pause
+        is waited for with ``wait``, up to ``patience`` seconds in one request.
+
+        Raises:
+            RegistryUnauthorised: when the Secret is missing or holds nothing for this registry.
+            ConfigurationError: when the ConfigMap with its CA is missing, or is none; or when a password would be sent
+                without TLS and no setting allows that.
+        """
+        if settings.plain_http and settings.secret is not None and not self._plain_http_passwords:
+            raise ConfigurationError(
+                f"spec.registry: plainHttp would send the password of Secret {namespace}/{settings.secret} to {host}"
+                " without TLS: remove secretRef or plainHttp, or allow it with --registry-plain-http-passwords"
+            )
+        return RegistryClient(
+            host,
+            credentials=self._credentials_for(namespace, settings, host, repository),
+            plain_http=settings.plain_http,
+            ca_file=self._ca(namespace, settings),
+            deadline=patience or None,
+            patience=patience,
+            wait=wait,
+            reach=self._reach,
+        )
+
+    def _image_key(self, namespace: str, secret: str) -> ec.EllipticCurvePublicKey:
+        """The public part of the key that a driver's images are signed with."""
+
+        def read() -> ec.EllipticCurvePublicKey:
+            content = read_entry(self._client, namespace, secret, KEY_ENTRIES, field="signing.imageKeySecretRef")
+            return parse_private_key(content).public_key()
+
+        return self._keys.get((namespace, secret), read)
+
+    def _with_signature(
+        self, client: RegistryClient, image: ImageRef, state: Present, key: ec.EllipticCurvePublicKey
+    ) -> ImageState:
+        def ask() -> ImageState:
+            return replace(state, is_signed=has_signature(client, image.at(state.digest), key))
+
+        return as_state(image, ask)
+
+    def _ca(self, namespace: str, settings: RegistrySettings) -> str | Path | None:
+        if settings.ca is None:
+            return self._ca_file
+        ca = settings.ca
+        return self._certificates.get(
+            (namespace, ca), lambda: self._ca_files.file(read_ca(self._client, namespace, ca))
+        )
+
+    def credentials(self, namespace: str, settings: RegistrySettings, host: str = "") -> dict[str, Credentials]:
+        """Read all that a driver's Secret holds, by host; ``host`` is whose it is said to lack when it is missing.
+
+        Raises:
+            RegistryUnauthorised: when the Secret is missing.
+        """
+        secret = settings.secret
+        if secret is None:
+            return {}
+        return self._credentials.get((namespace, secret), lambda: self._read(namespace, secret, host))
+
+    def _read(self, namespace: str, secret: str, host: str) -> dict[str, Credentials]:
+        make = f"docker-registry {secret} --docker-server={host or 'HOST'} ..."
+        try:
+            entries = read_secret(self._client, namespace, secret, field=FIELD, make=make)
+        except Missing as error:
+            raise RegistryUnauthorised(str(error)) from error
+        return parse_docker_config(entries.get(".dockerconfigjson") or entries.get(".dockercfg") or b"")
+
+    def _credentials_for(
+        self, namespace: str, settings: RegistrySettings, host: str, repository: str
+    ) -> Credentials | None:
+        credentials = credentials_for(self.credentials(namespace, settings, host), host, repository)
+        if credentials is None and settings.secret is not None:
+            raise RegistryUnauthorised(f"{FIELD}: Secret {namespace}/{settings.secret} has no credentials for {host}")
+        return credentials

@@ -1,0 +1,1 @@
+"""The client of container registries, and what stands in one beside images."""

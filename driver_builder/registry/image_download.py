@@ -1,0 +1,65 @@
+"""An image out of a registry as files on disk: what ``registry`` pushes, the other way round.
+
+Place in the flow: ``reuse_image`` takes the modules of an image that was built for another kernel. Everything is
+compared with the digest that names it, so what comes out is what was verified and pushed.
+"""
+
+import gzip
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from driver_builder.archives.image_archive import ImageArchive, sha256
+from driver_builder.archives.image_files import MAX_IMAGE
+from driver_builder.archives.image_layers import Layer
+from driver_builder.errors import RegistryRefused
+from driver_builder.registry.registry import RegistryClient
+
+_CHUNK = 1 << 20
+
+
+def download(registry: RegistryClient, repository: str, digest: str, directory: Path) -> ImageArchive:
+    """Fetch the image of one platform; its layers go to ``directory``, the caller's to remove.
+
+    Raises:
+        RegistryUnavailable: worth trying again.
+        RegistryRefused: there is no such image, or it is none with gzip'd layers.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    manifest = registry.fetch_manifest(repository, digest)
+    if manifest is None:
+        raise RegistryRefused(f"there is no {repository}@{digest}")
+    try:
+        return _image(registry, repository, manifest, directory)
+    except (ValueError, KeyError, TypeError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise RegistryRefused(f"{repository}@{digest} is no image with gzip'd layers: {error!r}") from error
+
+
+def _image(registry: RegistryClient, repository: str, manifest: dict[str, Any], directory: Path) -> ImageArchive:
+    config = json.loads(registry.fetch_blob(repository, manifest["config"]["digest"]))
+    layers = []
+    left = MAX_IMAGE
+    for number, described in enumerate(manifest["layers"]):
+        content = registry.fetch_blob(repository, described["digest"])
+        layer, size = _layer(content, directory / f"fetched-{number}.tar.gz", left)
+        layers.append(layer)
+        left -= size
+    if [layer.diff_id for layer in layers] != config["rootfs"]["diff_ids"]:
+        raise ValueError("its layers are not those that its config names")
+    return ImageArchive(config=config, layers=tuple(layers))
+
+
+def _layer(content: bytes, path: Path, limit: int) -> tuple[Layer, int]:
+    """A layer, and how many bytes it has unpacked, which are ``limit`` at most."""
+    path.write_bytes(content)
+    diff_id, size = hashlib.sha256(), 0
+    with gzip.open(path) as plain:
+        while chunk := plain.read(_CHUNK):
+            diff_id.update(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise ValueError(f"its layers have more than {MAX_IMAGE} bytes")
+    layer = Layer(path=path, diff_id=f"sha256:{diff_id.hexdigest()}", digest=sha256(content), size=len(content))
+    return layer, size

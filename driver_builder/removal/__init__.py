@@ -1,0 +1,1 @@
+"""How a driver leaves nodes: what is loaded where, and the unload pods. Pure."""

@@ -1,0 +1,86 @@
+"""What is written on Nodes that keep their driver: what is loaded there now. Pure.
+
+Place in the flow: ``plan`` hands over the labels that it is going to set; what is to be remembered of the same node
+goes into the same patch. Firmware and blacklist that a kernel of before has left on a node are taken by an unload pod.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from driver_builder.objects import loaded
+from driver_builder.objects.loaded import Load, Loaded
+from driver_builder.objects.unload_pod import UNLOADED, UnloadPod
+from driver_builder.observed.inventory import Node
+from driver_builder.planning.actions import Action, LabelNode, RememberLoaded
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.removal import removal
+from driver_builder.removal.unload_step import delete, memory_of, pods_on, start
+
+_RETRY_SECONDS = 300.0
+
+
+def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -> tuple[Action, ...]:
+    """Give the labels together with what is to be remembered, and what is written for nodes without a new label."""
+    targets = _targets(view)
+    texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
+    texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
+    key = loaded.annotation(view.driver.key)
+    made: list[Action] = []
+    for action in labels:
+        if isinstance(action, LabelNode) and action.node in texts and action.label == view.driver.ready_label:
+            made.append(replace(action, annotations={**action.annotations, key: texts.pop(action.node)}))
+        else:
+            made.append(action)
+    made += [
+        RememberLoaded(node=name, driver=view.driver.key, annotation=key, value=text, why="its driver pod has reported")
+        for name, text in texts.items()
+    ]
+    return tuple(made)
+
+
+def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
+    """Make and delete the unload pods of nodes that keep their driver: for files of targets that they have left."""
+    actions: list[Action] = []
+    targets = _targets(view)
+    for node in (view.nodes[name] for name in nodes):
+        pods, left = view.unload_pods.get(node.name, ()), _left_files(view, node, targets)
+        names = {load.target for load in left}
+        done = [pod for pod in pods if pod.target not in names or _is_to_retry(view, pod)]
+        actions += delete(done)
+        there = {pod.target for pod in pods}
+        actions += [start(view, node, replace(load, modules=())) for load in left if load.target not in there]
+    return tuple(actions)
+
+
+def _targets(view: DriverView) -> dict[str, str]:
+    """Give each node's target, with the version of the operating system that is recorded for it."""
+    return {node: item.target.short_hash for item in view.wanted for node in item.nodes}
+
+
+def _left_files(view: DriverView, node: Node, targets: Mapping[str, str]) -> list[Load]:
+    """Give what has files on a node though neither its boot nor its target is there any more."""
+    known = memory_of(view, node)
+    if known is None or node.boot_id is None or node.name not in targets:
+        return []
+    here = {targets[node.name], *(pod.target for pod in pods_on(view, node))}
+    return [load for load in known.loads if load.has_files and load.boot_id != node.boot_id and load.target not in here]
+
+
+def _is_to_retry(view: DriverView, pod: UnloadPod) -> bool:
+    is_unloaded = pod.verdict is not None and pod.verdict.result == UNLOADED
+    return pod.ended_at is not None and not is_unloaded and view.snapshot.now >= pod.ended_at + _RETRY_SECONDS
+
+
+def _written(view: DriverView, node: Node) -> str | None:
+    return node.annotations.get(loaded.annotation(view.driver.key))
+
+
+def _text(view: DriverView, node: Node, targets: Mapping[str, str]) -> str | None:
+    known = memory_of(view, node)
+    reported = [pod for pod in pods_on(view, node) if pod.proof is not None]
+    now = removal.with_pods(view, node, Loaded() if known is None else known.settled, reported)
+    left = {load.target for load in _left_files(view, node, targets)}
+    for pod in view.unload_pods.get(node.name, ()):
+        if pod.target in left and pod.verdict is not None and pod.verdict.result == UNLOADED:
+            now = now.without(pod.target)
+    return loaded.render(now) if now.loads else None

@@ -1,0 +1,217 @@
+"""How a driver goes from a node for good: label, DaemonSet, modules and files, in this order. Pure.
+
+Place in the flow: ``plan`` asks which nodes a driver leaves and takes these actions in. Everything that is to be
+remembered stands in the Node's own annotation (:mod:`driver_builder.objects.loaded`): written in the same patch that
+takes the ready label, it says what is to be unloaded and since when that is tried. Then the DaemonSet goes, then an
+unload pod does its work and goes with the annotation. What cannot be unloaded before the deadline stays loaded until
+the node boots again; that is said, and not waited for.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.objects import loaded
+from driver_builder.objects.load_report import LOADED
+from driver_builder.objects.loaded import UNREADABLE, Load, Loaded
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DriverPod
+from driver_builder.planning.actions import (
+    Action,
+    DeleteDaemonSet,
+    LabelNode,
+    StartUnload,
+)
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.reasons import Reason, TargetState
+from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
+from driver_builder.status.unloading import Unloading
+
+OUTSIDE_SECONDS = 600
+"""A node that the driver does not select any more keeps it so long: labels come back."""
+
+MAX_PODS = 100
+"""Unload pods of one driver that run at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What is done for the nodes that a driver leaves.
+
+    ``holds`` are those whose DaemonSet has to stay for now: their label is there, or nothing is remembered yet.
+    """
+
+    actions: tuple[Action, ...] = ()
+    holds: frozenset[str] = frozenset()
+    unloading: Unloading = field(default_factory=Unloading)
+    requeue_at: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to do: everything is unloaded, or stays until the next boot."""
+        return not self.actions and not self.unloading.waiting and not self.unloading.in_use
+
+
+def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
+    """Say what a pod has put on its node, or may have: None for one that loads nothing, or unloads it by itself."""
+    if not pod.leaves_modules or (
+        pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, Reason.MODULE_CONFLICT)
+    ):
+        return None
+    of_target = view.daemon_sets.get(pod.target)
+    if pod.proof is None and of_target is not None and of_target.kernel != node.kernel_version:
+        return None
+    live = pod.proof.modules if pod.proof is not None else ()
+    modules = [(module.name, module.identity) for module in live] or _in_load_order(view, pod.expected)
+    return Load(
+        target=pod.target,
+        kernel=pod.proof.kernel if pod.proof is not None else node.kernel_version,
+        boot_id=(pod.proof.boot_id if pod.proof is not None else node.boot_id) or "unknown",
+        modules=tuple(module for module in modules if all(module)),
+        firmware=pod.firmware,
+        blacklist=pod.blacklist,
+    )
+
+
+def _in_load_order(view: DriverView, expected: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Put the modules of an image, which it names in any order, into the order of the spec."""
+    order = [loaded.plain(module.name) for module in view.modules]
+
+    def place(item: tuple[str, str]) -> int:
+        name = loaded.plain(item[0])
+        return order.index(name) if name in order else -1
+
+    return sorted(expected.items(), key=place)
+
+
+def with_pods(view: DriverView, node: Node, known: Loaded, pods: Iterable[DriverPod]) -> Loaded:
+    """Add what pods have loaded on a node in this boot."""
+    for pod in pods:
+        load = load_of(view, node, pod)
+        if load is not None and node.boot_id in (None, load.boot_id):
+            known = known.with_load(load, is_proven=pod.proof is not None and pod.proof.result == LOADED)
+    return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Nodes that a driver leaves for good; the actions write down since when others are outside its selector.
+
+    Those are ``loaded`` while the same boot has their modules: their ready label stays true for now.
+    """
+
+    nodes: frozenset[str]
+    loaded: frozenset[str] = frozenset()
+    actions: tuple[Action, ...] = ()
+    requeue_at: float | None = None
+
+
+def leaving(view: DriverView, wanted: Iterable[Wanted | Unwanted]) -> Leaving:
+    """Name the nodes that a driver leaves: their kernel is skipped, or its selector has not met them for long."""
+    wanted = tuple(wanted)
+    skipped = [item for item in wanted if isinstance(item, Unwanted) and item.state is TargetState.SKIPPED]
+    gone = {node for item in skipped for node in item.nodes}
+    selected = {node for item in wanted for node in item.nodes}
+    due: list[float] = []
+    still: set[str] = set()
+    actions: list[Action] = []
+    for node in view.snapshot.nodes:
+        known = memory_of(view, node)
+        # Without its labels nobody knows what a node is: that is no reason to take its driver.
+        if known is None or node.name in selected or not isinstance(inventory.target_of(node), KernelTarget):
+            continue
+        since = _since(view, known.outside_since)
+        if view.snapshot.now >= since + OUTSIDE_SECONDS:
+            gone.add(node.name)
+            continue
+        due.append(since + OUTSIDE_SECONDS)
+        if any(load.modules and node.boot_id in (None, load.boot_id) for load in known.loads):
+            still.add(node.name)
+        if since != known.outside_since:
+            outside = replace(known, outside_since=since)
+            actions.append(remember(view, node, outside, "the driver does not select it any more"))
+    return Leaving(
+        nodes=frozenset(gone),
+        loaded=frozenset(still),
+        actions=tuple(actions),
+        requeue_at=min(due, default=None),
+    )
+
+
+def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
+    """Take the driver from some nodes, step by step."""
+    chosen = [view.nodes[name] for name in sorted(nodes) if name in view.nodes]
+    preparing = {node.name: actions for node in chosen if (actions := _prepare(view, node))}
+    steps = {
+        node.name: Step(actions=preparing[node.name], state=WAITING) if node.name in preparing else step(view, node)
+        for node in chosen
+    }
+    steps = _limited(view, steps)
+    return Removal(
+        actions=tuple(action for item in steps.values() for action in item.actions),
+        holds=frozenset(preparing),
+        unloading=Unloading(
+            waiting=_in_state(steps, WAITING), in_use=_in_state(steps, IN_USE), stays=_in_state(steps, STAYS)
+        ),
+        requeue_at=min((item.requeue_at for item in steps.values() if item.requeue_at is not None), default=None),
+    )
+
+
+def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteDaemonSet, ...]:
+    """Delete the DaemonSets of some targets."""
+    found = [view.daemon_sets[target] for target in sorted(targets) if target in view.daemon_sets]
+    return tuple(DeleteDaemonSet(namespace=item.namespace, name=item.name, uid=item.uid) for item in found)
+
+
+def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
+    """Start only so many pods that no more than :data:`MAX_PODS` run."""
+    left = MAX_PODS - sum(pod.ended_at is None for pods in view.unload_pods.values() for pod in pods)
+    made = {}
+    for name, item in steps.items():
+        starts = any(isinstance(action, StartUnload) for action in item.actions)
+        made[name] = replace(item, actions=()) if starts and left <= 0 else item
+        left -= starts
+    return made
+
+
+def _prepare(view: DriverView, node: Node) -> tuple[Action, ...]:
+    """Take the ready label and write down what is to be unloaded, in one patch: before anything else."""
+    known, label = memory_of(view, node), view.driver.ready_label
+    has_label = label in node.labels
+    pods = pods_on(view, node)
+    if known is None and not pods and node.name not in view.orphans:
+        # A pod of a version that unloads by itself was here, or none at all.
+        return (_unlabel(view, node, None),) if has_label else ()
+    wanted = known if known is not None and not (known.given_up == UNREADABLE and pods) else Loaded()
+    if wanted.unload_since is None:
+        wanted = with_pods(view, node, wanted, pods)
+    since = _since(view, wanted.unload_since)
+    wanted = replace(wanted, unload_since=since)
+    if has_label:
+        return (_unlabel(view, node, loaded.render(wanted)),)
+    return () if wanted == known else (remember(view, node, wanted, "the driver leaves it"),)
+
+
+def _since(view: DriverView, known: int | None) -> int:
+    """Give when something began: now, unless that is known. Nothing begins in the future."""
+    now = int(view.snapshot.now)
+    return now if known is None or known > now + 60 else known
+
+
+def _in_state(steps: Mapping[str, Step], state: str) -> dict[str, str]:
+    return {name: item.words for name, item in steps.items() if item.state == state}
+
+
+def _unlabel(view: DriverView, node: Node, memory: str | None) -> LabelNode:
+    annotations: dict[str, str | None] = {view.driver.ready_label: None}
+    annotations |= {} if memory is None else {loaded.annotation(view.driver.key): memory}
+    return LabelNode(
+        node=node.name,
+        driver=view.driver.key,
+        label=view.driver.ready_label,
+        version=None,
+        why="the driver leaves the node",
+        annotations=annotations,
+    )

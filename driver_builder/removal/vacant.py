@@ -1,0 +1,54 @@
+"""Targets that have no nodes only because nodes have lost the labels that say what they run. Pure.
+
+Place in the flow: ``plan`` keeps their DaemonSets and status entries, and so the recorded version of the operating
+system and the digest that was rolled out, until every node of the driver says again what it runs.
+"""
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
+
+from driver_builder.desired import targets
+from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.removal.unload_step import memory_of
+from driver_builder.status.status import TargetStatus
+
+
+def vacant(view: DriverView, wanted: Iterable[Wanted | Unwanted], selected: Set[str]) -> frozenset[str]:
+    """Name the targets, by their digits, whose DaemonSets are kept though no node is known to be of them.
+
+    ``selected`` are the nodes without a target that the driver selects.
+    """
+    if not any(_may_be_of_it(view, node, selected) for node in view.snapshot.nodes):
+        return frozenset()
+    with_nodes = {item.target.short_hash for item in wanted}
+    found = (item for item in view.daemon_sets.values() if item.target not in with_nodes)
+    return frozenset(item.target for item in found if not _serves_others(view, item))
+
+
+def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:
+    """Give what the status says of kept targets: what it said before, for no node."""
+    words = "no node is known to run it, and nodes have lost the labels that say what they run: its DaemonSet is kept"
+    for status in view.before.values():
+        target = targets.parsed(status.kernel, status.os, status.architecture)
+        if target is not None and target.short_hash in kept:
+            yield replace(status, nodes=0, ready_nodes=0, message=words)
+
+
+def _may_be_of_it(view: DriverView, node: Node, selected: Set[str]) -> bool:
+    """Tell whether nobody knows what a node of the driver runs."""
+    if isinstance(inventory.target_of(node), KernelTarget):
+        return False
+    has_traces = view.driver.ready_label in node.labels or memory_of(view, node) is not None
+    return node.name in selected or has_traces or bool(view.pods_on(node.name))
+
+
+def _serves_others(view: DriverView, daemon_set: DaemonSet) -> bool:
+    """Tell whether a DaemonSet has pods on nodes that are known to run its kernel: they are not to have it any more."""
+    pods = (pod for pod in view.pods.get(daemon_set.target, ()) if not pod.deleting and pod.node in view.nodes)
+    known = (inventory.target_of(view.nodes[pod.node]) for pod in pods)
+    return any(isinstance(item, KernelTarget) and item.kernel_version == daemon_set.kernel for item in known)

@@ -1,1 +1,0 @@
-"""What an admin writes: the DriverContainer, read, checked and as frozen values."""

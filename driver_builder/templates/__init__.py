@@ -1,0 +1,1 @@
+"""Templates: how a Dockerfile is rendered, in a child process with limits."""

@@ -1,0 +1,168 @@
+"""May this node move to that kernel? Yes when every driver it is to have is there for it, verified. Pure.
+
+Asked before a reboot, by an admin, kured or system-upgrade-controller (``docs/commands.md``). The answer is that of the
+cluster as it would be: the node on its new kernel, and the images it would then want. Whatever cannot be told is a no.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.boundary import contained
+from driver_builder.desired.desired import Recipes, Unwanted, Wanted
+from driver_builder.desired.resolve import desired_targets
+from driver_builder.errors import ConfigurationError
+from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
+from driver_builder.model.kernels import is_kernel_version
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning import image_trust
+from driver_builder.reasons import Reason, TargetState, with_remedy
+from driver_builder.status.prebuild_status import previous_ahead
+from driver_builder.status.status import previous_targets
+from kube_api import names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is found for one driver: whether it lets the node move, and why."""
+
+    driver: str
+    is_open: bool
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The answer for a node and a kernel: open when no driver's finding is against it."""
+
+    node: str
+    kernel: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node may move."""
+        return all(finding.is_open for finding in self.findings)
+
+    @property
+    def sentence(self) -> str:
+        """The whole answer in one line."""
+        against = [finding.driver for finding in self.findings if not finding.is_open]
+        if against:
+            return f"{self.node} must not move to {self.kernel}: {', '.join(against)}"
+        if not self.findings:
+            return f"{self.node} may move to {self.kernel}: no driver is wanted on it"
+        return f"{self.node} may move to {self.kernel}"
+
+    def as_document(self) -> Mapping[str, object]:
+        """Give plain data, for programs."""
+        findings = [{"driver": item.driver, "open": item.is_open, "sentence": item.sentence} for item in self.findings]
+        return {"node": self.node, "kernel": self.kernel, "open": self.is_open, "findings": findings}
+
+
+def with_kernel(snapshot: Snapshot, node: str, kernel: str) -> Snapshot:
+    """Give the cluster as it would be with the node on another kernel; its images have to be asked for anew.
+
+    Raises:
+        ConfigurationError: when ``kernel`` is no kernel release.
+    """
+    if not is_kernel_version(kernel):
+        raise ConfigurationError(f"KERNEL: {kernel!r} is no kernel release: write what uname -r will print there")
+    nodes = tuple(_moved(item, kernel) if item.name == node else item for item in snapshot.nodes)
+    return replace(snapshot, nodes=nodes)
+
+
+def _moved(node: Node, kernel: str) -> Node:
+    labels = {**node.labels, names.KERNEL_VERSION_LABEL: names.label_value(kernel)}
+    return replace(node, labels=labels, annotations={**node.annotations, names.KERNEL_VERSION_ANNOTATION: kernel})
+
+
+def gate(snapshot: Snapshot, node: str, kernel: str, recipes: Recipes) -> Gate:
+    """Judge a move; ``snapshot`` holds the states of the images that :func:`with_kernel` makes the node want."""
+    moved = with_kernel(snapshot, node, kernel)
+    drivers = sorted(moved.drivers, key=lambda driver: driver.key)
+    findings = [_find_alone(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
+    findings += [
+        Finding(driver=f"{namespace}/*", is_open=False, sentence=f"what its drivers want is not known: {words}")
+        for namespace, words in sorted(moved.forbidden.items())
+    ]
+    return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
+
+
+def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
+    """Judge one driver, whose trouble is its own: what cannot be told is a no."""
+    return contained(
+        "driver",
+        driver.key,
+        lambda: _find(moved, node, driver, recipes),
+        lambda error: Finding(driver=driver.key, is_open=False, sentence=str(error)),
+    )
+
+
+def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
+    """Judge one driver; None when it does not select the node."""
+    if not isinstance(driver.spec, DriverSpec):
+        return Finding(
+            driver=driver.key,
+            is_open=False,
+            sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
+        )
+    wanted, stock, _ = desired_targets(moved, driver, driver.spec, recipes)
+    if node in stock.unknown:
+        return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, stock.unknown[node]))
+    item = next((item for item in wanted if node in item.nodes), None)
+    if item is None:
+        return None
+    is_open, sentence = _unwanted(item) if isinstance(item, Unwanted) else _by_image(moved, driver, driver.spec, item)
+    return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
+
+
+def _unwanted(item: Unwanted) -> tuple[bool, str]:
+    """Only a kernel that a person named to be skipped needs no driver; one that was forgotten does."""
+    if item.reason == Reason.SKIPPED_BY_MAPPING:
+        return True, f"not wanted on this kernel: {item.message}"
+    return False, _words(item.reason, item.message)
+
+
+def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted) -> tuple[bool, str]:
+    match moved.image(driver.key, item.image):
+        case Present() as state:
+            return _present(moved, driver, spec, item, state)
+        case Absent():
+            return False, _absent(driver, item)
+        case NotAsked(reason=reason):
+            return False, _words(reason, f"the registry {item.image.host} has not answered yet")
+        case (
+            Unauthorized(reason=reason, message=message)
+            | Unreachable(reason=reason, message=message)
+            | Invalid(reason=reason, message=message)
+        ):
+            return False, _words(reason, message)
+
+
+def _present(
+    moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted, state: Present
+) -> tuple[bool, str]:
+    before = previous_targets(driver.status).get(item.target.id)
+    refusal = image_trust.refusal(moved, driver, spec, item, state, before=before)
+    if refusal is not None:
+        return False, _words(refusal.reason, refusal.message)
+    how = "prebuilt" if item.request is None else "built and verified"
+    return True, f"{how}: {item.image.at(state.digest)}"
+
+
+def _absent(driver: DriverContainer, item: Wanted) -> str:
+    if item.request is None:
+        return _words(Reason.IMAGE_MISSING, f"{item.image} does not exist")
+    ahead = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
+    known = {**ahead, **previous_targets(driver.status)}.get(item.target.id)
+    if known is not None and known.key == item.request.key and known.state is not TargetState.READY:
+        return f"{known.state}, {_words(known.reason, known.message)}"
+    command = f"driver-builder preflight --kernel {item.target.kernel_version} --os {item.target.os} --push"
+    return f"there is no image for this kernel yet; build it with {command} {driver.name}"
+
+
+def _words(reason: str, message: str) -> str:
+    return f"{reason}: {with_remedy(reason, message)}"

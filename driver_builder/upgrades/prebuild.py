@@ -1,0 +1,192 @@
+"""Builds ahead: the image of each pool's newest kernel, made before any node boots it. Pure.
+
+Place in the flow: ``plan`` asks for a driver with ``spec.preflight.followRepository``. The image is the very one that
+the plan would want once a node runs that kernel; building it, and what is said when it fails, is that of other targets,
+only that no node waits for it. What nodes are told of it: ``ahead_labels``.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.boundary import contained
+from driver_builder.desired.desired import Recipes, Unwanted, Wanted
+from driver_builder.desired.resolve import wanted_for
+from driver_builder.model.image_state import Present
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import Action, LookUpKernels
+from driver_builder.planning.plan_target import plan_target
+from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.reasons import Reason, TargetState
+from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
+from driver_builder.status.status import TargetStatus
+from driver_builder.upgrades.node_pools import Knowledge, Pool, follows, known_of, pools_of
+
+DAY_SECONDS = 86400.0
+RETRY_SECONDS = 3600.0
+"""A repository that could not be asked is asked again so much later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AheadPart:
+    """What a driver's plan gains: its entries of ``status.ahead``, actions, and the build keys that are to go on."""
+
+    entries: tuple[AheadStatus, ...] = ()
+    actions: tuple[Action, ...] = ()
+    needed: frozenset[str] = frozenset()
+    requeue_at: float | None = None
+
+
+def next_target(knowledge: Knowledge, pool: Pool) -> KernelTarget | None:
+    """Give the target that nodes of the pool can move to; None where all are there, or nothing is known."""
+    if knowledge.newest is None or not pool.behind(knowledge.newest):
+        return None
+    return pool.target(knowledge.newest)
+
+
+def images_ahead(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
+    """Name the images that drivers want of kernels that their nodes can move to: the registries are asked for them."""
+    for driver in snapshot.drivers:
+        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
+        yield from ((driver, item) for item in found)
+
+
+def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: Recipes) -> tuple[Wanted, ...]:
+    if (spec := follows(driver)) is None:
+        return ()
+    targets = [next_target(known_of(snapshot, driver, pool), pool) for pool in pools_of(snapshot, driver, spec)]
+    items = [wanted_for(snapshot, driver, spec, target, recipes) for target in targets if target is not None]
+    return tuple(item for item in items if isinstance(item, Wanted))
+
+
+def plan_ahead(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetPart]) -> AheadPart:
+    """Decide for every pool of a driver; ``current`` are the parts of the targets that nodes run, by target id."""
+    if follows(view.driver) is None:
+        return AheadPart()
+    parts = [_plan_pool(view, spec, pool, current) for pool in pools_of(view.snapshot, view.driver, spec)]
+    times = [part.requeue_at for part in parts if part.requeue_at is not None]
+    # Pools that share a repository ask it once.
+    actions = {str(action): action for part in parts for action in part.actions}
+    return AheadPart(
+        entries=tuple(entry for part in parts for entry in part.entries),
+        actions=tuple(actions.values()),
+        needed=frozenset().union(*(part.needed for part in parts)),
+        requeue_at=min(times, default=None),
+    )
+
+
+def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[str, TargetPart]) -> AheadPart:
+    knowledge = known_of(view.snapshot, view.driver, pool)
+    target = next_target(knowledge, pool)
+    part = _part(view, spec, target, current) if target is not None else None
+    status = part.status if part is not None else _nothing_to_build(view, knowledge, pool)
+    due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
+    is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups
+    look_up = LookUpKernels(
+        repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.builder
+    )
+    times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]
+    nodes = len(pool.behind(knowledge.newest)) if knowledge.newest is not None else 0
+    entry = AheadStatus(
+        stream=pool.stream,
+        base_image=pool.repository.base_image,
+        # By the operating system an entry is known to be of this pool.
+        target=replace(status, nodes=nodes, os=pool.example.os),
+        looked_up=knowledge.look_up.at,
+        error=knowledge.look_up.error,
+        error_at=knowledge.look_up.error_at,
+    )
+    return AheadPart(
+        entries=(entry,),
+        actions=(*([look_up] if is_due else []), *(part.actions if part is not None else ())),
+        needed=frozenset([status.key] if part is not None and status.key else []),
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )
+
+
+def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
+    """Say when a repository is to be asked again: once a day, spread so that not all are asked in one moment."""
+    if look_up.error_at is not None:
+        return min(look_up.error_at, now) + RETRY_SECONDS
+    if look_up.at is None:
+        return 0.0
+    spread = int(hashlib.sha256(str(repository).encode()).hexdigest()[:4], 16) / 0xFFFF
+    return min(look_up.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
+
+
+def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Mapping[str, TargetPart]) -> TargetPart:
+    """Plan the image of a target, as for any other."""
+    item = wanted_for(view.snapshot, view.driver, spec, target, view.settings.recipes)
+    # Where nodes run the kernel already its recorded version counts, which need not be that of this pool.
+    if item is not None and (known := current.get(item.target.id)) is not None:
+        return _of_running_target(known)
+    if item is None:
+        item = Unwanted(
+            target=target, nodes=(), state=TargetState.SKIPPED, reason=Reason.NO_NODES,
+            message="spec.nodeSelector selects no node on this kernel",
+        )  # fmt: skip
+    ahead = {entry.target.target: entry.target for entry in previous_ahead(view.driver.status).values()}
+    # What failed while some node ran the kernel is not forgotten either.
+    part = plan_target(
+        replace(view, before={**view.before, **ahead}), spec, replace(item, nodes=()), present=_built_ahead
+    )
+    suspension = view.suspension
+    is_held_back = suspension is not None and view.snapshot.now < suspension.probe_at
+    # Nobody waits for it: while builds fail alike it is tried only where it can tell whether they still do.
+    return replace(part, actions=()) if is_held_back else part
+
+
+def _built_ahead(_view: DriverView, _spec: DriverSpec, item: Wanted, state: Present, part: TargetPart) -> TargetPart:
+    status = replace(
+        part.status,
+        digest=state.digest,
+        key=item.request.key if item.request else "",
+        state=TargetState.READY,
+        reason=Reason.BUILT_AHEAD,
+        message="built and verified" if item.request else "prebuilt",
+    )
+    return replace(part, status=status)
+
+
+def _of_running_target(known: TargetPart) -> TargetPart:
+    """Some node runs the kernel already, and the target's own plan does what there is to do."""
+    status = replace(known.status, ready_nodes=0)
+    if status.digest and status.state in (TargetState.READY, TargetState.ROLLING_OUT):
+        words = "built and verified" if status.key else "prebuilt"
+        status = replace(status, state=TargetState.READY, reason=Reason.BUILT_AHEAD, message=words)
+    return replace(known, status=status, actions=(), requeue_at=None)
+
+
+def _nothing_to_build(view: DriverView, knowledge: Knowledge, pool: Pool) -> TargetStatus:
+    """Say why no kernel is built ahead for: none is known, or every node runs it."""
+    look_up = knowledge.look_up
+    if knowledge.newest is not None:
+        state, reason, message = TargetState.READY, Reason.NEWEST_KERNEL_RUNS, "no node is on an older kernel"
+    elif look_up.error_at is not None:
+        state, reason, message = TargetState.PENDING, Reason.LOOK_UP_FAILED, look_up.error
+    elif look_up.at is not None:
+        state, reason = TargetState.PENDING, Reason.NOT_LOOKED_UP
+        message = f"{pool.repository} offers no kernel of this stream"
+    else:
+        state, reason = TargetState.PENDING, Reason.NOT_LOOKED_UP
+        message = f"{pool.repository} is being asked which kernels it offers"
+    kernel = str(knowledge.newest or "")
+    before = previous_ahead(view.driver.status).get(pool.key)
+    same = before is not None and (before.target.state, before.target.reason) == (state, reason)
+    return TargetStatus(
+        target=f"{kernel}/{pool.example.os}/{pool.example.architecture}",
+        kernel=kernel,
+        os=pool.example.os,
+        architecture=pool.example.architecture,
+        nodes=0,
+        ready_nodes=0,
+        state=state,
+        reason=reason,
+        message=message,
+        since=before.target.since if same and before is not None else float(int(view.snapshot.now)),
+    )

@@ -1,0 +1,136 @@
+"""Would the drivers build for a kernel that no node runs yet? Each is built and verified, and nothing is rolled out.
+
+The image that is built is the very one that the plan would want of a node on that kernel: same inputs, same build key.
+So an image that is pushed ahead is found there by the first node that boots the kernel. Reading, building and the clock
+are handed in.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.builds.failures import reason_of
+from driver_builder.desired.desired import Recipes, Unwanted
+from driver_builder.desired.resolve import wanted_for
+from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
+from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
+from driver_builder.model.images import ImageRef
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan_build import start_build
+from driver_builder.reasons import Reason, remedy_of
+
+Inspect = Callable[[str, RegistrySettings, ImageRef], ImageState]
+Build = Callable[[StartBuild], None]
+"""Builds and verifies, and pushes where that was asked for; raises as the pipeline does."""
+
+
+class Verdict(StrEnum):
+    """How a driver fares on the kernel. The first three are well."""
+
+    VERIFIED = "verified"
+    PRESENT = "present"
+    NOT_WANTED = "not wanted"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What was found for one driver; ``seconds`` is how long its build took."""
+
+    driver: str
+    kernel: str
+    verdict: Verdict
+    reason: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether a node may boot the kernel as far as this driver goes."""
+        return self.verdict is not Verdict.FAILED
+
+    def as_document(self) -> Mapping[str, object]:
+        """Give plain data, for programs."""
+        return {
+            "driver": self.driver,
+            "kernel": self.kernel,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "message": self.message,
+            "remedy": remedy_of(self.reason) if self.verdict is Verdict.FAILED else "",
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def parse_target(*, kernel: str, os: str, architecture: str) -> KernelTarget:
+    """Read a target as it is given on the command line: ``os`` is ``debian:12``.
+
+    Raises:
+        ConfigurationError: naming the value that is wrong.
+    """
+    os_id, _, os_version = os.partition(":")
+    try:
+        return KernelTarget(
+            kernel_version=KernelVersion(kernel), os_id=os_id, os_version=os_version, architecture=architecture
+        )
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--kernel, --os, --arch: {error}; such as 6.1.0-55-amd64, debian:12, amd64"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """Checks drivers against one target; ``push`` says that ``build`` pushes, ``clock`` counts seconds."""
+
+    snapshot: Snapshot
+    target: KernelTarget
+    recipes: Recipes
+    inspect: Inspect
+    build: Build
+    clock: Callable[[], float]
+
+    def check(self, driver: DriverContainer) -> Result:  # one for each way it can end
+        """Build a driver for the target, unless its verified image is there already."""
+        result = Result(driver=driver.key, kernel=self.target.kernel_version, verdict=Verdict.FAILED)
+        if not isinstance(driver.spec, DriverSpec):
+            return replace(result, reason=Reason.INVALID_SPEC.value, message=str(driver.spec))
+        item = wanted_for(self.snapshot, driver, driver.spec, self.target, self.recipes)
+        if item is None:
+            words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
+            return replace(result, verdict=Verdict.NOT_WANTED, reason=Reason.NO_NODES.value, message=words)
+        if isinstance(item, Unwanted):
+            skipped = item.reason == Reason.SKIPPED_BY_MAPPING
+            verdict = Verdict.NOT_WANTED if skipped else Verdict.FAILED
+            return replace(result, verdict=verdict, reason=str(item.reason), message=item.message)
+        state = self.inspect(driver.namespace, driver.spec.registry, item.image)
+        if isinstance(state, Present):
+            return replace(result, verdict=Verdict.PRESENT, message=str(item.image.at(state.digest)))
+        if item.request is None:
+            reason, why = _not_there(state)
+            return replace(result, reason=reason.value, message=f"{item.image}: {why}")
+        return self._build(start_build(driver, driver.spec, item, item.request), result)
+
+    def _build(self, action: StartBuild, result: Result) -> Result:
+        began = self.clock()
+        try:
+            self.build(action)
+        except DriverBuilderError as error:
+            tail = error.log_tail if isinstance(error, BuildFailed) else ()
+            return replace(
+                result, reason=reason_of(error), message=str(error), seconds=self.clock() - began, log_tail=tail
+            )
+        message = str(action.image)
+        return replace(result, verdict=Verdict.VERIFIED, message=message, seconds=self.clock() - began)
+
+
+def _not_there(state: Absent | NotAsked | NoAnswer) -> tuple[Reason, str]:
+    """Say why a prebuilt image cannot be given to nodes."""
+    if isinstance(state, Absent | NotAsked):
+        return Reason.IMAGE_MISSING, "it does not exist"
+    return state.reason, state.message

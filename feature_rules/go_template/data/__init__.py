@@ -1,0 +1,1 @@
+"""What templates compute with: Go values, their texts, numbers and limits."""

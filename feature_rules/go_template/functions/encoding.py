@@ -1,0 +1,55 @@
+"""Sprig's encodings and sums: base64, base32, SHA and Adler-32. What does not decode becomes Go's message, as text."""
+
+from binascii import a2b_base64, b2a_base64
+
+from feature_rules.go_template.data.values import from_bytes, to_bytes
+from feature_rules.go_template.functions.registry import Registry
+
+REGISTRY = Registry()
+
+_BASE64_DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+@REGISTRY.function("b64dec(string)")
+def _from_base64(text: str) -> str:
+    raw = to_bytes(text).replace(b"\r", b"").replace(b"\n", b"")
+    body = raw.rstrip(b"=")
+    padding = len(raw) - len(body)
+    is_right = len(raw) % 4 == 0 and padding <= 2 and not body.translate(None, _BASE64_DIGITS)
+    return from_bytes(a2b_base64(raw)) if is_right else "illegal base64 data"
+
+
+@REGISTRY.function("b32enc(string)")
+def _to_base32(text: str) -> str:
+    import base64  # noqa: PLC0415 - few templates need it
+
+    return base64.b32encode(to_bytes(text)).decode()
+
+
+@REGISTRY.function("b32dec(string)")
+def _from_base32(text: str) -> str:
+    import base64  # noqa: PLC0415 - few templates need it
+
+    try:
+        return from_bytes(base64.b32decode(to_bytes(text).replace(b"\r", b"").replace(b"\n", b"")))
+    except ValueError:
+        return "illegal base32 data"
+
+
+def _sum(algorithm: str, text: str) -> str:
+    import hashlib  # noqa: PLC0415 - few templates need it
+
+    return hashlib.new(algorithm, to_bytes(text), usedforsecurity=False).hexdigest()
+
+
+@REGISTRY.function("adler32sum(string)")
+def _adler32(text: str) -> str:
+    from zlib import adler32  # noqa: PLC0415 - few templates need it
+
+    return str(adler32(to_bytes(text)))
+
+
+REGISTRY.add("b64enc(string)", lambda text: b2a_base64(to_bytes(text), newline=False).decode())
+REGISTRY.add("sha1sum(string)", lambda text: _sum("sha1", text))
+REGISTRY.add("sha256sum(string)", lambda text: _sum("sha256", text))
+REGISTRY.add("sha512sum(string)", lambda text: _sum("sha512", text))

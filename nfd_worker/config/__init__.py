@@ -1,0 +1,1 @@
+"""Settings: flags, environment, configuration file, and the files of rules."""

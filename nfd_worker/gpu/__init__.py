@@ -1,0 +1,1 @@
+"""Scans of GPUs in a child process."""

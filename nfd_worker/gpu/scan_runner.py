@@ -1,0 +1,132 @@
+"""When to scan for GPUs, and the life of the scan child: spawn, deadline, kill, reaping.
+
+Driven by the daemon's loop as the publisher is; it never waits by itself, except for :meth:`GpuScans.run_once`. A scan
+that hangs in the kernel (a GPU that fell off the bus) does not die when it is killed: it is left to die in its own
+time, and none other is started before.
+"""
+
+import json
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from feature_rules.features import Failed, Features
+from nfd_worker.child import Child, spawn
+from nfd_worker.errors import HostReadError
+from nfd_worker.host import Host
+from nfd_worker.sources import gpu
+
+SCAN_COMMAND = (sys.executable, "-I", "-m", "nfd_worker.gpu.gpu_scan")
+
+SCAN_DEADLINE_SECONDS = 30.0
+"""A first scan wakes GPUs from their sleep, which takes some seconds each without persistence mode."""
+
+RESCAN_SECONDS = 300.0
+"""How often GPUs are asked again without an event: MIG devices and modes change without one."""
+
+RETRY_SECONDS = 60.0
+"""The same while there are NVIDIA devices and no good answer: a driver is being installed, or mended."""
+
+_DEATH_SECONDS = 1.0
+_WAS_KILLED = float("inf")
+
+
+class GpuScans:
+    """Keeps the newest answer of the scan child. ``on_change`` is called with the time when the answer has changed."""
+
+    def __init__(
+        self, command: tuple[str, ...] = SCAN_COMMAND, *, on_change: Callable[[float], None] = lambda _now: None
+    ) -> None:
+        self._command = command
+        self._on_change = on_change
+        self._outcome: Features | Failed | None = None
+        self._child: Child | None = None
+        self._deadline = _WAS_KILLED
+        self._due = 0.0
+
+    def outcome(self) -> Features | Failed | None:
+        """Give the newest answer; None while there was none: nothing is known yet."""
+        return self._outcome
+
+    def poke(self) -> None:
+        """Scan as soon as possible: devices came or went. A scan that runs is followed by another."""
+        self._due = 0.0
+
+    def readers(self) -> Mapping[int, Callable[[float], None]]:
+        """Name the file descriptor to wait for, and what to call with the time when it is ready."""
+        return {} if self._child is None else {self._child.answer_pipe: self._on_answer_ready}
+
+    def step(self, now: float, host: Host) -> float:
+        """Start or kill a child if it is time; returns when to call again at the latest."""
+        if self._child is not None and now >= self._deadline:
+            self._child.kill()
+            self._deadline = _WAS_KILLED
+            self._conclude(now, Failed(f"the GPU scan took longer than {SCAN_DEADLINE_SECONDS:.0f} s and was killed"))
+        if self._child is not None:
+            return self._deadline
+        if now >= self._due:
+            self._due = now + RESCAN_SECONDS
+            self._start(now, host)
+        return self._due if self._child is None else self._deadline
+
+    def run_once(self, host: Host) -> Features | Failed:
+        """Scan and wait for the answer, at most until the deadline; for one who asks only once."""
+        while True:
+            wake = self.step(time.monotonic(), host)
+            if self._outcome is not None:
+                self.stop()
+                return self._outcome
+            for descriptor in _ready(self.readers(), wake - time.monotonic()):
+                self.readers()[descriptor](time.monotonic())
+
+    def stop(self) -> None:
+        """End a running child at once; one that hangs in the kernel is left to whoever reaps after us."""
+        if self._child is None:
+            return
+        self._child.kill()
+        deadline = time.monotonic() + _DEATH_SECONDS
+        while _ready(self.readers(), deadline - time.monotonic()):
+            if self._child.has_ended():
+                self._child.reap()
+                break
+        self._child = None
+
+    def _start(self, now: float, host: Host) -> None:
+        try:
+            if not gpu.needs_scan(host):
+                self._tell(now, Features())
+                return
+            self._child = spawn(json.dumps({"root": host.root}).encode(), self._command)
+        except (HostReadError, OSError) as error:
+            self._conclude(now, Failed(f"cannot scan for GPUs: {error}"))
+            return
+        self._deadline = now + SCAN_DEADLINE_SECONDS
+
+    def _on_answer_ready(self, now: float) -> None:
+        if self._child is None or not self._child.has_ended():
+            return
+        ended = self._child.reap()
+        self._child = None
+        if self._deadline == _WAS_KILLED:
+            return
+        died = Failed(f"the GPU scan ended with status {ended.status}")
+        self._conclude(now, died if ended.status else gpu.parse_answer(ended.output))
+
+    def _conclude(self, now: float, outcome: Features | Failed) -> None:
+        if isinstance(outcome, Failed) or "gpu.driver" not in outcome.attributes:
+            self._due = min(self._due, now + RETRY_SECONDS)
+        self._tell(now, outcome)
+
+    def _tell(self, now: float, outcome: Features | Failed) -> None:
+        if outcome != self._outcome:
+            self._outcome = outcome
+            self._on_change(now)
+
+
+def _ready(descriptors: Iterable[int], seconds: float) -> list[int]:
+    """Wait for some descriptor to be readable; none when the time is over."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(max(0, int(seconds * 1000) + 1))]

@@ -1,0 +1,1 @@
+"""From features and rules to what the Node should carry."""

@@ -1,0 +1,1 @@
+"""Writing the Node: the publish child and what it decides."""

@@ -1,0 +1,1 @@
+"""What wakes the daemon: kernel uevents, inotify, timers."""

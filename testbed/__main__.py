@@ -1,0 +1,7 @@
+"""Run the proving ground by hand: `python -m testbed`."""
+
+import sys
+
+from testbed.cli import main
+
+sys.exit(main())

@@ -1,0 +1,40 @@
+"""What can go wrong while the proving ground is brought up.
+
+TestbedError            anything that a caller may report; carries a hint for the person who started it
+├── CommandError              a command of the machine failed; carries the end of its output
+├── NotReadyError             something did not become ready in its time
+└── UnsupportedMachineError   not root, not Debian, a package missing: the ground cannot be had here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TestbedError(Exception):
+    """The proving ground could not do what was asked; `hint` says what to try next."""
+
+    __test__ = False
+    """Not for pytest, which looks for classes named Test."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}\n  hint: {hint}" if hint else message)
+        self.hint = hint
+
+
+class CommandError(TestbedError):
+    """A command ended with a status other than 0, or not at all within its time."""
+
+    def __init__(self, argv: Sequence[str], status: str, output: str, *, hint: str = "") -> None:
+        self.argv = tuple(argv)
+        self.output = output
+        tail = "\n".join(output.strip().splitlines()[-15:])
+        super().__init__(f"`{' '.join(argv)[:300]}` {status}:\n{tail}", hint=hint)
+
+
+class NotReadyError(TestbedError):
+    """A component was started but did not become ready in its time."""
+
+
+class UnsupportedMachineError(TestbedError):
+    """This machine cannot carry the proving ground as it is; the hint says what to change."""

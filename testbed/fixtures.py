@@ -1,0 +1,72 @@
+"""pytest fixtures: one cluster and one set of parts for a whole session, whatever its tests ask for.
+
+`tests/conftest.py` makes them known to every test; a test asks for them by name and imports nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.packages import why_unsupported
+from testbed.testbed import Testbed
+from tools import warm_layers
+
+__all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
+
+running: list[Testbed] = []
+"""The testbeds of this session that are up: what is looked at when a test fails."""
+
+
+def _ground(request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool, engine: bool) -> Iterator[Testbed]:
+    if reason := why_unsupported():
+        pytest.skip(reason)
+    failed_before = request.session.testsfailed
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        ground = Testbed.start(
+            control_plane=control_plane,
+            nodes=nodes,
+            engine=engine,
+            host_node=nodes,
+            preparation=warm_layers.preparation() if engine else None,
+        )
+    running.append(ground)
+    try:
+        yield ground
+    finally:
+        running.remove(ground)
+        keep_logs = request.session.testsfailed > failed_before
+        ground.down(keep_logs=keep_logs)
+        if keep_logs:
+            with capture.global_and_fixture_disabled():
+                print(f"\nthe logs of the proving ground are kept in {ground.logs}", file=sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """The cluster: all of it, with this machine as a node; guests are added by the tests that need them."""
+    yield from _ground(request, control_plane=True, nodes=True, engine=True)
+
+
+@pytest.fixture(scope="session")
+def parts_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """The parts that the session's tests need: a control plane without scheduler and nodes, an engine, a registry."""
+    needed = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    yield from _ground(
+        request, control_plane="control_plane_ground" in needed, nodes=False, engine="engine_ground" in needed
+    )
+
+
+@pytest.fixture(scope="session")
+def control_plane_ground(parts_ground: Testbed) -> Testbed:
+    """An API server with etcd and the controller manager; no scheduler, no nodes."""
+    return parts_ground
+
+
+@pytest.fixture(scope="session")
+def engine_ground(parts_ground: Testbed) -> Testbed:
+    """A container engine with the Debian base image, and a registry; no nodes."""
+    return parts_ground

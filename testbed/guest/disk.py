@@ -1,0 +1,62 @@
+"""Disk images: a template with the guests' root file system, cached, and sparse copies of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed.cache import cached_folder
+from testbed.command import run
+from testbed.guest import root_tree
+from testbed.kernels import KernelPackage
+from testbed.packages import PrivateApt
+from testbed.progress import Progress
+
+PACKAGES = ("e2fsprogs", "kmod", "busybox-static")
+_FREE_MIB = 768
+_RECIPE = Path(root_tree.__file__).read_bytes()
+_TEMPLATES_KEPT = 4
+
+
+def ensure_root_disk(kubelet: Path, kernels: Sequence[KernelPackage], progress: Progress) -> Path:
+    """Return the template of the guests' first disk, which can boot each of the kernels."""
+    with progress.step(f"Provide the guests' disk ({len(kernels)} kernels)") as step:
+        apt = PrivateApt()
+        apt.refresh()
+        packages = root_tree.packages_with_versions(apt)
+        inputs = (sorted(packages.items()), str(kubelet), sorted(kernel.tree.name for kernel in kernels), _RECIPE)
+        name = f"guest-disks/{hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]}"
+
+        def make(folder: Path) -> None:
+            root_tree.make_root_tree(
+                folder / "root", apt=apt, packages=list(packages), kubelet=kubelet, kernels=kernels, step=step
+            )
+            step.detail("writing the file system")
+            make_file_system(folder / "root", folder / "disk.img", free_mib=_FREE_MIB)
+            run(["rm", "-rf", folder / "root", folder / "debs"])
+
+        template = cached_folder(name, make, step)
+        template.touch()
+        _forget_old_templates(template.parent)
+    return template / "disk.img"
+
+
+def _forget_old_templates(folder: Path) -> None:
+    """Keep the templates used last: kernels roll, and each template takes half a gigabyte."""
+    templates = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    for old in sorted(templates, key=lambda path: path.stat().st_mtime, reverse=True)[_TEMPLATES_KEPT:]:
+        run(["rm", "-rf", old])
+
+
+def make_file_system(tree: Path, image: Path, *, free_mib: int) -> None:
+    """Make an ext4 image of a folder; the image is sparse, so the free space costs nothing."""
+    used_mib = int(run(["du", "--summarize", "--block-size=1M", tree], timeout=120).split()[0])
+    # A tenth for the file system's own tables, and for small files that round up.
+    size = f"{int(used_mib * 1.1) + 64 + free_mib}M"
+    run(["mke2fs", "-q", "-t", "ext4", "-d", tree, "-E", "lazy_itable_init=1,root_owner=0:0", image, size], timeout=300)
+
+
+def copy_image(template: Path, copy: Path) -> None:
+    """Copy an image, holes and all."""
+    run(["cp", "--sparse=always", "--reflink=auto", template, copy], timeout=300)

@@ -1,0 +1,156 @@
+"""This machine as a node: a real kubelet on the ground's container engine.
+
+Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the ground's own: the keeper has put private ones in their
+place, visible to this ground's processes only, so that several grounds do not take each other's pods for leftovers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from testbed.api import is_node_ready
+from testbed.command import run
+from testbed.control_plane import ControlPlane
+from testbed.engine import Engine
+from testbed.kube_binaries import KubeBinaries
+from testbed.kubeconfig import node_kubeconfig, write_kubeconfig
+from testbed.pki import CertificateAuthority
+from testbed.process import Processes
+from testbed.progress import Progress
+
+BUILDER_LABEL = "node-role.driverwright.test/builder"
+PORTS = ("kubelet",)
+_NAME = "kubelet"
+_READY_TIMEOUT = 240.0
+
+
+class HostNode:
+    """The kubelet on this machine."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        binaries: KubeBinaries,
+        control_plane: ControlPlane,
+        engine: Engine,
+        *,
+        name: str,
+        port: int,
+    ) -> None:
+        self._processes = processes
+        self._binaries = binaries
+        self._control_plane = control_plane
+        self._engine = engine
+        self._folder = processes.folder
+        self.name = name
+        self._port = port
+
+    def bring_up(self, pause_image: str, progress: Progress) -> None:
+        """Start the kubelet and wait until the node is Ready."""
+        with progress.step(f"Start this machine as node {self.name}") as step:
+            self._write_files()
+            make_cgroups(Path("/sys/fs/cgroup"), self._folder.name)
+            self._processes.spawn(_NAME, self._command(pause_image))
+            self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT, step)
+
+    def is_ready(self) -> bool:
+        """Tell whether the node is Ready."""
+        return is_node_ready(self._control_plane.api.get(f"/api/v1/nodes/{self.name}"))
+
+    def stop(self) -> None:
+        """End the kubelet; its pods go on running."""
+        self._processes.stop(_NAME)
+
+    def kill(self) -> None:
+        """End the kubelet at once (SIGKILL)."""
+        self._processes.kill(_NAME)
+
+    def start(self) -> None:
+        """Start the kubelet again."""
+        self._processes.start_again(_NAME)
+        self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT)
+
+    def _write_files(self) -> None:
+        authority = self._control_plane.authority
+        addresses = run(["hostname", "-I"]).split()
+        authority.issue_files("host-kubelet", f"system:node:{self.name}", hosts=["127.0.0.1", *addresses])
+        text = node_kubeconfig(self._control_plane.api_server, authority, self.name)
+        write_kubeconfig(self._folder / "host-kubelet.kubeconfig", text)
+        (self._folder / "host-kubelet.json").write_text(json.dumps(self._configuration(authority), indent=1))
+
+    def _configuration(self, authority: CertificateAuthority) -> dict[str, Any]:
+        pki = self._folder / "pki"
+        return {
+            **kubelet_configuration(port=self._port, ca_file=str(authority.file), pki=f"{pki}/host-kubelet"),
+            "address": "127.0.0.1",
+            # Pods right below the ground's own group: kubelet tidies up only what it made itself.
+            "cgroupRoot": f"/{self._folder.name}",
+            "cgroupsPerQOS": False,
+        }
+
+    def _command(self, pause_image: str) -> list[str]:
+        folder = self._folder
+        return [
+            str(self._binaries.path("kubelet")),
+            f"--kubeconfig={folder}/host-kubelet.kubeconfig",
+            f"--config={folder}/host-kubelet.json",
+            f"--hostname-override={self.name}",
+            f"--node-labels={BUILDER_LABEL}=",
+            f"--cert-dir={folder}/pki/kubelet",
+            "--container-runtime=docker",
+            f"--docker-endpoint={self._engine.socket}",
+            f"--docker={self._engine.socket}",
+            f"--container-runtime-endpoint=unix://{folder}/dockershim.sock",
+            f"--pod-infra-container-image={pause_image}",
+            "--network-plugin=",
+            # What a controller said that was killed twice is still to be read.
+            "--maximum-dead-containers-per-container=20",
+        ]
+
+
+def make_cgroups(root: Path, name: str) -> None:
+    """Make the control group that the node's containers live in, in every hierarchy; the keeper removes it."""
+    if (root / "cgroup.controllers").exists():
+        (root / name).mkdir(exist_ok=True)
+        return
+    for hierarchy in (path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
+        group = hierarchy / name
+        group.mkdir(exist_ok=True)
+        # A version 1 cpuset group starts without CPUs, and no process can enter it then.
+        for setting in ("cpuset.cpus", "cpuset.mems"):
+            if (group / setting).exists():
+                (group / setting).write_text((hierarchy / setting).read_text())
+
+
+def kubelet_configuration(*, port: int, ca_file: str, pki: str) -> dict[str, Any]:
+    """Return what the kubelets of host and guests are configured with alike; `pki` is a key pair without its ending."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "port": port,
+        "readOnlyPort": 0,
+        "healthzPort": 0,
+        "tlsCertFile": f"{pki}.crt",
+        "tlsPrivateKeyFile": f"{pki}.key",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": ca_file},
+        },
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "enforceNodeAllocatable": [],
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
+        # A test machine's disk may well be 90 % full; nothing is to be evicted or collected for that.
+        "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "memory.available": "10Mi"},
+        "imageGCHighThresholdPercent": 100,
+        "nodeStatusUpdateFrequency": "1s",
+        "syncFrequency": "5s",
+        "fileCheckFrequency": "60s",
+        "httpCheckFrequency": "60s",
+        "serializeImagePulls": False,
+        "runtimeRequestTimeout": "5m",
+    }

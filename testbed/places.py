@@ -1,0 +1,78 @@
+"""Where grounds live on disk, which of them are running, and what is done with the remains of dead ones."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from testbed import supervisor
+from testbed.errors import TestbedError
+from testbed.state import GroundState, is_ground
+
+# On disk, not in memory as /tmp may be, and short: a unix socket's path has room for 107 characters.
+_BASE = Path("/var/tmp")
+_PREFIX = "dw-"
+_LOGS_KEPT_SECONDS = 7 * 86400.0
+_START_SECONDS = 120.0
+
+
+def new_folder() -> Path:
+    """Return the folder of a ground to be started."""
+    return _BASE / f"{_PREFIX}{secrets.token_hex(3)}"
+
+
+def is_alive(folder: Path) -> bool:
+    """Tell whether the keeper of a ground answers."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(folder / supervisor.SOCKET_NAME))
+        except OSError:
+            return False
+    return True
+
+
+def running_grounds() -> list[Path]:
+    """Return the folders of all running grounds, the oldest first."""
+    folders = [folder for folder in _BASE.glob(f"{_PREFIX}*") if is_ground(folder) and is_alive(folder)]
+    return sorted(folders, key=lambda folder: folder.stat().st_ctime)
+
+
+def started_by_hand(folders: Iterable[Path]) -> list[Path]:
+    """Return those of the grounds that `up` started and any command may end."""
+    return [folder for folder in folders if GroundState.load(folder).by_hand]
+
+
+def find_ground(name: str | None) -> Path:
+    """Return the folder of the running ground called `name`, or of the only one that was started by hand.
+
+    A ground that a test session started for itself must be named: nobody is to end it by accident.
+    """
+    everyone = running_grounds()
+    running = started_by_hand(everyone) if name is None else [path for path in everyone if path.name == name]
+    names = ", ".join(folder.name for folder in everyone)
+    if not running:
+        what = (
+            f"no proving ground {name} is running" if name else "no proving ground that was started by hand is running"
+        )
+        hint = f"--ground one of {names}" if names else "python -m testbed up"
+        raise TestbedError(what, hint=hint)
+    if len(running) > 1:
+        names = ", ".join(folder.name for folder in running)
+        raise TestbedError("several proving grounds are running", hint=f"say which: --ground one of {names}")
+    return running[0]
+
+
+def remove_remains() -> None:
+    """Remove what is left of grounds whose keeper was killed, and logs that were kept long enough.
+
+    Their processes and mounts are gone already, with the keeper's namespaces.
+    """
+    for folder in _BASE.glob(f"{_PREFIX}*"):
+        age = time.time() - folder.stat().st_mtime
+        only_logs = not is_ground(folder)
+        if age > (_LOGS_KEPT_SECONDS if only_logs else _START_SECONDS) and not is_alive(folder):
+            supervisor.remove_cgroups(folder.name)
+            supervisor.remove_folder(folder, keep_logs=not only_logs)

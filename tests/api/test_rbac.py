@@ -1,0 +1,384 @@
+"""What the two programs' accounts may do, asked of a real API server: all they need, and nothing besides."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from driver_builder.api.driver_container import FINALIZER
+from driver_builder.builds import build_logs
+from driver_builder.builds.build_logs import BuildLogs
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.controller.execute import FIELD_MANAGER, Executor
+from driver_builder.controller.lease import Lease
+from driver_builder.model.image_state import Absent
+from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects.loaded import Load
+from driver_builder.observed.snapshot import FailedBuild
+from driver_builder.plan import plan
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    DeleteUnloadPod,
+    LabelNode,
+    RememberLoaded,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+    StartUnload,
+    WidenDaemonSet,
+)
+from feature_rules.model import Taint
+from kube_api import names
+from kube_api.client import Client
+from kube_api.errors import Forbidden, Invalid, NotFound
+from kube_api.resources import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DRIVER_CONTAINERS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from nfd_worker.labels.node_content import NodeContent
+from nfd_worker.publish.publish_child import publish, unpublish
+from nfd_worker.publish.wire import PublishRequest
+from testbed.testbed import Testbed
+from tests.support import factories
+from tests.support.cluster_setup import Json, admin, as_service_account, create_quietly, install, make_namespace
+from tests.unit.driver_builder.builds.job.test_job_manifest import action as job_action
+
+NAMESPACE = "driverwright"
+ELSEWHERE = "elsewhere"
+
+
+@pytest.fixture(scope="module")
+def root(control_plane_ground: Testbed) -> Client:
+    """Install the accounts and something to reach for; give the administrator."""
+    client = admin(control_plane_ground)
+    install(client)
+    make_namespace(client, ELSEWHERE)
+    create_quietly(client, NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
+    for namespace in (NAMESPACE, ELSEWHERE):
+        for resource, extra in ((SECRETS, {"data": {}}), (CONFIG_MAPS, {"data": {"edudrv.c": "int x;"}})):
+            body = {"metadata": {"name": "thing"}, **extra}
+            create_quietly(client, resource.path(namespace=namespace), body)
+    driver = factories.driver_object("rbac", finalizer=False)
+    del driver["metadata"]["uid"]
+    create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
+    return client
+
+
+@pytest.fixture(scope="module")
+def builder(control_plane_ground: Testbed, root: Client) -> Client:
+    """Connect as driver-builder."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
+
+
+@pytest.fixture(scope="module")
+def worker(control_plane_ground: Testbed, root: Client) -> Client:
+    """Connect as nfd-worker."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, "nfd-worker")
+
+
+POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+RULES: Json = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+
+Request = Callable[[Client], object]
+
+BUILDER_MUST_NOT: dict[str, Request] = {
+    "read one node whole": lambda c: c.get(NODES.path(name="node-a")),
+    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
+    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
+    "change a node's status": lambda c: c.patch(NODES.path(name="node-a", subresource="status"), {"status": {}}),
+    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "list secrets everywhere": lambda c: c.list(SECRETS.path()),
+    "read secrets elsewhere": lambda c: c.get(SECRETS.path(namespace=ELSEWHERE, name="thing")),
+    "write secrets": lambda c: c.patch(SECRETS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
+    "read config maps elsewhere": lambda c: c.get(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
+    "change config maps": lambda c: c.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
+    "replace config maps": lambda c: c.replace(
+        CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"metadata": {"name": "thing"}}
+    ),
+    "create config maps elsewhere": lambda c: c.create(
+        CONFIG_MAPS.path(namespace=ELSEWHERE), {"metadata": {"name": "new"}}
+    ),
+    "delete config maps elsewhere": lambda c: c.delete(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
+    "create pods elsewhere": lambda c: c.create(PODS.path(namespace=ELSEWHERE), POD),
+    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
+    "exec into pods": lambda c: c.create(
+        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
+    ),
+    "list pods elsewhere": lambda c: c.list(PODS.path(namespace=ELSEWHERE)),
+    "delete pods elsewhere": lambda c: c.delete(PODS.path(namespace=ELSEWHERE, name="p")),
+    "create DaemonSets elsewhere": lambda c: c.create(DAEMON_SETS.path(namespace=ELSEWHERE), {"metadata": {}}),
+    "create Deployments": lambda c: c.create(DEPLOYMENTS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
+    "create Jobs elsewhere": lambda c: c.create(JOBS.path(namespace=ELSEWHERE), {"metadata": {"name": "j"}}),
+    "change Jobs": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j"), {"spec": {"suspend": True}}),
+    "list Jobs": lambda c: c.list(JOBS.path(namespace=NAMESPACE)),
+    "delete Jobs elsewhere": lambda c: c.delete(JOBS.path(namespace=ELSEWHERE, name="j")),
+    "read logs elsewhere": lambda c: c.get_text(PODS.path(namespace=ELSEWHERE, name="p", subresource="log")),
+    "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
+    "bind Roles": lambda c: c.create(ROLE_BINDINGS.path(namespace=NAMESPACE), {"metadata": {"name": "r"}}),
+    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
+    "change CRDs": lambda c: c.patch(
+        CUSTOM_RESOURCE_DEFINITIONS.path(name="drivercontainers.driverwright.io"), {"metadata": {}}
+    ),
+    "create DriverContainers": lambda c: c.create(
+        DRIVER_CONTAINERS.path(namespace=NAMESPACE), factories.driver_object("new", finalizer=False)
+    ),
+    "delete DriverContainers": lambda c: c.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")),
+    "read DriverContainers elsewhere": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=ELSEWHERE)),
+    "issue tokens": lambda c: c.create(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token"), {"spec": {}}
+    ),
+    "list namespaces": lambda c: c.list(NAMESPACES.path()),
+    "read other namespaces": lambda c: c.get(NAMESPACES.path(name=ELSEWHERE)),
+    "change its namespace": lambda c: c.patch(NAMESPACES.path(name=NAMESPACE), {"metadata": {"labels": {"x": "y"}}}),
+    "take Leases elsewhere": lambda c: c.create(LEASES.path(namespace=ELSEWHERE), {"metadata": {"name": "l"}}),
+    "write Events elsewhere": lambda c: c.create(EVENTS.path(namespace=ELSEWHERE), {"metadata": {"name": "e"}}),
+}
+
+WORKER_MUST_NOT: dict[str, Request] = {
+    "list nodes": lambda c: c.list(NODES.path()),
+    "watch nodes": lambda c: list(c.watch(NODES.path(), resource_version="0", seconds=1)),
+    "replace nodes": lambda c: c.replace(NODES.path(name="node-a"), {"metadata": {"name": "node-a"}}),
+    "replace a node's status": lambda c: c.replace(
+        NODES.path(name="node-a", subresource="status"), {"metadata": {"name": "node-a"}}
+    ),
+    "reach a node's kubelet": lambda c: c.get(NODES.path(name="node-a", subresource="proxy")),
+    "create nodes by applying": lambda c: c.apply(
+        NODES.path(name="evil"),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "evil"}},
+        field_manager="nfd-worker",
+    ),
+    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
+    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
+    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
+    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
+    "delete pods": lambda c: c.delete(PODS.path(namespace=NAMESPACE, name="p")),
+    "exec into pods": lambda c: c.create(
+        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
+    ),
+    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
+    "list namespaces": lambda c: c.list(NAMESPACES.path()),
+    "read secrets": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
+    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "read config maps": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
+    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
+    "change DriverContainers": lambda c: c.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"), {}),
+    "create DaemonSets": lambda c: c.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
+    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
+    "take Leases": lambda c: c.create(LEASES.path(namespace=NAMESPACE), {"metadata": {"name": "l"}}),
+    "issue tokens": lambda c: c.create(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="driver-builder", subresource="token"), {"spec": {}}
+    ),
+}
+
+
+BUILD_MUST_NOT: dict[str, Request] = {
+    "read a Secret": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
+    "list Secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
+    "read a ConfigMap": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
+    "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
+    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
+    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
+    "list nodes": lambda c: c.list(NODES.path()),
+    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
+    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
+}
+
+
+@pytest.fixture(scope="module")
+def build(control_plane_ground: Testbed, root: Client) -> Client:
+    """Connect as the pod of a build Job could, if it had a token."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, SERVICE_ACCOUNT)
+
+
+@pytest.mark.parametrize("request_name", BUILD_MUST_NOT)
+def test_a_build_must_not(build: Client, request_name: str) -> None:
+    """What runs a driver's source cannot do anything in the cluster."""
+    with pytest.raises(Forbidden):
+        BUILD_MUST_NOT[request_name](build)
+
+
+def test_driver_builder_may_build_in_jobs(builder: Client, root: Client) -> None:
+    """Make a Job, look at it, read a log, and take it away; the Job's pods are given no token."""
+    manifest = job(job_action(), JobSettings(image="r/b:1", hand_over_image="r/d:1"))
+    made = builder.create(JOBS.path(namespace=NAMESPACE), manifest)
+    path = JOBS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
+    assert builder.get(path)["metadata"]["uid"] == made["metadata"]["uid"]
+    assert made["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    with pytest.raises(NotFound):
+        builder.get_text(PODS.path(namespace=NAMESPACE, name="no-such-pod", subresource="log"))
+    builder.delete(path, uid=made["metadata"]["uid"])
+    account = root.get(SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=SERVICE_ACCOUNT))
+    assert account["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("request_name", BUILDER_MUST_NOT)
+def test_driver_builder_must_not(builder: Client, request_name: str) -> None:
+    """What driver-builder does not need it cannot do, though somebody might take over its pod."""
+    with pytest.raises(Forbidden):
+        BUILDER_MUST_NOT[request_name](builder)
+
+
+@pytest.mark.parametrize("request_name", WORKER_MUST_NOT)
+def test_nfd_worker_must_not(worker: Client, request_name: str) -> None:
+    """What nfd-worker does not need it cannot do, though it runs on every node."""
+    with pytest.raises(Forbidden):
+        WORKER_MUST_NOT[request_name](worker)
+
+
+def test_driver_builder_may_read_what_it_observes(builder: Client) -> None:
+    """Every collection that is observed or watched, the sources, and the registry's secret by name."""
+    for resource, namespace in (
+        (NODES, None),
+        (DRIVER_CONTAINERS, NAMESPACE),
+        (DAEMON_SETS, NAMESPACE),
+        (PODS, NAMESPACE),
+        (CONFIG_MAPS, NAMESPACE),
+    ):
+        path = resource.path(namespace=namespace)
+        version = builder.list(path).resource_version
+        builder.list(path, metadata_only=True)
+        list(builder.watch(path, resource_version=version, seconds=1))
+    assert builder.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"))["data"]
+    assert builder.get(SECRETS.path(namespace=NAMESPACE, name="thing"))
+
+
+def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client) -> None:
+    """The executor's own code, with the account's own token: no action is refused."""
+    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"))["metadata"]["uid"]
+    manifest = factories.daemon_set_manifest(factories.snapshot())
+    manifest["metadata"]["ownerReferences"][0] |= {"name": "rbac", "uid": uid}
+    name = manifest["metadata"]["name"]
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    executor = Executor(builder, queue)
+    label = "driverwright.io/driverwright.rbac.ready"
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")
+    pod = {**POD, "metadata": {"name": "victim"}, "spec": {**POD["spec"], "automountServiceAccountToken": False}}
+    victim = root.create(PODS.path(namespace=NAMESPACE), pod)["metadata"]["uid"]
+
+    assert executor.perform((SetFinalizer(namespace=NAMESPACE, name="rbac", present=True),)) == ()
+    assert FINALIZER in root.get(path)["metadata"]["finalizers"]
+    made = ApplyDaemonSet(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="t", manifest=manifest)
+    assert executor.perform((made, made)) == ()
+    daemon_set = root.get(DAEMON_SETS.path(namespace=NAMESPACE, name=name))
+    set_label = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="1", why="")
+    assert executor.perform((set_label,)) == ()
+    assert root.get(NODES.path(name="node-a"))["metadata"]["labels"][label] == "1"
+    clear = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version=None, why="")
+    delete = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=daemon_set["metadata"]["uid"])
+    replace = ReplacePod(namespace=NAMESPACE, name="victim", uid=victim, node="")
+    memory = "loaded.driverwright.io/driverwright.rbac"
+    remember = RememberLoaded(node="node-a", driver="driverwright/rbac", annotation=memory, value="{}", why="")
+    load = Load(target="aaaa1111", kernel=factories.KERNEL, boot_id="b", modules=(("edudrv", "1"),), blacklist=True)
+    owner = dataclasses.replace(factories.driver("rbac"), uid=uid)
+    pod = unload_pod.manifest("driverwright/rbac", load, node="node-a", boot_id="b", image="r/l:1", owner=owner)
+    name_of_pod = pod["metadata"]["name"]
+    unload = StartUnload(namespace=NAMESPACE, name=name_of_pod, driver="driverwright/rbac", node="node-a", manifest=pod)
+    assert executor.perform((remember, unload)) == ()
+    assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
+    made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
+    forget = dataclasses.replace(remember, value=None)
+    done = DeleteUnloadPod(namespace=NAMESPACE, name=name_of_pod, uid=made_pod["metadata"]["uid"], node="node-a")
+    assert executor.perform((forget, done)) == ()
+    assert builder.get(NAMESPACES.path(name=NAMESPACE))["metadata"]["name"] == NAMESPACE
+    release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
+    assert executor.perform((clear, delete, replace, release)) == ()
+    assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
+    queue.stop()
+
+
+def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:
+    """One of an earlier release, as that applied it: its selector loses one label, and an annotation has the value."""
+    manifest = factories.daemon_set_manifest(factories.snapshot())
+    selector = manifest["spec"]["template"]["spec"]["nodeSelector"]
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {**selector, names.OS_VERSION_LABEL: "12"}
+    del manifest["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION], manifest["metadata"]["ownerReferences"]
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=manifest["metadata"]["name"])
+    uid = builder.apply(path, manifest, field_manager=FIELD_MANAGER)["metadata"]["uid"]
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    widen = WidenDaemonSet(namespace=NAMESPACE, name=path.rpartition("/")[2], uid=uid, target="t", os_version="12")
+    try:
+        assert Executor(builder, queue).perform((widen, widen)) == ()
+        made = root.get(path)
+        assert made["spec"]["template"]["spec"]["nodeSelector"] == selector
+        assert made["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION] == "12"
+    finally:
+        queue.stop()
+        root.delete(path)
+
+
+def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> None:
+    """A log, the next one in its place, and neither can be changed, not even by an administrator."""
+    (action,) = (
+        action
+        for action in plan(factories.with_images(factories.snapshot(), Absent()), factories.SETTINGS).actions
+        if isinstance(action, StartBuild)
+    )
+    logs, selector = BuildLogs(builder), build_logs.LOG_LABEL
+    for key, line in (("a" * 20, "first"), ("b" * 20, "second"), ("b" * 20, "third")):
+        request = dataclasses.replace(action.request, driver="driverwright/rbac", key=key)
+        build = dataclasses.replace(action, request=request)
+        logs.keep(build, FailedBuild(reason="DiskFull", message="", at=1.0), [line])
+        (kept,) = root.list(CONFIG_MAPS.path(namespace=NAMESPACE), label_selector=selector).items
+        assert kept["data"] == {build_logs.LOG_FILE: f"{line}\n"}
+    assert kept["metadata"]["ownerReferences"][0]["name"] == "rbac"
+    with pytest.raises(Invalid):
+        root.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name=kept["metadata"]["name"]), {"data": {"x": "y"}})
+
+
+def test_driver_builder_may_report(builder: Client) -> None:
+    """Status and Events: created, and counted up when they repeat."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac", subresource="status")
+    assert builder.patch(path, {"status": {"readyNodes": 0}})["status"] == {"readyNodes": 0}
+    event = {
+        "metadata": {"name": "rbac.1"},
+        "involvedObject": {"namespace": NAMESPACE, "name": "rbac"},
+        "count": 1,
+    }
+    create_quietly(builder, EVENTS.path(namespace=NAMESPACE), event)
+    path = EVENTS.path(namespace=NAMESPACE, name="rbac.1")
+    assert builder.get(path)["count"] == 1
+    assert builder.patch(path, {"count": 2})["count"] == 2
+
+
+def test_driver_builder_may_hold_its_lease(builder: Client) -> None:
+    """Take, renew, give back, and take again."""
+    lease = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="one")
+    assert lease.try_once()
+    assert lease.try_once()
+    other = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="two")
+    assert not other.try_once()
+    lease.release()
+    assert other.try_once()
+
+
+def test_nfd_worker_may_publish_to_its_node(worker: Client, root: Client) -> None:
+    """Labels, annotations, extended resources and taints come and go; test_publish_to_node.py says more."""
+    key = "feature.node.kubernetes.io/x"
+    content = NodeContent({key: "true"}, {key: "1"}, {key: "2"}, (Taint(key, "true", "NoSchedule"),))
+    assert publish(PublishRequest("node-a", content), worker).is_published
+    node = root.get(NODES.path(name="node-a"))
+    assert (node["metadata"]["labels"][key], node["metadata"]["annotations"][key]) == ("true", "1")
+    assert node["status"]["capacity"][key] == "2"
+    assert key in {taint["key"] for taint in node["spec"]["taints"]}
+    assert unpublish("node-a", worker).is_published
+    assert key not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})

@@ -1,0 +1,352 @@
+"""Whole passes against a real API server and its controllers: DaemonSets make real Pod objects, garbage is collected.
+
+Registry, builder and kubelet are played by the test: images are entries of a mapping, pods report what it says.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from driver_builder.api.driver_container import FINALIZER
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.cluster.observe import Observer
+from driver_builder.controller.execute import Executor
+from driver_builder.controller.reconcile import Reconciler
+from driver_builder.controller.report import Reporter
+from driver_builder.errors import BuildFailed
+from driver_builder.model.build import LogSink
+from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
+from driver_builder.objects import manifests
+from driver_builder.planning.actions import StartBuild
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.reasons import Reason
+from kube_api import names
+from kube_api.client import Client
+from kube_api.errors import NotFound
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
+from testbed.testbed import Testbed
+from tests.support import factories
+from tests.support.cluster_setup import admin, as_service_account, create_quietly, install
+from tests.support.model_parts import ModelRegistries, digest_of
+from tests.support.played_nodes import PlayedNodes
+
+Json = dict[str, Any]
+
+NAMESPACE = "driverwright"
+KERNEL, NEW_KERNEL = factories.KERNEL, "6.1.0-56-cloud-amd64"
+SETTINGS = PlanSettings(recipes=factories.SETTINGS.recipes, retry_min_seconds=2.0)
+WAIT_SECONDS = 300.0
+
+
+class Lab:
+    """One driver, its nodes, and everything around them that the test plays itself."""
+
+    def __init__(self, ground: Testbed, name: str, *, immortal: bool) -> None:
+        self.name = name
+        self.root = admin(ground)
+        self.pushed: list[str] = []
+        self.fail_builds = 0
+        self._builder = as_service_account(ground, NAMESPACE, "driver-builder")
+        self._registries = ModelRegistries()
+        self._nodes = PlayedNodes(ground, self.root, namespace=NAMESPACE, pool=name, driver=name)
+        self._immortal = immortal
+        self._queue: BuildQueue | None = None
+
+    # ------------------------------------------------------------ what people do
+
+    def add_node(self, name: str, kernel: str) -> None:
+        """Let a node join the driver's pool."""
+        self._nodes.add(name, kernel)
+
+    def reboot(self, name: str, kernel: str) -> None:
+        """Boot a node into another kernel, as its labels tell."""
+        self._nodes.reboot(name, kernel)
+
+    def apply_driver(self, **changes: Any) -> None:
+        """Ask for the driver."""
+        source = {"metadata": {"name": f"{self.name}-source"}, "data": {"edudrv.c": "int x;"}}
+        create_quietly(self.root, CONFIG_MAPS.path(namespace=NAMESPACE), source)
+        spec: Json = {"nodeSelector": {"pool": self.name}, "source": {"configMap": {"name": f"{self.name}-source"}}}
+        body = factories.driver_object(self.name, spec_changes={**spec, **changes})
+        body["metadata"] = {"name": self.name, "namespace": NAMESPACE}
+        del body["status"]
+        self.root.apply(self.path, body, field_manager="somebody")
+
+    def clean(self) -> None:
+        """Take everything away again."""
+        if self._queue is not None:
+            self._queue.stop()
+        try:
+            self.root.patch(self.path, {"metadata": {"finalizers": []}})
+            self.root.delete(self.path)
+        except NotFound:
+            pass
+        self._nodes.stop()
+
+    # ------------------------------------------------------------ what the controller does
+
+    def reconcile(self) -> float | None:
+        """Do a pass; a mortal controller is made anew for each, as if it had been killed after the one before."""
+        if self._queue is None or not self._immortal:
+            if self._queue is not None:
+                self._queue.stop()
+            self._queue = BuildQueue(self._build, wake=lambda: None)
+        observer = Observer(
+            self._builder,
+            self._registries,
+            namespaces=(NAMESPACE,),
+            recipes=SETTINGS.recipes,
+            builds=self._queue,
+            clock=time.time,
+        )
+        reconciler = Reconciler(
+            observer=observer,
+            executor=Executor(self._builder, self._queue),
+            reporter=Reporter(self._builder),
+            builds=self._queue,
+            settings=SETTINGS,
+        )
+        return reconciler.reconcile()
+
+    def _build(self, action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
+        assert not cancelled.is_set()
+        log("building")
+        if self.fail_builds:
+            self.fail_builds -= 1
+            raise BuildFailed(Reason.COMPILE_ERROR, "edudrv.c:1: error: expected ';'")
+        facts = [{"name": module.name, "identity": action.request.key} for module in action.request.modules]
+        self._registries.images[action.image] = {KEY_LABEL: action.request.key, MODULES_LABEL: json.dumps(facts)}
+        self.pushed.append(action.request.key)
+        return digest_of(action.image)
+
+    def until(self, what: str, reached: Callable[[], object]) -> None:
+        """Let passes and kubelets go on until something is reached."""
+        end = time.monotonic() + WAIT_SECONDS
+        while not reached():
+            assert time.monotonic() < end, f"not reached: {what}; the driver says {self.status()}"
+            self.reconcile()
+            self._nodes.play()
+            time.sleep(0.1)
+
+    # ------------------------------------------------------------ what can be seen
+
+    @property
+    def path(self) -> str:
+        """Where the DriverContainer lives."""
+        return DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=self.name)
+
+    def status(self) -> Json:
+        """The driver's status."""
+        found = self.root.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)).items
+        statuses: list[Json] = [obj.get("status") or {} for obj in found if obj["metadata"]["name"] == self.name]
+        return statuses[0] if statuses else {}
+
+    def states(self) -> dict[str, str]:
+        """State by kernel."""
+        return {target["kernel"]: target["state"] for target in self.status().get("targets") or ()}
+
+    def condition(self, kind: str) -> Json:
+        """One condition, empty before it is set."""
+        conditions = self.status().get("conditions") or ()
+        return next((item for item in conditions if item["type"] == kind), {})
+
+    def labels(self) -> dict[str, str | None]:
+        """The value of the ready label by node."""
+        return self._nodes.ready_labels(names.ready_label(NAMESPACE, self.name))
+
+    def daemon_sets(self) -> list[Json]:
+        """The driver's DaemonSets."""
+        selector = f"{manifests.DRIVER_LABEL}={self.name}"
+        return self.root.list(DAEMON_SETS.path(namespace=NAMESPACE), label_selector=selector).items
+
+    def pods(self) -> list[Json]:
+        """The driver's pods."""
+        return self._nodes.pods()
+
+    def versions(self) -> dict[str, str]:
+        """The resourceVersion of everything that a pass could write."""
+        objects = [self.root.get(self.path), *self.daemon_sets(), *self.pods()]
+        return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects}
+
+    def events(self) -> dict[str, int]:
+        """Reason of each Event to how often it happened."""
+        counts: dict[str, int] = {}
+        for event in self.root.list(EVENTS.path(namespace=NAMESPACE)).items:
+            if event["involvedObject"]["name"] == self.name:
+                counts[event["reason"]] = counts.get(event["reason"], 0) + event["count"]
+        return counts
+
+
+@pytest.fixture(scope="module")
+def root(control_plane_ground: Testbed) -> Client:
+    """Install CRD and accounts."""
+    client = admin(control_plane_ground)
+    install(client)
+    return client
+
+
+@pytest.fixture
+def make_lab(control_plane_ground: Testbed, root: Client) -> Iterator[Callable[..., Lab]]:
+    """Make labs that are taken down after the test."""
+    assert root
+    labs: list[Lab] = []
+
+    def make(name: str, *, immortal: bool = True) -> Lab:
+        labs.append(Lab(control_plane_ground, name, immortal=immortal))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.clean()
+
+
+MakeLab = Callable[..., Lab]
+
+
+@pytest.mark.parametrize(
+    "immortal", [pytest.param(True, id="one-controller"), pytest.param(False, id="new-controller-each-pass")]
+)
+def test_a_driver_lives_from_apply_to_delete(make_lab: MakeLab, immortal: bool) -> None:
+    """Built once per kernel, rolled out, proven, labelled; followed to a new kernel; cleaned up when deleted."""
+    lab = make_lab(f"life-{immortal}".lower(), immortal=immortal)
+    lab.add_node(f"{lab.name}-a", KERNEL)
+    lab.add_node(f"{lab.name}-b", KERNEL)
+    lab.apply_driver()
+
+    lab.reconcile()
+    assert lab.states() == {KERNEL: "Building"}
+    assert FINALIZER in lab.root.get(lab.path)["metadata"]["finalizers"]
+
+    lab.until("both nodes ready", lambda: lab.condition("Ready").get("status") == "True")
+    assert lab.labels() == {f"{lab.name}-a": "1.0.0", f"{lab.name}-b": "1.0.0"}
+    assert (lab.status()["readyNodes"], lab.status()["desiredNodes"]) == (2, 2)
+    assert len(lab.pushed) == 1
+
+    before = lab.versions()
+    lab.reconcile()
+    assert lab.versions() == before, "where all is well a pass writes nothing"
+
+    lab.reboot(f"{lab.name}-a", NEW_KERNEL)
+    lab.until("two kernels, both ready", lambda: lab.states() == {KERNEL: "Ready", NEW_KERNEL: "Ready"})
+    assert lab.labels() == {f"{lab.name}-a": "1.0.0", f"{lab.name}-b": "1.0.0"}
+    assert len(lab.daemon_sets()) == 2
+
+    lab.reboot(f"{lab.name}-b", NEW_KERNEL)
+    lab.until("one kernel left", lambda: lab.states() == {NEW_KERNEL: "Ready"} and len(lab.daemon_sets()) == 1)
+    assert len(lab.pushed) == len(set(lab.pushed)) == 2
+
+    lab.root.delete(lab.path)
+    lab.until("the driver is gone", lambda: not exists(lab))
+    assert lab.labels() == {f"{lab.name}-a": None, f"{lab.name}-b": None}
+    assert (lab.daemon_sets(), lab.pods()) == ([], [])
+
+
+def exists(lab: Lab) -> bool:
+    """Tell whether the DriverContainer is still there."""
+    try:
+        lab.root.get(lab.path)
+    except NotFound:
+        return False
+    return True
+
+
+def test_a_new_version_rolls_over_the_nodes_one_by_one(make_lab: MakeLab) -> None:
+    """The label follows the version that is proven on each node, and is never missing on the way."""
+    lab = make_lab("rolling")
+    for letter in "abc":
+        lab.add_node(f"rolling-{letter}", KERNEL)
+    lab.apply_driver()
+    lab.until("all ready", lambda: lab.condition("Ready").get("status") == "True")
+    lab.apply_driver(version="2.0.0")
+    lowest = 3
+
+    def all_new() -> bool:
+        nonlocal lowest
+        lowest = min(lowest, sum(value is not None for value in lab.labels().values()))
+        return set(lab.labels().values()) == {"2.0.0"}
+
+    lab.until("all on the new version", all_new)
+    assert lowest == 3
+    lab.until("the status agrees", lambda: lab.states() == {KERNEL: "Ready"})
+
+
+def test_a_failing_build_is_told_and_tried_again(make_lab: MakeLab) -> None:
+    """The failure stands in the status with its reason, an Event tells it, and the next try comes by itself."""
+    lab = make_lab("failing")
+    lab.fail_builds = 1
+    lab.add_node("failing-a", KERNEL)
+    lab.apply_driver()
+    lab.until("the failure is told", lambda: lab.states() == {KERNEL: "Failed"})
+    (target,) = lab.status()["targets"]
+    assert (target["reason"], target["failures"]) == ("CompileError", 1)
+    assert "expected ';'" in target["message"]
+    assert lab.condition("Degraded")["status"] == "True"
+    assert lab.daemon_sets() == []
+    lab.until("the second try works", lambda: lab.states() == {KERNEL: "Ready"})
+    told = lab.events()
+    assert {"BuildStarted", "CompileError", "RollingOut", "TargetReady"} <= set(told)
+
+
+def test_a_rebuild_annotation_builds_once(make_lab: MakeLab) -> None:
+    """The annotation's new value makes a new image; the same value makes none, nor does its removal."""
+    lab = make_lab("rebuilding", immortal=False)
+    lab.add_node("rebuilding-a", KERNEL)
+    lab.apply_driver()
+    lab.until("ready", lambda: lab.states() == {KERNEL: "Ready"})
+    for value, builds in (("1", 2), ("1", 2), (None, 2), ("1", 2), ("2", 3)):
+        lab.root.patch(lab.path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
+        lab.reconcile()
+        lab.until("ready again", lambda: lab.states() == {KERNEL: "Ready"})
+        assert len(lab.pushed) == builds, value
+
+
+def test_a_spec_that_cannot_be_acted_on_says_so(make_lab: MakeLab) -> None:
+    """What passes the schema and is still wrong is named in the conditions."""
+    lab = make_lab("invalid")
+    lab.add_node("invalid-a", KERNEL)
+    lab.apply_driver(kernelMappings=[{"regexp": "6.(1"}])
+    lab.reconcile()
+    for kind, status in (("Ready", "False"), ("Degraded", "True")):
+        assert (lab.condition(kind)["status"], lab.condition(kind)["reason"]) == (status, "InvalidSpec")
+    assert "spec.kernelMappings[0].regexp" in lab.condition("Ready")["message"]
+    lab.reconcile()
+    assert lab.events() == {"InvalidSpec": 1}
+    lab.apply_driver(kernelMappings=[{"regexp": "6.*"}])
+    lab.until("mended", lambda: lab.states() == {KERNEL: "Ready"})
+
+
+def test_a_paused_driver_stands_still(make_lab: MakeLab) -> None:
+    """Paused, a new kernel is neither built for nor labelled, and loses the old one's label; resumed, it is ready."""
+    lab = make_lab("pausing")
+    lab.add_node("pausing-a", KERNEL)
+    lab.apply_driver()
+    lab.until("ready", lambda: lab.states() == {KERNEL: "Ready"})
+    lab.root.patch(lab.path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: "true"}}})
+    lab.reboot("pausing-a", NEW_KERNEL)
+    for _ in range(3):
+        lab.reconcile()
+    assert lab.states() == {KERNEL: "Ready"}
+    assert lab.condition("Progressing")["reason"] == "Paused"
+    assert len(lab.pushed) == 1
+    assert lab.labels() == {"pausing-a": None}
+    lab.root.patch(lab.path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}})
+    lab.until("resumed", lambda: lab.states() == {NEW_KERNEL: "Ready"})
+
+
+def test_what_the_api_server_refuses_is_told(make_lab: MakeLab) -> None:
+    """A toleration that our schema lets through and a DaemonSet's does not; mended, the driver goes on."""
+    lab = make_lab("refused")
+    lab.add_node("refused-a", KERNEL)
+    lab.apply_driver(tolerations=[{"operator": "Sometimes"}])
+    lab.until("the refusal is told", lambda: lab.condition("Degraded").get("reason") == "ActionRefused")
+    assert "Sometimes" in lab.condition("Degraded")["message"]
+    for _ in range(3):
+        lab.reconcile()
+    assert lab.events()["ActionRefused"] == 1
+    lab.apply_driver(tolerations=[{"operator": "Exists"}])
+    lab.until("ready", lambda: lab.states() == {KERNEL: "Ready"})
+    assert lab.condition("Degraded")["status"] == "False"

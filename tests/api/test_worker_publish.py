@@ -1,0 +1,323 @@
+"""The worker against a real API server: what it owns, what it leaves alone, and how it bears the server's absence."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.testbed import Testbed
+
+REPOSITORY = Path(__file__).parents[2]
+HOSTS = REPOSITORY / "tests/data/hosts"
+PREFIX = "feature.node.kubernetes.io/"
+KERNEL = f"{PREFIX}kernel-version.full"
+GPU = f"{PREFIX}pci-0302_10de.present"
+NAMESPACE = "driverwright"
+
+
+@pytest.fixture
+def node(control_plane_ground: Testbed) -> Iterator[str]:
+    """Make a Node object that somebody else has labelled, too."""
+    name = f"worker-test-{time.monotonic_ns()}"
+    labels = {"example.io/rack": "r1", f"{PREFIX}custom-foreign": "true"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    control_plane_ground.api.create("/api/v1/nodes", body)
+    yield name
+    control_plane_ground.api.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Copy a recorded host, to change it."""
+    return Path(shutil.copytree(HOSTS / "intel-gpu-server", tmp_path / "host"))
+
+
+@pytest.fixture
+def kubeconfig(control_plane_ground: Testbed, tmp_path: Path) -> Path:
+    """Be the service account of deploy/nfd-worker, with the rights written there and no more."""
+    api = control_plane_ground.api
+    api.apply(
+        f"/api/v1/namespaces/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    )
+    places = {
+        "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    }
+    for obj in yaml.safe_load_all((REPOSITORY / "deploy/nfd-worker/rbac.yaml").read_text()):
+        api.apply(f"{places[obj['kind']]}/{obj['metadata']['name']}", obj)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    answer = api.create(f"{places['ServiceAccount']}/nfd-worker/token", asked)
+    file = tmp_path / "worker.kubeconfig"
+    file.write_text(yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "users": [{"name": "it", "user": {"token": answer["status"]["token"]}}],
+        "clusters": [{"name": "it", "cluster": {
+            "server": control_plane_ground.api_server, "certificate-authority": str(control_plane_ground.ca_file),
+        }}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }))  # fmt: skip
+    return file
+
+
+class Daemon:
+    """A worker that runs on; its log can be waited for."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("w") as file:
+            self.process = subprocess.Popen(command, stderr=file)
+
+    def wait_for(self, pattern: str, *, times: int = 1, seconds: float = 60) -> None:
+        """Wait until the pattern is found so many times in the log."""
+        until(lambda: len(re.findall(pattern, self._log.read_text())) >= times, seconds, self._log.read_text)
+
+    def end(self) -> int:
+        """Ask it to end; gives its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+def until(is_true: Callable[[], bool], seconds: float = 60, explain: Callable[[], str] = str) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.1)
+
+
+def command(root: Path, node: str, kubeconfig: Path, *flags: str) -> list[str]:
+    """Make the command line of a worker."""
+    given = ["--root", str(root), "--node-name", node, "--kubeconfig", str(kubeconfig), "--port", "0"]
+    return [sys.executable, "-m", "nfd_worker", "run", *given, *flags]
+
+
+def run_once(root: Path, node: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run a worker in oneshot mode."""
+    argv = command(root, node, kubeconfig, "--oneshot", *flags)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture
+def daemon(root: Path, node: str, kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Start workers that are ended after the test."""
+    made: list[Daemon] = []
+
+    def start(*flags: str) -> Daemon:
+        made.append(Daemon(command(root, node, kubeconfig, *flags), tmp_path / f"worker-{len(made)}.log"))
+        return made[-1]
+
+    yield start
+    for it in made:
+        it.process.kill()
+        it.process.wait()
+
+
+def metadata(ground: Testbed, node: str) -> dict[str, Any]:
+    """Read what is written on a Node."""
+    found = ground.api.get(f"/api/v1/nodes/{node}")
+    assert found is not None
+    return dict(found["metadata"])
+
+
+def labels(ground: Testbed, node: str) -> dict[str, str]:
+    """Read a Node's labels."""
+    return dict(metadata(ground, node)["labels"])
+
+
+def test_a_scan_arrives_on_the_node_and_nothing_else_changes(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """All labels, the boot id, and the labels of others, with the rights of deploy/ and no more."""
+    before = labels(control_plane_ground, node)
+    done = run_once(root, node, kubeconfig)
+    assert done.returncode == 0, done.stderr
+    expected = yaml.safe_load((HOSTS / "intel-gpu-server.labels.yaml").read_text())
+    assert labels(control_plane_ground, node) == {**before, **expected}
+    annotations = metadata(control_plane_ground, node)["annotations"]
+    assert annotations["driverwright.io/boot-id"] == "0f5a8a0e-3a39-4f0d-8f3b-2f0bb0a2a7d1"
+
+
+def test_what_is_no_longer_found_goes_and_labels_of_others_stay(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """Server-side apply removes exactly what the worker wrote and does not write any more."""
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert GPU in labels(control_plane_ground, node)
+    for address in ("0000:19:00.0", "0000:3b:00.0"):
+        shutil.rmtree(root / "sys/bus/pci/devices" / address)
+    assert run_once(root, node, kubeconfig).returncode == 0
+    now = labels(control_plane_ground, node)
+    assert GPU not in now
+    assert f"{PREFIX}pci-0300_102b.present" in now
+    assert (now["example.io/rack"], now[f"{PREFIX}custom-foreign"]) == ("r1", "true")
+
+
+def test_a_source_that_cannot_be_read_after_a_restart_keeps_its_labels(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """A failed read is not an absent feature, also for a worker that has just started."""
+    assert run_once(root, node, kubeconfig).returncode == 0
+    (root / "proc/sys/kernel/osrelease").unlink()
+    (root / "etc/os-release").write_text("ID=ubuntu\nVERSION_ID=26.04\n")
+    assert run_once(root, node, kubeconfig).returncode == 0
+    now = labels(control_plane_ground, node)
+    assert now[KERNEL] == "6.8.0-45-generic"
+    assert now[f"{PREFIX}system-os_release.VERSION_ID"] == "26.04"
+    (root / "proc/sys/kernel/osrelease").write_text("6.8.0-50-generic\n")
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert labels(control_plane_ground, node)[KERNEL] == "6.8.0-50-generic"
+
+
+def test_a_node_that_does_not_exist_is_not_made(control_plane_ground: Testbed, root: Path, kubeconfig: Path) -> None:
+    """A wrong node name must not put a ghost into the cluster."""
+    done = run_once(root, "no-such-node", kubeconfig)
+    assert done.returncode == 1
+    assert "publish: " in done.stderr
+    assert control_plane_ground.api.get("/api/v1/nodes/no-such-node") is None
+
+
+def test_nothing_is_sent_while_nothing_changes(
+    control_plane_ground: Testbed, node: str, daemon: Callable[..., Daemon]
+) -> None:
+    """The Node's version stays the same over many cycles."""
+    worker = daemon("--sleep-interval", "1s", "--log-level", "debug")
+    worker.wait_for("labelled")
+    version = metadata(control_plane_ground, node)["resourceVersion"]
+    worker.wait_for("cycle: ", times=4)
+    assert metadata(control_plane_ground, node)["resourceVersion"] == version
+    assert worker.end() == 0
+
+
+def test_a_new_kernel_and_a_changed_boot_are_published(
+    control_plane_ground: Testbed, node: str, root: Path, daemon: Callable[..., Daemon]
+) -> None:
+    """The controller hears of a reboot even if no label changed."""
+    worker = daemon("--sleep-interval", "1s")
+    worker.wait_for("labelled")
+    boot = "11111111-2222-3333-4444-555555555555"
+    (root / "proc/sys/kernel/random/boot_id").write_text(f"{boot}\n")
+    worker.wait_for("labelled", times=2)
+    assert metadata(control_plane_ground, node)["annotations"]["driverwright.io/boot-id"] == boot
+    (root / "proc/sys/kernel/osrelease").write_text("6.9.0-1-generic\n")
+    worker.wait_for("labelled", times=3)
+    assert labels(control_plane_ground, node)[KERNEL] == "6.9.0-1-generic"
+    assert worker.end() == 0
+
+
+def test_a_node_that_joins_late_or_is_made_anew_is_labelled(
+    control_plane_ground: Testbed, node: str, daemon: Callable[..., Daemon]
+) -> None:
+    """The worker says that it is missing, and goes on."""
+    path, api = f"/api/v1/nodes/{node}", control_plane_ground.api
+    api.delete(path)
+    worker = daemon("--sleep-interval", "1s")
+    worker.wait_for(f"node {node} does not exist")
+    api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    worker.wait_for("labelled")
+    assert GPU in labels(control_plane_ground, node)
+    assert worker.end() == 0
+
+
+def test_a_worker_killed_at_any_moment_is_continued_by_the_next(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path, daemon: Callable[..., Daemon]
+) -> None:
+    """Neither a half-done write nor a child that outlives it does harm."""
+    for tenths in range(2, 20, 3):
+        (root / "proc/sys/kernel/osrelease").write_text(f"6.8.0-{tenths}-generic\n")
+        worker = daemon("--sleep-interval", "1s")
+        time.sleep(tenths / 10)
+        worker.process.kill()
+        worker.process.wait()
+    (root / "proc/sys/kernel/osrelease").write_text("6.8.0-99-generic\n")
+    assert run_once(root, node, kubeconfig).returncode == 0
+    time.sleep(2)
+    assert labels(control_plane_ground, node)[KERNEL] == "6.8.0-99-generic"
+
+
+def test_unpublishing_takes_everything_back(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """One command, with the worker's own rights."""
+    before = labels(control_plane_ground, node)
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert labels(control_plane_ground, node) != before
+    argv = [sys.executable, "-m", "nfd_worker", "unpublish", "--node-name", node, "--kubeconfig", str(kubeconfig)]
+    for _ in range(2):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert labels(control_plane_ground, node) == before
+        assert "driverwright.io/boot-id" not in metadata(control_plane_ground, node).get("annotations", {})
+
+
+def test_the_worker_takes_over_when_it_is_told_to(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """What upstream tracked and the worker does not find goes."""
+    tracked = {"nfd.node.kubernetes.io/feature-labels": "custom-foreign"}
+    control_plane_ground.api.request(
+        f"/api/v1/nodes/{node}",
+        method="PATCH",
+        body={"metadata": {"annotations": tracked}},
+        kind="application/merge-patch+json",
+    )
+    assert run_once(root, node, kubeconfig).returncode == 0
+    assert f"{PREFIX}custom-foreign" in labels(control_plane_ground, node)
+    done = run_once(root, node, kubeconfig, "--take-over=true")
+    assert done.returncode == 0, done.stderr
+    assert "took over" in done.stderr
+    assert f"{PREFIX}custom-foreign" not in labels(control_plane_ground, node)
+    assert not tracked.keys() & metadata(control_plane_ground, node)["annotations"].keys()
+
+
+def test_the_worker_outlives_the_api_server(
+    control_plane_ground: Testbed, node: str, root: Path, daemon: Callable[..., Daemon]
+) -> None:
+    """It waits, and publishes what is true when the server is back."""
+    worker = daemon("--sleep-interval", "1s")
+    worker.wait_for("labelled")
+    control_plane_ground.control_plane.stop("kube-apiserver")
+    try:
+        (root / "proc/sys/kernel/osrelease").write_text("6.9.0-2-generic\n")
+        worker.wait_for(r"trying again in \S+ s \(failure 2\)")
+        assert worker.process.poll() is None
+        (root / "proc/sys/kernel/osrelease").write_text("6.9.0-3-generic\n")
+    finally:
+        control_plane_ground.control_plane.start("kube-apiserver")
+    worker.wait_for("labelled", times=2, seconds=120)
+    assert labels(control_plane_ground, node)[KERNEL] == "6.9.0-3-generic"
+    assert worker.end() == 0
+
+
+def test_a_label_removed_by_hand_comes_back_with_the_next_worker(
+    control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
+) -> None:
+    """Applying the same again repairs it."""
+    assert run_once(root, node, kubeconfig).returncode == 0
+    patch = json.dumps({"metadata": {"labels": {GPU: None, KERNEL: "wrong"}}})
+    control_plane_ground.api.request(
+        f"/api/v1/nodes/{node}", method="PATCH", body=json.loads(patch), kind="application/merge-patch+json"
+    )
+    assert GPU not in labels(control_plane_ground, node)
+    assert run_once(root, node, kubeconfig).returncode == 0
+    now = labels(control_plane_ground, node)
+    assert (now[GPU], now[KERNEL]) == ("true", "6.8.0-45-generic")
+
+
+def test_the_parent_stays_small_while_it_publishes(node: str, daemon: Callable[..., Daemon]) -> None:
+    """The client's memory goes with the child."""
+    assert node
+    worker = daemon("--sleep-interval", "1s")
+    worker.wait_for("labelled")
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    resident = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+    assert resident < 22 * 1024

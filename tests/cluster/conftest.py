@@ -1,0 +1,34 @@
+"""One cluster for all end-to-end tests: two guests on different kernels, our programs deployed as pods."""
+
+import pytest
+
+from demo.scenario import Scenario
+from testbed import PlainLines, Testbed
+from tests.support import order
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what boots a node of its own first: the story's nodes stay up from then on, and have their share."""
+    items.sort(key=lambda item: "story" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def story(ground: Testbed, request: pytest.FixtureRequest) -> Scenario:
+    """The story up to two labelled nodes; what comes after is the tests'."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        told = Scenario(ground, PlainLines())
+        told.build_product()
+        told.boot_nodes()
+        told.deploy_programs()
+        told.wait_for_labels()
+    return told
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster_in_order(request: pytest.FixtureRequest) -> None:
+    """Give each file that uses the story a cluster in order, whatever the file before it left."""
+    of_this_file = [item for item in request.session.items if item.path == request.path]
+    if any("story" in getattr(item, "fixturenames", ()) for item in of_this_file):
+        order.restore(request.getfixturevalue("story"))

@@ -1,0 +1,515 @@
+"""Builds in Kubernetes Jobs: a real kubelet runs buildah in a pod, with driver-builder's own account and rights."""
+
+import base64
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import multiprocessing
+import re
+import subprocess
+import tarfile
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.builds.job import job_manifest
+from driver_builder.builds.job.job_builder import JobBuilder
+from driver_builder.builds.job.job_manifest import BUILD_LABEL, JobSettings
+from driver_builder.builds.job.job_run import Patience
+from driver_builder.cli import main
+from driver_builder.cli.builder_choice import secret_values
+from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
+from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
+from driver_builder.model.image_state import Present
+from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, ImageRef
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
+from driver_builder.registry.credentials import Credentials
+from driver_builder.registry.registry import RegistryClient
+from kube_api.client import Client
+from kube_api.connection import ServiceAccount
+from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
+from testbed.testbed import Testbed
+from tests.support import factories
+from tests.support.cluster_setup import Json, admin, as_service_account, create_quietly, install
+from tools import product_images
+
+NAMESPACE = "driverwright"
+REPOSITORY = "job-builds/probe"
+MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
+SECRET, TOKEN = "job-build-token", "s3cret-of-the-vendor-0123456789"
+QUICK_TEMPLATE = """\
+FROM {{ base_image }} AS build
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+RUN mkdir -p /out/driver /facts; echo 0x1 >/facts/Module.symvers; echo gcc 12 >/facts/compiler
+COPY source/ modules /out/driver/
+RUN bash /out/driver/build.sh
+FROM scratch
+COPY --from=build /out/ /
+"""
+WAIT_SECONDS = 300.0
+PATIENCE = Patience(look=0.3)
+SHORT = Patience(look=0.3, start=8.0, hopeless=4.0)
+
+
+@dataclass
+class Place:
+    """The cluster that builds, seen by its administrator and by driver-builder."""
+
+    ground: Testbed
+    root: Client
+    client: Client
+    settings: JobSettings
+    templates: Path
+    base_image: str
+
+    @property
+    def registry(self) -> RegistryClient:
+        """Connect to the driver's registry."""
+        username, password = self.ground.registry.username, self.ground.registry.password
+        known = Credentials(username=username, password=password or "") if username else None
+        return RegistryClient(self.ground.registry.host, credentials=known, plain_http=True)
+
+    def action(self, key: str, script: str = "true", **request: Any) -> StartBuild:
+        """Ask for a build that takes no more than its script."""
+        fields: Json = {
+            "key": hashlib.sha256(key.encode()).hexdigest()[:20],
+            "driver": f"{NAMESPACE}/probe",
+            "version": "1",
+            "target": KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
+            "template": "quick",
+            "base_image": self.base_image,
+            "source": SourceFiles(files={"build.sh": script.encode()}),
+            "modules": (ModuleSpec(name="quick"),),
+            "deadline_seconds": 240.0,
+            **request,
+        }
+        return StartBuild(
+            namespace=NAMESPACE,
+            request=BuildRequest(**fields),
+            image=ImageRef(self.ground.registry.host, REPOSITORY, key),
+            registry=RegistrySettings(plain_http=True),
+            waiting=1,
+            builder=BuilderKind.JOB,
+        )
+
+    def left(self, key: str) -> list[str]:
+        """Name what there is of a build in the cluster."""
+        selector = f"{BUILD_LABEL}={key}"
+        found = [
+            (resource.kind, item["metadata"]["name"])
+            for resource in (JOBS, CONFIG_MAPS, PODS)
+            for item in self.root.list(resource.path(namespace=NAMESPACE), label_selector=selector).items
+        ]
+        return [f"{kind}/{name}" for kind, name in found]
+
+
+@dataclass
+class Build:
+    """One build in a Job, with what it said."""
+
+    place: Place
+    action: StartBuild
+    directory: Path
+    settings: JobSettings | None = None
+    patience: Patience = PATIENCE
+    is_leaving: Callable[[], bool] = lambda: False
+    lines: list[str] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def builder(self) -> JobBuilder:
+        """Make the builder."""
+        return JobBuilder(
+            self.place.client,
+            self.action,
+            settings=self.settings or self.place.settings,
+            registry=self.place.registry,
+            templates=self.place.templates if self.action.request.template == "quick" else None,
+            is_leaving=self.is_leaving,
+            patience=self.patience,
+        )
+
+    def __call__(self) -> BuiltImage:
+        """Build."""
+        self.directory.mkdir(exist_ok=True)
+        return self.builder().build(
+            self.action.request, directory=self.directory, log=self.lines.append, cancelled=self.cancelled
+        )
+
+    def failure(self) -> DriverBuilderError:
+        """Build what cannot be built; gives how it ended, once nothing of it is left."""
+        with pytest.raises(DriverBuilderError) as caught:
+            self()
+        wait_until("nothing of the build is left", lambda: not self.place.left(self.action.request.key))
+        return caught.value
+
+
+def wait_until(what: str, check: Callable[[], object]) -> None:
+    """Wait for something in the cluster."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not check():
+        assert time.monotonic() < end, f"{what}: not within {WAIT_SECONDS:.0f} s"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Both images of a build's pod, the base image in the registry, accounts and rights as deployed, a build Secret."""
+    root = admin(ground)
+    install(root)
+    create_quietly(
+        root,
+        SECRETS.path(namespace=NAMESPACE),
+        {"metadata": {"name": SECRET}, "stringData": {"key": TOKEN}},
+    )
+    registry, base = ground.registry.host, ground.base_image
+    with contextlib.closing(ground.engine.client(timeout=600)) as api:
+        images = product_images.build_all(
+            api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
+        )
+        base_image = product_images.push_base_image(api, registry, base_image=base)
+    templates = tmp_path_factory.mktemp("templates")
+    (templates / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
+    return Place(
+        ground=ground,
+        root=root,
+        client=as_service_account(ground, NAMESPACE, "driver-builder"),
+        settings=JobSettings(image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True),
+        templates=templates,
+        base_image=base_image,
+    )
+
+
+def newest_kernel() -> str:
+    """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
+    pattern = "^linux-headers-6.1.0-[0-9]+-cloud-amd64$"
+    names = subprocess.run(
+        ["apt-cache", "search", "--names-only", pattern], check=True, capture_output=True, text=True
+    ).stdout
+    abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
+    return f"6.1.0-{max(map(int, abis))}-cloud-amd64"
+
+
+def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """``driver-builder preflight --push`` as an admin would, with either builder: both images say and hold the same.
+
+    Compiler and headers are installed in the Job; the modules are the same to the byte, and so is what they were built
+    against.
+    """
+    files = {name: (MODULE_SOURCE / name).read_text() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
+    create_quietly(
+        place.root, CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "probe-source"}, "data": files}
+    )
+    kernel = newest_kernel()
+    by_job, by_engine = (
+        _preflight(place, builder, kernel, capsys) for builder in (BuilderKind.JOB, BuilderKind.DOCKER)
+    )
+    assert by_job == by_engine
+    labels, content = by_job
+    assert labels[KERNEL_LABEL] == kernel
+    assert [module["name"] for module in json.loads(labels[MODULES_LABEL])] == ["dw_probe"]
+    assert [name for name in content if name.endswith("/dw_probe.ko")]
+    wait_until("nothing of the build is left", lambda: not place.left(labels[KEY_LABEL]))
+
+
+def _preflight(
+    place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[Mapping[str, str], dict[str, bytes]]:
+    """Build, verify and push by the command; gives labels and files of what is in the registry then."""
+    repository = f"job-builds/by-{builder.value}"
+    secrets = {"secrets": [{"name": SECRET}]} if builder is BuilderKind.JOB else {}
+    driver = factories.driver_object(
+        "job-probe",
+        finalizer=False,
+        spec_changes={
+            "image": f"{place.ground.registry.host}/{repository}",
+            "registry": {"plainHttp": True},
+            "source": {"configMap": {"name": "probe-source"}},
+            "module": {"names": ["dw_probe"]},
+            "build": {"builder": builder.value, "baseImage": place.base_image, **secrets},
+        },
+    )
+    del driver["metadata"]["uid"]
+    create_quietly(place.root, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
+    images = [f"--job-image={place.settings.image}", f"--hand-over-image={place.settings.hand_over_image}"]
+    where = [f"--kubeconfig={place.ground.kubeconfig}", f"--namespace={NAMESPACE}", "--job-host-network"]
+    engine = f"--docker-host={place.ground.engine.socket}"
+    words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json", engine]
+    capsys.readouterr()
+    try:
+        assert main.main([*words, *where, *images]) == 0
+    finally:
+        place.root.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="job-probe"))
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["verdict"], result["kernel"]) == ("verified", kernel)
+    tag = result["message"].rpartition(":")[2]
+    state = place.registry.inspect(repository, tag)
+    assert isinstance(state, Present), state
+    return state.labels, _files(place.registry, repository, tag)
+
+
+def _files(registry: RegistryClient, repository: str, tag: str) -> dict[str, bytes]:
+    """Read what the layers of an image hold; those of a driver image hide nothing of each other."""
+    manifest = registry.fetch_manifest(repository, tag)
+    assert manifest
+    found = {}
+    for layer in manifest["layers"]:
+        blob = registry.fetch_blob(repository, layer["digest"], limit=layer["size"])
+        with tarfile.open(fileobj=io.BytesIO(blob)) as tar:
+            for member in tar:
+                content = tar.extractfile(member)
+                if content is not None:
+                    found[member.name.removeprefix("./")] = content.read()
+    return found
+
+
+def test_a_secret_is_read_by_the_build_and_is_nowhere_afterwards(place: Place, tmp_path: Path) -> None:
+    """Every command can read it; no blob of the registry holds it, packed or not, and no log."""
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    script = f'echo "{digest}  /run/secrets/{SECRET}/key" | sha256sum --check && echo "the secret is right"'
+    action = replace(place.action("secret", script), build_secrets=(SECRET,))
+    build = Build(place, action, tmp_path / "job")
+    built = build()
+    assert "the secret is right" in build.lines
+    assert not [line for line in build.lines if TOKEN in line]
+    image = read_image_archive(built.archive, tmp_path / "layers")
+    place.registry.push(REPOSITORY, image)
+    blobs = [path for path in (place.ground.folder / "registry" / "storage").rglob("data") if path.is_file()]
+    assert len(blobs) > 5
+    assert [path for path in blobs if any(TOKEN.encode() in form for form in _forms(path.read_bytes()))] == []
+    assert any(b"build.sh" in form for path in blobs for form in _forms(path.read_bytes())), (
+        "the layers were looked into"
+    )
+
+
+def _forms(content: bytes) -> Iterator[bytes]:
+    yield content
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        yield gzip.decompress(content)
+
+
+def test_a_secret_that_a_build_prints_is_hidden(place: Place, tmp_path: Path) -> None:
+    """The queue knows what is in the Secrets of a build, and so does the log that it keeps of a failed one."""
+    # Not once: what a command prints last before it fails, buildah may lose.
+    script = f"for i in {{1..20}}; do cat /run/secrets/{SECRET}/key; echo; sleep 0.1; done; exit 65"
+    action = replace(place.action("printed", script), build_secrets=(SECRET,))
+    kept: list[str] = []
+    ended = threading.Event()
+
+    def work(_: StartBuild, log: Callable[[str], None], cancelled: threading.Event) -> str:
+        Build(place, action, tmp_path / "job").builder().build(
+            action.request, directory=tmp_path, log=log, cancelled=cancelled
+        )
+        return ""
+
+    queue = BuildQueue(
+        work,
+        wake=ended.set,
+        secrets=lambda action: secret_values(action, place.client),
+        keep_log=lambda _action, _failure, lines: kept.extend(lines),
+    )
+    queue.submit(action)
+    assert ended.wait(120)
+    queue.stop()
+    assert any("***" in line for line in kept), kept
+    assert not [line for line in kept if TOKEN in line]
+
+
+def test_a_cancelled_build_leaves_nothing(place: Place, tmp_path: Path) -> None:
+    """In the middle of a command that would take long: Job, pod and ConfigMap go."""
+    action = place.action("cancel", "echo begun; sleep 300")
+    build = Build(place, action, tmp_path / "job")
+    threading.Thread(target=_cancel_when_begun, args=(build,)).start()
+    failure = build.failure()
+    assert isinstance(failure, BuildFailed)
+    assert failure.reason is Reason.CANCELLED
+
+
+def _cancel_when_begun(build: Build) -> None:
+    wait_until("the build has begun", lambda: "begun" in build.lines)
+    build.cancelled.set()
+
+
+def _build_and_be_killed(
+    account: ServiceAccount, action: StartBuild, settings: JobSettings, templates: Path, said: Any
+) -> None:
+    """Build in a process of its own."""
+    registry = RegistryClient(action.image.host, plain_http=True)
+    builder = JobBuilder(
+        Client(account.pooled()), action, settings=settings, registry=registry, templates=templates, patience=PATIENCE
+    )
+    builder.build(action.request, directory=templates, log=said.put, cancelled=threading.Event())
+
+
+def test_a_killed_controller_finds_its_build_again(place: Place, tmp_path: Path) -> None:
+    """SIGKILL in the middle: the next one follows the same Job and pod, and nothing is built twice."""
+    action = place.action("adopt", "echo begun; sleep 12; echo done")
+    token = place.ground.ca_file.with_name(f"token-{NAMESPACE}-driver-builder")
+    account = ServiceAccount(place.ground.api_server, ca_file=str(place.ground.ca_file), token_file=str(token))
+    context = multiprocessing.get_context("spawn")
+    said = context.SimpleQueue()
+    first = context.Process(target=_build_and_be_killed, args=(account, action, place.settings, place.templates, said))
+    first.start()
+    while said.get() != "begun":
+        pass
+    first.kill()
+    first.join()
+    uids = _pod_uids(place, action)
+    build = Build(place, action, tmp_path / "job")
+    built = build()
+    assert built.compiler == "gcc 12"
+    assert build.lines[0].startswith("following Job ")
+    assert build.lines.count("begun") == build.lines.count("done") == 1
+    assert len(uids) == 1
+    wait_until("nothing of the build is left", lambda: not place.left(action.request.key))
+
+
+def _pod_uids(place: Place, action: StartBuild) -> set[str]:
+    pods = place.root.list(PODS.path(namespace=NAMESPACE), label_selector=f"{BUILD_LABEL}={action.request.key}").items
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: Path) -> None:
+    """An update of the controller costs no build; the next one finds even what ended meanwhile."""
+    action = place.action("leave", "echo begun; sleep 2")
+    build = Build(place, action, tmp_path / "job", is_leaving=lambda: True)
+    threading.Thread(target=_cancel_when_begun, args=(build,)).start()
+    with pytest.raises(BuildFailed):
+        build()
+    assert any(name.startswith("Job/") for name in place.left(action.request.key))
+    again = Build(place, action, tmp_path / "again")
+    assert again().compiler == "gcc 12"
+    assert again.lines[0].startswith("following Job ")
+
+
+@pytest.mark.parametrize(
+    ("script", "changes", "expected"),
+    [
+        pytest.param(
+            "for i in {1..9}; do echo 'x.c:3:1: error: bad'; sleep 0.1; done; exit 65",
+            {},
+            (Reason.COMPILE_ERROR, "x.c:3: bad"),
+            id="compile error",
+        ),
+        pytest.param(
+            "tail /dev/zero",
+            {"resources": {"limits": {"memory": "160Mi"}}},
+            (Reason.OUT_OF_MEMORY, "out of memory"),
+            id="out of memory",
+        ),
+        pytest.param(
+            "true",
+            {"build_secrets": ("no-such-secret",)},
+            (Reason.SOURCE_MISSING, "no-such-secret does not exist"),
+            id="no such Secret",
+        ),
+    ],
+)
+def test_a_build_that_fails_says_why(
+    place: Place, tmp_path: Path, script: str, changes: Json, expected: tuple[Reason, str]
+) -> None:
+    """The same reasons as with an engine; nothing is left of it."""
+    failure = Build(place, replace(place.action(script, script), **changes), tmp_path / "job").failure()
+    assert isinstance(failure, BuildFailed), failure
+    assert failure.reason is expected[0], failure
+    assert expected[1] in str(failure)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hanging(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[DriverBuilderError]]:
+    """A build that hangs until its deadline, from the first test on: the others need not wait for it."""
+    action = place.action("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
+    build = Build(place, action, tmp_path_factory.mktemp("hanging") / "job")
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(build.failure)
+        build.cancelled.set()
+
+
+def test_a_deadline_ends_a_build(hanging: Future[DriverBuilderError]) -> None:
+    """With the last line in the message."""
+    failure = hanging.result()
+    assert isinstance(failure, BuildFailed)
+    assert failure.reason is Reason.DEADLINE_EXCEEDED
+    assert "hanging" in str(failure)
+
+
+def test_a_build_that_fills_its_node_is_ended(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet evicts the pod, here with room for less than the base image."""
+    monkeypatch.setattr(job_manifest, "WORK_SIZE", "50Mi")
+    failure = Build(place, place.action("evicted", "sleep 300"), tmp_path / "job").failure()
+    assert isinstance(failure, BuildFailed), failure
+    assert failure.reason is Reason.DISK_FULL
+    assert 'EmptyDir volume "work" exceeds the limit "50Mi"' in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        pytest.param({"node_selector": {"no": "such"}}, "0/1 nodes are available", id="no node fits"),
+        pytest.param({"image": "HOST/no/such:1"}, "ImagePull", id="image cannot be pulled"),
+    ],
+)
+def test_a_pod_that_cannot_start_is_given_up(place: Place, tmp_path: Path, changes: Json, words: str) -> None:
+    """In the words of scheduler and kubelet, and not for ever."""
+    changes = json.loads(json.dumps(changes).replace("HOST", place.ground.registry.host))
+    action = place.action(f"start-{sorted(changes)}")
+    settings = replace(place.settings, **changes)
+    failure = Build(place, action, tmp_path / "job", settings=settings, patience=SHORT).failure()
+    assert isinstance(failure, TemporaryError)
+    assert words in str(failure)
+
+
+def test_a_registry_that_refuses_is_told_as_such(place: Place, tmp_path: Path) -> None:
+    """The Secret of the registry reaches the second container only, and what it says comes back."""
+    name = "job-push-elsewhere"
+    config = json.dumps({"auths": {"elsewhere.example": {"username": "u", "password": "p"}}})
+    body = {
+        "metadata": {"name": name},
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": config},
+    }
+    create_quietly(place.root, SECRETS.path(namespace=NAMESPACE), body)
+    action = place.action("refused")
+    action = replace(action, registry=RegistrySettings(secret=name, plain_http=True))
+    failure = Build(place, action, tmp_path / "job").failure()
+    assert isinstance(failure, RegistryRefused), failure
+    assert "no credentials for" in str(failure)
+
+
+def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_path: Path) -> None:
+    """The registry's own Secret is not seen by the build; one that is given to the build is."""
+    registry = place.ground.registry
+    username, password = "somebody", "their-password"
+    # As kubectl create secret docker-registry writes it: buildah reads auth alone.
+    entry = {"auth": base64.b64encode(f"{username}:{password}".encode()).decode()}
+    config = json.dumps({"auths": {registry.host: entry}})
+    for name in ("job-push", "job-pull"):
+        body = {
+            "metadata": {"name": name},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": config},
+        }
+        create_quietly(place.root, SECRETS.path(namespace=NAMESPACE), body)
+    action = replace(place.action("private"), registry=RegistrySettings(secret="job-push", plain_http=True))
+    registry.set_auth(username, password)
+    try:
+        failure = Build(place, action, tmp_path / "refused").failure()
+        assert isinstance(failure, BuildFailed), failure
+        assert failure.reason is Reason.BASE_IMAGE_MISSING, failure
+        given = replace(action, build_secrets=("job-pull",))
+        assert Build(place, given, tmp_path / "job")().compiler == "gcc 12"
+    finally:
+        registry.set_auth(None)

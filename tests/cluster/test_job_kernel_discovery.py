@@ -1,0 +1,67 @@
+"""A repository asked from a Job: a real kubelet runs the base image, with driver-builder's own account and rights."""
+
+import threading
+import time
+
+import pytest
+
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.job.job_manifest import BUILD_LABEL
+from driver_builder.discovery.job_kernel_discovery import JobKernelLookup
+from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.errors import BuildFailed
+from driver_builder.model.repositories import Repository
+from driver_builder.reasons import Reason
+from kube_api.client import Client
+from kube_api.resources import JOBS, PODS
+from testbed.testbed import Testbed
+from tests.support.cluster_setup import admin, as_service_account, install
+
+NAMESPACE = "driverwright"
+
+
+@pytest.fixture(scope="module")
+def asking(ground: Testbed) -> JobKernelLookup:
+    """What the controller asks with, as it is deployed."""
+    install(admin(ground))
+    client = as_service_account(ground, NAMESPACE, "driver-builder")
+    return JobKernelLookup(client, NAMESPACE, host_network=True)
+
+
+def left(root: Client) -> list[str]:
+    """Name what there is of look-ups in the cluster."""
+    return [
+        item["metadata"]["name"]
+        for resource in (JOBS, PODS)
+        for item in root.list(resource.path(namespace=NAMESPACE), label_selector=BUILD_LABEL).items
+        if "look-up" in item["metadata"]["labels"][BUILD_LABEL]
+    ]
+
+
+def test_a_job_is_told_what_an_engine_is_told(ground: Testbed, asking: JobKernelLookup) -> None:
+    """The same kernels, twice, and nothing is left of either Job."""
+    repository = Repository("debian", ground.base_image, "amd64")
+    by_job = asking.look_up(repository, cancelled=threading.Event())
+    with docker_engine(ground.engine.socket) as api:
+        assert by_job == DockerKernelLookup(api).look_up(repository, cancelled=threading.Event())
+    assert any(release.endswith("-cloud-amd64") for release in by_job)
+    assert asking.look_up(repository, cancelled=threading.Event()) == by_job
+    assert_all_is_gone(ground)
+
+
+def assert_all_is_gone(ground: Testbed) -> None:
+    """Nothing of any look-up stays: the garbage collector takes the pods of deleted Jobs."""
+    end = time.monotonic() + 60
+    while left(admin(ground)):
+        assert time.monotonic() < end, left(admin(ground))
+        time.sleep(0.5)
+
+
+def test_a_look_up_that_is_cancelled_leaves_nothing(ground: Testbed, asking: JobKernelLookup) -> None:
+    """As when the controller is stopped in the middle of one."""
+    cancelled = threading.Event()
+    threading.Timer(2.0, cancelled.set).start()
+    with pytest.raises(BuildFailed) as caught:
+        asking.look_up(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
+    assert caught.value.reason is Reason.CANCELLED
+    assert_all_is_gone(ground)

@@ -1,0 +1,46 @@
+"""A node that is not heard of for longer than Kubernetes waits: no evidence against its driver, so nothing is taken."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from demo.scenario import DRIVER, READY_LABEL, Scenario
+from testbed.api import is_node_ready
+from testbed.guest.guest import Guest
+from tests.support import acts
+
+pytestmark = [pytest.mark.long]
+
+SILENCE_SECONDS = 330.0
+"""Beyond the five minutes after which Kubernetes evicts the pods of a node that does not answer."""
+
+
+@pytest.fixture
+def silent(story: Scenario) -> Iterator[Guest]:
+    """A node at work, whose kubelet is then frozen."""
+    guest = story.guests["guest-b"]
+    story.apply_driver()
+    story.wait_for_builds()
+    story.wait_for_ready()
+    guest.check("killall -STOP kubelet")
+    yield guest
+    guest.check("killall -CONT kubelet")
+    acts.delete_driver(story)
+
+
+def test_a_node_that_is_not_heard_of_keeps_its_label_and_its_modules(story: Scenario, silent: Guest) -> None:
+    """NotReady for five minutes: label, pod, module and reference count stay, and the status says since when."""
+    pods, module = acts.pod_uids(story), acts.live_module(silent)
+    acts.wait_for("the node is NotReady", lambda: not is_node_ready(silent.node()))
+    end = time.monotonic() + SILENCE_SECONDS
+    while time.monotonic() < end:
+        assert READY_LABEL in story.cluster.labels(silent.name)
+        time.sleep(2.0)
+    assert not is_node_ready(silent.node())
+    assert f"{silent.name}: not heard of since " in story.cluster.targets(DRIVER)[silent.kernel.release]["message"]
+    assert (acts.pod_uids(story), acts.live_module(silent)) == (pods, module)
+    silent.check("killall -CONT kubelet")
+    silent.wait_ready(timeout=acts.SETTLE_SECONDS)
+    story.wait_for_ready()
+    assert (acts.pod_uids(story), acts.live_module(silent)) == (pods, module)

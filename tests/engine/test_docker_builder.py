@@ -1,0 +1,453 @@
+"""Driver images built by a real Docker Engine: the real template for a real kernel, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import re
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.errors import BuildFailed, TemporaryError, VerificationFailed
+from driver_builder.model.build import (
+    BuildRequest,
+    BuiltImage,
+    ModuleSpec,
+    Source,
+    SourceArchive,
+    SourceFiles,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+)
+from driver_builder.model.image_state import Present
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.modules.verify import verify
+from driver_builder.reasons import Reason
+from driver_builder.registry.credentials import Credentials
+from driver_builder.registry.registry import RegistryClient
+from testbed.testbed import Testbed
+from tests.support import web_server
+
+MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
+BASE_IMAGE = "debian:bookworm-slim"
+QUICK_KERNEL = "6.1.0-55-cloud-amd64"
+QUICK_TEMPLATE = """\
+FROM {{ base_image }} AS build
+RUN mkdir -p /out/driver /facts
+COPY modules /out/driver/
+{% if source_image %}
+COPY --from={{ source_image }} {{ source_path }} /src
+{% else %}
+COPY source/ /src/
+{% endif %}
+RUN sh /src/build.sh {{ kernel_version }}
+FROM scratch
+COPY --from=build /out/ /
+"""
+GOOD_SCRIPT = "echo 0x1 > /facts/Module.symvers; echo 'gcc 12' > /facts/compiler; echo built"
+
+
+@pytest.fixture
+def api(engine_ground: Testbed) -> Iterator[docker.APIClient]:
+    """The engine, closed again."""
+    with docker_engine(engine_ground.engine.socket) as client:
+        yield client
+
+
+@pytest.fixture
+def builder(api: docker.APIClient, tmp_path: Path) -> DockerBuilder:
+    """A builder with a template that runs the source's own script."""
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (folder / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
+    return DockerBuilder(api, templates=folder)
+
+
+def quick(script: str = GOOD_SCRIPT, **fields: Any) -> BuildRequest:
+    """A request that takes no more than its script."""
+    defaults: dict[str, Any] = {
+        "key": "k1",
+        "driver": "integration/quick",
+        "version": "1",
+        "target": KernelTarget(KernelVersion(QUICK_KERNEL), "debian", "12", "amd64"),
+        "template": "quick",
+        "base_image": BASE_IMAGE,
+        "source": SourceFiles(files={"build.sh": script.encode()}),
+        "modules": (ModuleSpec(name="quick", parameters=("debug=1",)),),
+    }
+    return BuildRequest(**{**defaults, **fields})
+
+
+class Run:
+    """One build in a directory of its own, with what it said."""
+
+    def __init__(self, builder: DockerBuilder, directory: Path) -> None:
+        self.builder = builder
+        self.directory = directory
+        self.lines: list[str] = []
+        self.cancelled = threading.Event()
+
+    def __call__(self, request: BuildRequest) -> BuiltImage:
+        """Build, and keep the lines."""
+        return self.builder.build(request, directory=self.directory, log=self.lines.append, cancelled=self.cancelled)
+
+
+@pytest.fixture
+def build(builder: DockerBuilder, tmp_path: Path) -> Run:
+    """A build to be run."""
+    return Run(builder, tmp_path)
+
+
+def traces(api: docker.APIClient) -> set[str]:
+    """Names of images that builds use, and containers of any kind."""
+    tags = {tag for image in api.images() for tag in image["RepoTags"] or ()}
+    names = {name for container in api.containers(all=True) for name in container["Names"]}
+    return {tag for tag in tags if tag.startswith("driverwright-build")} | names
+
+
+def wait_until_no_container(api: docker.APIClient) -> None:
+    """Wait for the engine, which ends a cancelled build on its own time."""
+    deadline = time.monotonic() + 120
+    while api.containers(all=True):
+        assert time.monotonic() < deadline, api.containers(all=True)
+        time.sleep(0.1)
+
+
+def newest_kernel() -> str:
+    """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
+    names = subprocess.run(
+        ["apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
+    return f"6.1.0-{max(int(abi) for abi in abis)}-cloud-amd64"
+
+
+def test_a_real_driver_is_built_verified_and_pushed(
+    engine_ground: Testbed,
+    api: docker.APIClient,
+    tmp_path: Path,
+) -> None:
+    """Two modules, one depending on the other, from source to registry by the template that we ship."""
+    kernel = newest_kernel()
+    names = ("dw_helper.c", "dw_probe.c", "Makefile")
+    request = quick(
+        target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
+        driver="integration/probe",
+        template="debian",
+        source=SourceFiles(files={name: (MODULE_SOURCE / name).read_bytes() for name in names}),
+        modules=(ModuleSpec(name="dw_probe", parameters=("verbosity=2",)),),
+    )
+    built = Run(DockerBuilder(api), tmp_path)(request)
+    assert built.compiler.startswith("gcc ")
+    assert "\tvmlinux\t" in built.module_symvers
+
+    image = read_image_archive(built.archive, tmp_path)
+    (probe,) = verify(image, request=request, module_symvers=built.module_symvers)
+    assert probe.vermagic.startswith(f"{kernel} ")
+    assert probe.srcversion
+    assert probe.needs_device
+    assert image.read_files("/driver/modules") == {"/driver/modules": b"dw_probe verbosity=2\n"}
+
+    client = RegistryClient(engine_ground.registry.host, plain_http=True)
+    digest = client.push("integration/probe", image.with_labels({"driverwright.io/key": request.key}))
+    client.tag("integration/probe", digest, "k1")
+    state = client.inspect("integration/probe", "k1")
+    assert state == Present(digest=digest, labels={"driverwright.io/key": "k1"})
+
+    with pytest.raises(VerificationFailed) as caught:
+        verify(image, request=request, module_symvers=re.sub(r"^0x....", "0x0123", built.module_symvers, flags=re.M))
+    assert caught.value.reason is Reason.WRONG_SYMBOL_CRC
+
+
+def test_a_real_source_that_does_not_compile_is_told_by_file_and_line(api: docker.APIClient, tmp_path: Path) -> None:
+    """The compiler's own first error, through template, engine and classifier."""
+    source = b'#include <linux/module.h>\nint dw_bad(void) { return nobody_declared(1); }\nMODULE_LICENSE("GPL");\n'
+    request = quick(
+        target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
+        template="debian",
+        source=SourceFiles(files={"bad.c": source, "Makefile": b"obj-m := bad.o\n"}),
+        modules=(ModuleSpec(name="bad"),),
+    )
+    with pytest.raises(BuildFailed, match=r"bad\.c:2: implicit declaration of function 'nobody_declared'") as caught:
+        Run(DockerBuilder(api), tmp_path)(request)
+    assert caught.value.reason is Reason.COMPILE_ERROR
+
+
+def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, tmp_path: Path) -> None:
+    """The name of the package that nobody has."""
+    request = quick(
+        target=KernelTarget(KernelVersion("6.1.0-9999-cloud-amd64"), "debian", "12", "amd64"), template="debian"
+    )
+    with pytest.raises(BuildFailed, match=r"linux-headers-6\.1\.0-9999-cloud-amd64") as caught:
+        Run(DockerBuilder(api), tmp_path)(request)
+    assert caught.value.reason is Reason.HEADERS_MISSING
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit, SourceArchive]]:
+    """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server."""
+    root = tmp_path_factory.mktemp("web")
+    tree = root / "probe-1.0" / "drivers" / "probe"
+    tree.mkdir(parents=True)
+    for name in ("dw_helper.c", "dw_probe.c", "Makefile"):
+        (tree / name).write_bytes((MODULE_SOURCE / name).read_bytes())
+    with tarfile.open(root / "probe.tar.gz", "w:gz") as archive:
+        archive.add(root / "probe-1.0", arcname="probe-1.0")
+    commit = _commit(root / "probe-1.0")
+    with web_server.served(root) as url:
+        sha256 = hashlib.sha256((root / "probe.tar.gz").read_bytes()).hexdigest()
+        yield (
+            SourceGit(url=f"{url}/probe-1.0/.git", commit=commit, path="drivers/probe"),
+            SourceArchive(url=f"{url}/probe.tar.gz", sha256=sha256, path="probe-1.0/drivers/probe"),
+        )
+
+
+def _commit(folder: Path) -> str:
+    """Make a folder a repository of one commit, ready for a server that knows nothing of git; gives the commit."""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+        argv = ["git", "-C", str(folder), *who, *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "probe")
+    git("update-server-info")
+    return git("rev-parse", "HEAD")
+
+
+def shipped(source: Source, *modules: str) -> BuildRequest:
+    """A request for the newest cloud kernel by the template that we ship."""
+    return quick(
+        target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
+        template="debian",
+        source=source,
+        modules=tuple(ModuleSpec(name=name) for name in modules),
+    )
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["git", "archive"])
+def test_a_source_is_fetched_inside_the_build(
+    served: tuple[SourceGit, SourceArchive], kind: int, api: docker.APIClient, tmp_path: Path
+) -> None:
+    """By its commit or its checksum, from a folder below its root."""
+    request = shipped(served[kind], "dw_probe")
+    built = Run(DockerBuilder(api), tmp_path)(request)
+    (probe,) = verify(read_image_archive(built.archive, tmp_path), request=request, module_symvers=built.module_symvers)
+    assert probe.name == "dw_probe"
+
+
+def test_a_source_that_is_not_what_was_asked_for_is_not_built(
+    served: tuple[SourceGit, SourceArchive], api: docker.APIClient, tmp_path: Path
+) -> None:
+    """Another checksum, a commit that nobody has, a folder or a package that is not there: each says so."""
+    git, archive = served
+    for source, words in (
+        (replace(archive, sha256="0" * 64), f"has sha256 {archive.sha256}, not 0000"),
+        (replace(archive, path="gone"), "no folder gone"),
+        (replace(archive, url=f"{archive.url}.gone"), "cannot be downloaded"),
+        (replace(git, commit="0" * 40), "no commit 0000"),
+        (SourcePackage(name="no-such-driver-dkms"), "no-such-driver-dkms is not in the archives"),
+        (SourcePackage(name="acpi-call-dkms", version="0.0.1"), "acpi-call-dkms=0.0.1 is not in the archives"),
+    ):
+        with pytest.raises(BuildFailed, match=words) as caught:
+            Run(DockerBuilder(api), tmp_path)(shipped(source, "dw_probe"))
+        assert caught.value.reason is Reason.SOURCE_MISSING
+
+
+def test_a_dkms_package_is_built_as_its_dkms_conf_says(api: docker.APIClient, tmp_path: Path) -> None:
+    """A real driver of a third party, from package to verified module; dkms signs nothing with a key of its own."""
+    request = shipped(SourcePackage(name="acpi-call-dkms"), "acpi_call")
+    build = Run(DockerBuilder(api), tmp_path)
+    built = build(request)
+    (module,) = verify(
+        read_image_archive(built.archive, tmp_path), request=request, module_symvers=built.module_symvers
+    )
+    assert module.vermagic.startswith(f"{request.target.kernel_version} ")
+    assert any("modules won't be signed" in line for line in build.lines)
+
+
+def test_a_driver_that_is_not_for_the_kernel_says_so(api: docker.APIClient, tmp_path: Path) -> None:
+    """A cloud kernel has no graphics: dkms ends with 77, and the message has the condition."""
+    request = shipped(SourcePackage(name="evdi-dkms"), "evdi")
+    with pytest.raises(BuildFailed, match=r"not for .*BUILD_EXCLUSIVE_CONFIG=.*CONFIG_DRM") as caught:
+        Run(DockerBuilder(api), tmp_path)(request)
+    assert caught.value.reason is Reason.NOT_APPLICABLE
+
+
+def test_a_build_leaves_its_image_on_disk_and_its_cache_in_the_engine(build: Run, api: docker.APIClient) -> None:
+    """No container and no image of its own stays; a prune does not cost the next build its cache."""
+    built = build(quick())
+    assert (built.module_symvers, built.compiler) == ("0x1\n", "gcc 12")
+    assert "built" in build.lines
+    assert read_image_archive(built.archive, build.directory).read_files("/driver/modules") == {
+        "/driver/modules": b"quick debug=1\n"
+    }
+    assert traces(api) == set()
+
+    api.prune_images()
+    build.lines.clear()
+    again = build(quick(key="k2"))
+    assert "built" not in build.lines
+    assert [line for line in build.lines if "Using cache" in line]
+    assert again.module_symvers == built.module_symvers
+    assert traces(api) == set()
+
+
+def test_equal_requests_give_equal_images(build: Run, api: docker.APIClient) -> None:
+    """Building again, from the cache, changes no digest: nodes are not disturbed."""
+    first = read_image_archive(build(quick()).archive, build.directory)
+    second = read_image_archive(build(quick()).archive, build.directory)
+    assert first.digest == second.digest
+    assert traces(api) == set()
+
+
+def test_a_newer_source_takes_the_place_of_the_older_cache(build: Run, api: docker.APIClient) -> None:
+    """However often a driver is built for a kernel, the engine keeps one image of it."""
+    build(quick())
+    (before,) = api.images("driverwright-cache/*", quiet=True, filters={"reference": "driverwright-cache/*"})[:1]
+    build(quick(f"{GOOD_SCRIPT}; echo newer"))
+    assert before not in api.images(quiet=True, all=True)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "words"),
+    [
+        pytest.param("echo driverwright: no a.ko; exit 66", Reason.COMPILE_ERROR, "no a.ko", id="module not built"),
+        pytest.param("kill -9 $$", Reason.OUT_OF_MEMORY, "out of memory", id="killed"),
+        pytest.param("dd if=/dev/zero of=/dev/full", Reason.DISK_FULL, "disk", id="disk full"),
+        pytest.param("exit 3", Reason.BUILD_ERROR, "exit code 3", id="anything else"),
+        pytest.param("true", Reason.TEMPLATE_INVALID, "/facts/Module.symvers", id="no facts"),
+    ],
+)
+def test_a_command_that_fails_is_classified(
+    script: str, reason: Reason, words: str, build: Run, api: docker.APIClient
+) -> None:
+    """With the last lines of what it printed, and without a trace in the engine."""
+    with pytest.raises(BuildFailed, match=words) as caught:
+        build(quick(f"echo hello; {script}"))
+    assert caught.value.reason is reason
+    assert not caught.value.log_tail or "hello" in caught.value.log_tail
+    assert traces(api) == set()
+
+
+def test_a_base_image_that_is_nowhere_is_missing(build: Run, engine_ground: Testbed) -> None:
+    """The message names it."""
+    missing = f"{engine_ground.registry.host}/no/such:1"
+    with pytest.raises(BuildFailed, match=missing) as caught:
+        build(quick(base_image=missing))
+    assert caught.value.reason is Reason.BASE_IMAGE_MISSING
+
+
+def test_a_dockerfile_that_is_none_is_the_templates_fault(build: Run) -> None:
+    """The engine's own words."""
+    (build.directory / "templates" / "quick.Dockerfile.j2").write_text("FRIM {{ base_image }}\n")
+    with pytest.raises(BuildFailed, match="unknown instruction: FRIM") as caught:
+        build(quick())
+    assert caught.value.reason is Reason.TEMPLATE_INVALID
+
+
+def test_a_source_image_is_pulled_with_its_credentials(
+    engine_ground: Testbed,
+    api: docker.APIClient,
+    build: Run,
+) -> None:
+    """By digest, from a registry that asks for a password; without it the source is missing."""
+    registry = engine_ground.registry
+    registry.set_auth("anna", "s3cret")
+    try:
+        digest = push_source(api, registry.host, {"username": "anna", "password": "s3cret"})
+        source = SourceImage(reference=f"{registry.host}/integration/source@{digest}", path="/src")
+        with pytest.raises(BuildFailed) as caught:
+            build(quick(source=source))
+        assert caught.value.reason is Reason.SOURCE_MISSING
+        known = {registry.host: Credentials(username="anna", password="s3cret")}
+        folder = build.directory / "templates"
+        built = Run(DockerBuilder(api, templates=folder, credentials=known), build.directory)(quick(source=source))
+        assert built.compiler == "gcc 12"
+    finally:
+        registry.set_auth(None)
+
+
+def push_source(api: docker.APIClient, host: str, auth: dict[str, str]) -> str:
+    """An image with a source below /src, pushed and gone from the engine; gives its digest."""
+    name = f"{host}/integration/source"
+    container = api.create_container(BASE_IMAGE, ["sh", "-c", f'mkdir /src; echo "{GOOD_SCRIPT}" > /src/build.sh'])
+    try:
+        api.start(container)
+        assert api.wait(container)["StatusCode"] == 0
+        api.commit(container, repository=name, tag="1")
+    finally:
+        api.remove_container(container, force=True)
+    items = list(api.push(name, tag="1", auth_config=auth, stream=True, decode=True))
+    api.remove_image(f"{name}:1", force=True)
+    return next(str(item["aux"]["Digest"]) for item in items if "aux" in item)
+
+
+SILENT = "echo waiting; sleep 120"
+
+
+def test_a_cancelled_build_ends_at_once(build: Run, api: docker.APIClient) -> None:
+    """Though its command prints nothing; the engine ends the command too."""
+    threading.Timer(1.5, build.cancelled.set).start()
+    started = time.monotonic()
+    with pytest.raises(BuildFailed) as caught:
+        build(quick(SILENT))
+    assert caught.value.reason is Reason.CANCELLED
+    assert "waiting" in caught.value.log_tail
+    assert time.monotonic() - started < 60, "the command alone takes two minutes"
+    wait_until_no_container(api)
+
+
+def test_a_build_ends_at_its_deadline(build: Run, api: docker.APIClient) -> None:
+    """With the last line that it printed."""
+    started = time.monotonic()
+    with pytest.raises(BuildFailed, match=r"within 2 s \(last line: waiting\)") as caught:
+        build(quick(SILENT, deadline_seconds=2))
+    assert caught.value.reason is Reason.DEADLINE_EXCEEDED
+    assert time.monotonic() - started < 60, "the command alone takes two minutes"
+    wait_until_no_container(api)
+
+
+# docker's own client leaves its socket to the garbage collector when nobody listens on it.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+def test_an_engine_that_dies_is_a_matter_of_time(
+    build: Run,
+    engine_ground: Testbed,
+    api: docker.APIClient,
+) -> None:
+    """In the middle of a build and before one: a temporary error; once it is back, the build succeeds."""
+    killer = threading.Timer(1.5, engine_ground.engine.kill)
+    killer.start()
+    try:
+        with pytest.raises(TemporaryError, match="build engine"):
+            build(quick(SILENT))
+        killer.join()
+        with pytest.raises(TemporaryError, match="build engine"):
+            build(quick())
+        with pytest.raises(TemporaryError, match="connecting to unix://"), docker_engine(engine_ground.engine.socket):
+            pass
+    finally:
+        killer.join()
+        engine_ground.engine.start()
+        gc.collect()
+    assert build(quick()).compiler == "gcc 12"
+    for container in api.containers(all=True):
+        api.remove_container(container["Id"], force=True)

@@ -1,0 +1,281 @@
+"""The templates of other distributions, built by their real package managers: apt, dnf, yum and zypper.
+
+Debian has these programs, so a Debian base image takes the part of the distribution's: with archives that are made
+here, of a real kernel's headers under that distribution's names. What the distribution itself brings (its compiler, its
+keys, how it configures kernels) is not proven by this.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import docker
+import pytest
+
+from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.errors import BuildFailed
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.repositories import Repository
+from driver_builder.modules.verify import VerifiedModule, verify
+from driver_builder.reasons import Reason
+from testbed.kernels import CLOUD, KernelPackage, newest_kernel
+from testbed.packages import ensure_packages
+from testbed.progress import PlainLines
+from testbed.testbed import Testbed
+from tests.kernel.test_loader_on_real_kernels import SOURCE
+from tests.support import rpm_archive
+from tests.support.apt_repository import served_headers
+from tests.support.images import derive
+from tests.support.rpm_archive import Headers, RpmPackage, signer
+from tests.support.web_server import served
+
+# What the templates install by name comes with the image; the archive has a package of these names without content.
+TOOLS = RpmPackage(
+    "gcc",
+    "12",
+    "1",
+    provides=(
+        *("binutils", "diffutils", "elfutils-libelf-devel", "findutils", "gawk", "kmod", "libelf-devel", "make"),
+        *("patch", "tar", "xz"),
+    ),
+)
+BASE = (
+    "COPY rpm.asc /etc/pki/rpm-gpg/KEY-test",
+    "COPY dnf.repo /etc/yum.repos.d/base.repo",
+    "COPY zypper.repo /etc/zypp/repos.d/base.repo",
+    "RUN zypper --non-interactive --gpg-auto-import-keys refresh",
+    "COPY apt.asc /etc/apt/trusted.gpg.d/base.asc",
+    "COPY apt.list /etc/apt/sources.list.d/base.list",
+    "COPY mirror.asc /tmp/",
+    "RUN gpg --dearmor </tmp/mirror.asc >/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+)
+AWAY = (
+    "RUN sed -i s,/base/,/gone/, /etc/yum.repos.d/base.repo /etc/zypp/repos.d/base.repo",
+    'RUN sed -i "s, main,-gone main," /etc/apt/sources.list.d/base.list',
+)
+REPO = (
+    "[base]\nname=base\nbaseurl={url}\nenabled=1\nautorefresh=1\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY-test\n"
+)
+SUITE = "bookworm"
+"""Of the base image, which apt's mirrors are named by."""
+IMAGE, IMAGE_AWAY = "package-managers/base:1", "package-managers/away:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a node says of itself, and the template that builds for it."""
+
+    template: str
+    os: str
+    kernel: str
+
+    @property
+    def package_manager(self) -> str:
+        """Which of the archives is the node's."""
+        return {"ubuntu": "apt", "sles": "zypper"}.get(self.template, "dnf")
+
+    def package(self, headers: Headers) -> RpmPackage:
+        """Make the RPM package of the kernel's headers, as the distribution names it and lays it out."""
+        if self.package_manager == "zypper":
+            version, release, flavour = self.kernel.split("-")
+            place = f"/usr/src/linux-{version}-{release}-obj/x86_64/{flavour}"
+            return RpmPackage(
+                f"kernel-{flavour}-devel", version, f"{release}.1", folders=headers.under(self.kernel, place)
+            )
+        version, release = self.kernel.removesuffix(".x86_64").split("-")
+        place = f"/usr/src/kernels/{self.kernel}"
+        return RpmPackage("kernel-devel", version, release, folders=headers.under(self.kernel, place))
+
+
+ROCKY = Node("rhel", "rocky:9.4", "6.1.0-427.13.1.el9_4.x86_64")
+FEDORA = Node("fedora", "fedora:40", "6.1.9-300.fc40.x86_64")
+AMAZON = Node("amazon", "amzn:2023", "6.1.82-99.168.amzn2023.x86_64")
+SLES = Node("sles", "sles:15.6", "6.1.0-150600.23.25-default")
+UBUNTU = Node("ubuntu", "ubuntu:24.04", "6.1.0-9117-generic")
+NODES = (ROCKY, FEDORA, AMAZON, SLES, UBUNTU)
+
+# One for each package manager: what a mirror and a stranger can do is the package manager's matter, not the template's.
+# Oracle's, SUSE's and Ubuntu's have no places of their own beside base image and mirror.
+ORACLE = Node("rhel", "ol:9.4", "6.1.0-1.el9.x86_64")
+MIRRORED = (
+    replace(ORACLE, kernel="6.1.0-2.el9.x86_64"),
+    replace(SLES, kernel="6.1.0-150600.23.7-default"),
+    replace(UBUNTU, kernel="6.1.0-9118-generic"),
+)
+FORGED = (
+    replace(ORACLE, kernel="6.1.0-3.el9.x86_64"),
+    replace(SLES, kernel="6.1.0-150600.23.8-default"),
+    replace(UBUNTU, kernel="6.1.0-9119-generic"),
+)
+# The templates that no stranger's mirror is tried with: their headers are missing just so.
+MISSING = (replace(AMAZON, kernel="6.1.83-99.168.amzn2023.x86_64"),)
+
+
+def by_template(nodes: tuple[Node, ...]) -> pytest.MarkDecorator:
+    """Make a test of each node."""
+    return pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in nodes])
+
+
+@dataclass(frozen=True, slots=True)
+class Archives:
+    """Where archives are, by package manager and name, and the keys that the base image has."""
+
+    urls: Mapping[tuple[str, str], str]
+    rpm_key: bytes
+    apt_key: bytes
+    apt_mirror_key: bytes
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelPackage:
+    """A real kernel."""
+    ensure_packages(rpm_archive.PACKAGES, PlainLines())
+    return newest_kernel(CLOUD, PlainLines())
+
+
+@pytest.fixture(scope="module")
+def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archives]:
+    """Archives of the distributions, mirrors, and mirrors signed by a stranger."""
+    root = tmp_path_factory.mktemp("archives")
+    headers = Headers(kernel, root / "headers")
+    urls = {}
+    with ExitStack() as stack:
+        distribution = stack.enter_context(signer(root / "keys/right", "Distribution"))
+        stranger = stack.enter_context(signer(root / "keys/wrong", "Stranger"))
+        url = stack.enter_context(served(root))
+        apt_keys = {}
+        kinds = (("base", distribution, NODES), ("mirror", distribution, MIRRORED), ("forged", stranger, FORGED))
+        for name, who, nodes in kinds:
+            for manager in ("dnf", "zypper"):
+                packages = [node.package(headers) for node in nodes if node.package_manager == manager]
+                who.make_archive(root / manager / name, [TOOLS, *packages])
+                urls[manager, name] = f"{url}/{manager}/{name}/"
+            (release,) = (node.kernel for node in nodes if node.package_manager == "apt")
+            folder = root / "apt" / name
+            folder.mkdir(parents=True)
+            suites = [SUITE, f"{SUITE}-updates", f"{SUITE}-security"]
+            made = stack.enter_context(served_headers(folder, like=kernel.release, kernel=release, suites=suites))
+            urls["apt", name], apt_keys[name] = made.url, made.public_key
+        yield Archives(urls, distribution.public_key.encode(), apt_keys["base"], apt_keys["mirror"])
+
+
+@pytest.fixture(scope="module")
+def api(engine_ground: Testbed, kernel: KernelPackage, archives: Archives) -> Iterator[docker.APIClient]:
+    """The engine, with the base image, and one whose archives are not there."""
+    files = {f"{name}.repo": REPO.format(url=archives.urls[name, "base"]).encode() for name in ("dnf", "zypper")}
+    files |= {"rpm.asc": archives.rpm_key, "apt.asc": archives.apt_key, "mirror.asc": archives.apt_mirror_key}
+    files["apt.list"] = f"deb {archives.urls['apt', 'base']} {SUITE} main\n".encode()
+    derive(engine_ground, IMAGE, files, rpm_archive.package_managers(kernel), *BASE, network="host")
+    derive(engine_ground, IMAGE_AWAY, {}, *AWAY, base=IMAGE)
+    with docker_engine(engine_ground.engine.socket) as client:
+        yield client
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was built, and what was said meanwhile."""
+
+    module: VerifiedModule
+    log: list[str]
+
+    @property
+    def places(self) -> list[str]:
+        """Where the log says that headers were looked for."""
+        return [line.partition(" in ")[2] for line in self.log if line.startswith("driverwright: looking for ")]
+
+
+def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", base_image: str = IMAGE) -> Made:
+    """Build as the controller does, and verify.
+
+    Raises:
+        BuildFailed: as builder and verification.
+    """
+    os_id, _, os_version = node.os.partition(":")
+    request = BuildRequest(
+        key=f"test-{node.template}",
+        driver=f"driverwright/edu-{node.template}",
+        version="1.0.0",
+        target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),
+        template=node.template,
+        base_image=base_image,
+        source=SourceFiles(files={path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}),
+        modules=(ModuleSpec(name="edudrv"),),
+        args={"HEADERS_MIRROR": mirror} if mirror else {},
+    )
+    log: list[str] = []
+    built = DockerBuilder(api).build(request, directory=folder, log=log.append, cancelled=threading.Event())
+    image = read_image_archive(built.archive, folder / "layers")
+    (module,) = verify(image, request=request, module_symvers=built.module_symvers)
+    return Made(module, log)
+
+
+@by_template(NODES)
+def test_headers_come_from_the_base_images_repositories(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """Tools and headers are installed, the module is made and fits, symbol by symbol; nothing else is asked."""
+    made = build(api, node, tmp_path)
+    assert made.module.vermagic.split()[0] == node.kernel
+    (place,) = made.places
+    assert place.endswith(f" of {IMAGE}")
+
+
+@by_template(MIRRORED)
+def test_a_mirror_has_what_the_repositories_have_not(
+    api: docker.APIClient, archives: Archives, node: Node, tmp_path: Path
+) -> None:
+    """Its packages are signed by the distribution."""
+    mirror = archives.urls[node.package_manager, "mirror"]
+    made = build(api, node, tmp_path, mirror=mirror)
+    assert made.module.vermagic.split()[0] == node.kernel
+    first, second = made.places
+    assert (first.endswith(f" of {IMAGE}"), second) == (True, mirror)
+
+
+@by_template(FORGED)
+def test_packages_of_a_stranger_are_not_installed(
+    api: docker.APIClient, archives: Archives, node: Node, tmp_path: Path
+) -> None:
+    """Whoever can answer for a mirror could put anything into the kernel: to the build they are not there."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path, mirror=archives.urls[node.package_manager, "forged"])
+    assert caught.value.reason is Reason.HEADERS_MISSING
+
+
+@by_template(MISSING)
+def test_headers_that_nobody_has_are_missing(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """The repositories answer, and have none."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path)
+    assert caught.value.reason is Reason.HEADERS_MISSING
+    assert "is in none of these places" in str(caught.value)
+
+
+@by_template(NODES)
+def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+    """That goes by itself, unlike headers that are missing."""
+    with pytest.raises(BuildFailed) as caught:
+        build(api, node, tmp_path, base_image=IMAGE_AWAY)
+    assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
+
+
+@by_template(NODES)
+def test_a_look_up_tells_the_releases(api: docker.APIClient, node: Node) -> None:
+    """As uname would say them, out of what the package manager prints; Debian's own are there as well for apt."""
+    found = DockerKernelLookup(api).look_up(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
+    offered = sorted(other.kernel for other in NODES if other.package_manager == node.package_manager)
+    assert [release for release in found if not release.endswith("amd64") and "-common" not in release] == offered
+
+
+@by_template(NODES)
+def test_a_look_up_of_repositories_that_do_not_answer_fails(api: docker.APIClient, node: Node) -> None:
+    """An empty answer would mean that there is no kernel."""
+    with pytest.raises(BuildFailed) as caught:
+        DockerKernelLookup(api).look_up(Repository(node.template, IMAGE_AWAY, "amd64"), cancelled=threading.Event())
+    assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE

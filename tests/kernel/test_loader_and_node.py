@@ -1,0 +1,276 @@
+"""What a driver does to its node besides loading, on a real kernel: firmware, modules that make room, a blacklist.
+
+The driver is one that asks for firmware; the image is built by our template for Debian. Beside it the example of
+docs/templates.md is built, which is the edu driver by a template of an admin's own.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+
+from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.errors import BuildFailed
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.modules.verify import verify
+from driver_builder.reasons import Reason
+from testbed.command import run
+from testbed.guest import cpio, emulation
+from testbed.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel
+from testbed.packages import ensure_packages
+from testbed.progress import PlainLines
+from testbed.testbed import Testbed
+from tests.kernel.test_loader_on_real_kernels import (
+    HOLD_AND_STOP,
+    LOAD,
+    LOADER,
+    PROBE,
+    VERDICT,
+    DriverImage,
+    boot,
+    edu_request,
+    image_entries,
+)
+from tools.warm_layers import own_template
+
+SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
+CHAIN = ("llc", "stp", "bridge")
+"""Modules of the kernel that stand on each other, the lowest first. No hardware is needed for them."""
+POD = "DRIVER=drivers.fw-0a1b2c3d"
+SECOND = "DRIVER=drivers.second-0a1b2c3d"
+UNLOAD = f"{POD} BOOT_ID=$(cat /proc/sys/kernel/random/boot_id)"
+HOST = "mkdir -p /host/lib /host/etc/modprobe.d /lib/firmware; ln -s /lib/firmware /host/lib/firmware"
+CHAIN_LOADED = "cd /host/lib/modules/$(uname -r) && for name in llc stp bridge; do insmod $name.ko*; done"
+FIRMWARE = "cd /lib/firmware; find . -type f | sort"
+OWNERS = "/host/run/driverwright/owners"
+BLACKLIST = "cat /host/etc/modprobe.d/*"
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelPackage:
+    """The newest there is, whose own modules are compressed."""
+    ensure_packages(emulation.PACKAGES, PlainLines())
+    return choose_kernels(1, PlainLines())[0]
+
+
+@pytest.fixture(scope="module")
+def api(engine_ground: Testbed) -> Iterator[docker.APIClient]:
+    """The engine, closed again."""
+    client = engine_ground.engine.client()
+    yield client
+    client.close()
+
+
+def firmware_request(kernel: KernelPackage) -> BuildRequest:
+    """Ask for the driver that needs firmware."""
+    files = {str(path.relative_to(SOURCE)): path.read_bytes() for path in SOURCE.rglob("*") if path.is_file()}
+    return replace(
+        edu_request(kernel),
+        key=f"test-firmware-{kernel.release}",
+        driver="drivers/fw",
+        source=SourceFiles(files=files),
+        modules=(ModuleSpec(name="fwdrv"),),
+        firmware_path="/source/firmware",
+    )
+
+
+def build(api: docker.APIClient, request: BuildRequest, folder: Path) -> DriverImage:
+    """Build and verify an image as the controller does."""
+    result = DockerBuilder(api).build(request, directory=folder, log=lambda _: None, cancelled=threading.Event())
+    archive = read_image_archive(result.archive, folder)
+    (module,) = verify(archive, request=request, module_symvers=result.module_symvers)
+    entries = tuple(image_entries([layer.path for layer in archive.layers]))
+    return DriverImage(entries, result.archive.stat().st_size, module.srcversion)
+
+
+@pytest.fixture(scope="module")
+def image(kernel: KernelPackage, api: docker.APIClient, tmp_path_factory: pytest.TempPathFactory) -> DriverImage:
+    """The driver that needs firmware, and the node's own modules where a pod sees them."""
+    image = build(api, firmware_request(kernel), tmp_path_factory.mktemp("image"))
+    return replace(image, entries=(*image.entries, *host_modules(kernel)))
+
+
+def host_modules(kernel: KernelPackage) -> Iterator[cpio.Entry]:
+    """The chain of modules as the node has them, in one folder."""
+    folder = f"host/lib/modules/{kernel.release}"
+    files = [file_of(kernel, name) for name in CHAIN]
+    for path in files:
+        yield cpio.file(f"{folder}/{path.name}", path.read_bytes())
+    lines = [
+        f"{path.name}: {' '.join(below.name for below in reversed(files[:level]))}\n"
+        for level, path in enumerate(files)
+    ]
+    yield cpio.file(f"{folder}/modules.dep", "".join(lines).encode())
+
+
+def file_of(kernel: KernelPackage, name: str) -> Path:
+    """Find a module of the kernel, compressed or not."""
+    (path,) = kernel.modules.rglob(f"{name}.ko*")
+    return path
+
+
+def test_firmware_is_found_by_the_kernel(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
+    """Without it the module does not load, which the kernel says; with it it does; it goes with the driver."""
+    insmod = "insmod $(find /lib/modules -name fwdrv.ko)"
+    did = boot(
+        kernel,
+        image,
+        {
+            "host": HOST,
+            "without": insmod,
+            "load": f"{POD} {LOAD}",
+            "verdict": VERDICT,
+            "says": "dmesg | grep -o 'its firmware says.*'",
+            "files": FIRMWARE,
+            "probe": PROBE,
+            "stop": f"export {POD}; {HOLD_AND_STOP}",
+            "stays": FIRMWARE,
+            "unload": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload",
+            "after": FIRMWARE,
+        },
+        tmp_path,
+    )
+    assert did["without"].code != 0
+    assert did["load"].code == 0, did["load"].output
+    assert did["verdict"].verdict["result"] == "Loaded"
+    assert did["says"].output == "its firmware says: good day\n"
+    folder = f"./updates/{kernel.release}"
+    assert did["files"].output.split() == [
+        f"{folder}/.driverwright-drivers.fw-0a1b2c3d",
+        f"{folder}/fwdrv/greeting.bin",
+    ]
+    assert did["probe"].code == 0
+    assert did["stop"].code == 0
+    assert did["stays"].output == did["files"].output
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output == ""
+
+
+def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
+    """In use they are refused, and nothing has happened; in order they go; a driver that fails brings them back.
+
+    Then a second driver comes, with another build of the first one's module: it gets it once the first is gone.
+    """
+    live = "cd /sys/module; ls -d llc stp bridge fwdrv 2>/dev/null | xargs"
+    did = boot(
+        kernel,
+        image,
+        {
+            "host": f"{HOST}; mkdir -p /host/run/driverwright",
+            "chain": CHAIN_LOADED,
+            "in_use": f"{POD} REMOVE_MODULES='bridge llc' {LOAD}",
+            "why": VERDICT,
+            "untouched": live,
+            "fails": f"mv /firmware /f; {POD} REMOVE_MODULES='bridge stp llc' {LOAD}; mv /f /firmware",
+            "failure": VERDICT,
+            "brought_back": live,
+            "load": f"{POD} REMOVE_MODULES='bridge stp llc' {LOAD}",
+            "removed": live,
+            "stop": f"export {POD}; {HOLD_AND_STOP}",
+            "stays": live,
+            "joins": f"sed -i.bak 's/srcversion .*/srcversion AAAA/' /driver/identities; {SECOND} {LOAD}",
+            "conflict": VERDICT,
+            "owned": f"cat {OWNERS}/*; {live}",
+            "leaves": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload; {live}",
+            "second": f"mv /driver/identities.bak /driver/identities; {SECOND} {LOAD}",
+            "taken": f"cat {OWNERS}/*; {live}",
+        },
+        tmp_path,
+    )
+    assert did["chain"].code == 0, did["chain"].output
+    assert did["in_use"].code == 1
+    assert did["why"].verdict["module"] == "llc"
+    assert "module llc is in use (refcnt 2, used by modules bridge stp)" in did["why"].verdict["message"]
+    assert did["untouched"].output == "bridge llc stp\n"
+    assert did["fails"].output.count("loaded bridge again") == 1
+    assert did["failure"].verdict["module"] == "fwdrv"
+    assert did["brought_back"].output == "bridge llc stp\n"
+    assert did["load"].code == 0, did["load"].output
+    assert did["removed"].output == "fwdrv\n"
+    assert did["stays"].output == "fwdrv\n"
+    assert did["joins"].code == 1
+    conflict = did["conflict"].verdict
+    assert (conflict["result"], conflict["module"]) == ("ModuleConflict", "fwdrv")
+    assert "loaded on this node by driver drivers/fw, and driver drivers/second would replace" in conflict["message"]
+    boot_id = conflict["bootID"]
+    assert did["owned"].output == f"{boot_id} drivers.fw live\nfwdrv\n"
+    assert did["leaves"].output.endswith("driverwright: Unloaded: unloaded fwdrv\n\n")
+    assert did["second"].code == 0, did["second"].output
+    assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
+
+
+def test_a_blacklist_is_what_modprobe_obeys(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
+    """Live, it is refused; the file is read by the node's own modprobe; it goes with the driver."""
+    did = boot(
+        kernel,
+        image,
+        {
+            "host": HOST,
+            "chain": CHAIN_LOADED,
+            "live": f"{POD} BLACKLIST='llc' {LOAD}",
+            "why": VERDICT,
+            "load": f"{POD} BLACKLIST='llc stp bridge' REMOVE_MODULES='bridge stp llc' {LOAD}",
+            "file": BLACKLIST,
+            "stop": f"export {POD} BLACKLIST=llc; {HOLD_AND_STOP}",
+            "stays": BLACKLIST,
+            "leave": f"{UNLOAD} {LOADER} unload",
+            "gone": "ls -A /host/etc/modprobe.d",
+        },
+        tmp_path,
+    )
+    assert did["live"].code == 1
+    assert did["why"].verdict["module"] == "llc"
+    assert "on spec.module.blacklist, and live (refcnt 2, used by modules bridge stp)" in did["why"].verdict["message"]
+    assert did["load"].code == 0, did["load"].output
+    assert did["stays"].output == did["file"].output
+    assert (did["leave"].code, did["gone"].output) == (0, "")
+    assert what_modprobe_does(kernel, "llc", tmp_path / "no.conf", "") == f"insmod {file_of(kernel, 'llc')}"
+    assert what_modprobe_does(kernel, "llc", tmp_path / "a.conf", did["file"].output) == "install /bin/false"
+    wanted = {f"blacklist {name}" for name in CHAIN} | {f"install {name} /bin/false" for name in CHAIN}
+    assert wanted == set(did["file"].output.splitlines()[1:])
+
+
+def what_modprobe_does(kernel: KernelPackage, name: str, file: Path, configuration: str) -> str:
+    """Ask the distribution's own modprobe what it would do to load a module."""
+    file.write_text(configuration)
+    argv: list[str | Path] = [
+        "modprobe",
+        "--dry-run",
+        "--verbose",
+        "-C",
+        file,
+        "-d",
+        kernel.tree,
+        "-S",
+        kernel.release,
+        name,
+    ]
+    return run(argv).strip()
+
+
+def test_a_build_without_its_firmware_says_so(
+    kernel: KernelPackage, image: DriverImage, api: docker.APIClient, tmp_path: Path
+) -> None:
+    """A folder that is not there, told before anything is pushed."""
+    assert image
+    request = replace(firmware_request(kernel), key="test-no-firmware", firmware_path="/source/firmwear")
+    with pytest.raises(BuildFailed, match="the build has no files in /source/firmwear") as caught:
+        build(api, request, tmp_path)
+    assert caught.value.reason is Reason.SOURCE_MISSING
+
+
+def test_the_example_of_an_own_template_is_good(api: docker.APIClient, tmp_path: Path) -> None:
+    """Built, verified and loaded, with a device: as docs/templates.md has it."""
+    kernel = newest_kernel(CLOUD, PlainLines())
+    request = replace(edu_request(kernel), key="test-own-template", template="own", own_template=own_template())
+    (tmp_path / "image").mkdir()
+    image = build(api, request, tmp_path / "image")
+    did = boot(kernel, image, {"load": LOAD, "verdict": VERDICT, "probe": PROBE}, tmp_path, "edu,addr=2")
+    assert did["load"].code == 0, did["load"].output
+    (module,) = did["verdict"].verdict["modules"]
+    assert module == {"name": "edudrv", "srcversion": image.srcversion, "devices": ["0000:00:02.0"]}
+    assert did["probe"].code == 0

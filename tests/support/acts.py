@@ -1,0 +1,268 @@
+"""What end-to-end tests do to the cluster beyond the story: restarts, stopped processes, loose pods, broken sources."""
+
+import base64
+import contextlib
+import io
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Any
+
+import docker
+
+from demo.cluster import NAMESPACE, Json
+from demo.scenario import CONTROLLER, DRIVER, REPOSITORY, Scenario
+from driver_builder.model.image_state import ImageState
+from driver_builder.registry.registry import RegistryClient
+from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
+from testbed.guest.guest import Guest
+
+SETTLE_SECONDS = 180.0
+_DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
+SHELL = ("/driverwright/busybox", "sh")
+LOADER = (*SHELL, "/driverwright/loader.sh")
+"""What a driver pod has of the loader's image; driver images have data only."""
+
+_BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
+
+
+def inspect(story: Scenario, reference: str, repository: str = REPOSITORY) -> ImageState:
+    """Ask the registry about one image, with the test's own eyes."""
+    return RegistryClient(story.ground.registry.host, plain_http=True).inspect(repository, reference)
+
+
+def started_builds(story: Scenario, repository: str) -> list[tuple[str, str]]:
+    """(key, tag) of every build into a repository that any controller has started, in order."""
+    found = _BUILD_STARTED.findall(controller_log(story))
+    return [(key, tag) for key, where, tag in found if where == repository]
+
+
+def kernel_of(story: Scenario, key: str) -> str:
+    """The kernel whose target has this build key."""
+    targets = story.cluster.targets(DRIVER)
+    return next(kernel for kernel, target in targets.items() if target["buildKey"] == key)
+
+
+def docker_config(host: str, username: str, password: str) -> str:
+    """What a kubernetes.io/dockerconfigjson Secret holds, in base64."""
+    auths = {"auths": {host: {"username": username, "password": password}}}
+    return base64.b64encode(json.dumps(auths).encode()).decode()
+
+
+def spooled(chunks: Iterable[bytes]) -> io.BytesIO:
+    """A stream of an engine as a file."""
+    return io.BytesIO(b"".join(chunks))
+
+
+class _Silent:
+    def detail(self, text: str) -> None:
+        pass
+
+    def percent(self, value: float) -> None:
+        pass
+
+
+SILENT = _Silent()
+
+
+def wait_for_reason(story: Scenario, kernel: str, reason: str) -> Json:
+    """Wait until a target of the driver has this reason; gives the target."""
+
+    def check() -> Json | None:
+        target = story.cluster.targets(DRIVER).get(kernel, {})
+        return target if target.get("reason") == reason else None
+
+    return story.cluster.wait(
+        f"target {kernel} has reason {reason}",
+        check,
+        timeout=SETTLE_SECONDS,
+        seen=lambda: story.cluster.describe_targets(DRIVER),
+    )
+
+
+def wait_for_events(story: Scenario, *reasons: str) -> None:
+    """Wait until the driver has Events with these reasons: they come after the status that they are about."""
+
+    def check() -> bool | None:
+        return {event["reason"] for event in story.cluster.events(DRIVER)}.issuperset(reasons) or None
+
+    story.cluster.wait(f"Events say {', '.join(reasons)}", check, timeout=SETTLE_SECONDS)
+
+
+def delete_driver(story: Scenario) -> None:
+    """Take the driver away, if it is there, and wait until it is gone."""
+    with contextlib.suppress(Exception):
+        story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    story.wait_until_driver_is_gone()
+
+
+def controller_containers(story: Scenario) -> list[str]:
+    """Ids of the running containers of the controller."""
+    api = story.ground.engine.client()
+    labels = ["io.kubernetes.container.name=driver-builder"]
+    return [container["Id"] for container in api.containers(filters={"label": labels})]
+
+
+def kill_controller(story: Scenario) -> None:
+    """SIGKILL, as the out-of-memory killer would; the kubelet starts the next one."""
+    api = story.ground.engine.client()
+    for container in controller_containers(story):
+        api.kill(container, signal="SIGKILL")
+
+
+@contextlib.contextmanager
+def controller_with(story: Scenario, **environment: str) -> Iterator[None]:
+    """Let the controller run with other settings, by variables of its environment, and then with its own again."""
+    own = story.cluster.client.get(_DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    first, *others = own
+    added = [{"name": name, "value": value} for name, value in environment.items()]
+    _set_containers(story, [{**first, "env": [*first["env"], *added]}, *others])
+    try:
+        yield
+    finally:
+        _set_containers(story, own)
+
+
+def _set_containers(story: Scenario, containers: list[Json]) -> None:
+    """Change the containers of the controller, and wait until its only pod is one with them."""
+    story.cluster.client.patch(_DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    def check() -> bool:
+        pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+        running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        return len(pods) == 1 and [pod["spec"]["containers"][0]["env"] for pod in running] == [containers[0]["env"]]
+
+    wait_for("the controller runs with its new settings", check)
+
+
+@contextlib.contextmanager
+def stopped(story: Scenario, *processes: str) -> Iterator[None]:
+    """Freeze processes of the ground: they answer nobody, and lose nothing."""
+    for name in processes:
+        story.ground.processes.signal(name, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for name in processes:
+            story.ground.processes.signal(name, signal.SIGCONT)
+
+
+def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.1) -> None:
+    """Wait for something outside of Kubernetes."""
+    end = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < end, f"{what}: not within {timeout:.0f} s"
+        time.sleep(every)
+
+
+def controller_log(story: Scenario) -> str:
+    """All that controllers have said, the killed ones too and in their order, straight from the engine."""
+    api = story.ground.engine.client()
+    labels = ["io.kubernetes.container.name=driver-builder"]
+    texts = []
+    for container in sorted(api.containers(all=True, filters={"label": labels}), key=itemgetter("Created")):
+        with contextlib.suppress(docker.errors.APIError):
+            texts.append(api.logs(container["Id"]).decode(errors="replace"))
+    return "\n".join(texts)
+
+
+def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[str]) -> Json:
+    """Run a privileged pod on one guest, past the scheduler, with the loader in it; gives its terminated state."""
+    loader = {"name": "driverwright", "mountPath": "/driverwright"}
+    pod: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": guest.name,
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "volumes": [{"name": "driverwright", "emptyDir": {}}],
+            "initContainers": [
+                {
+                    "name": "loader",
+                    "image": story.images["loader"],
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/busybox", "cp", "/busybox", "/loader.sh", "/driverwright/"],
+                    "volumeMounts": [loader],
+                }
+            ],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": image,
+                    "command": command,
+                    "securityContext": {"privileged": True},
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": [loader],
+                }
+            ],
+        },
+    }
+    path = PODS.path(namespace=NAMESPACE, name=name)
+    story.cluster.client.create(PODS.path(namespace=NAMESPACE), pod)
+
+    def ended() -> Json | None:
+        status = story.cluster.client.get(path).get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            state: Json | None = container["state"].get("terminated")
+            if state is not None:
+                return state
+        return None
+
+    try:
+        return story.cluster.wait(f"pod {name} has ended", ended, timeout=SETTLE_SECONDS)
+    finally:
+        story.cluster.client.delete(path)
+
+
+def pod_uids(story: Scenario) -> dict[str, str]:
+    """Give the uid of the driver's pod on each node."""
+    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in story.cluster.driver_pods(DRIVER)}
+
+
+def live_module(guest: Guest) -> str:
+    """Give reference count, identity and load of the driver's module in a guest's kernel.
+
+    Of a few readings the lowest count: who only looks at the device (a probe does) may hold it for a moment. The kernel
+    makes the module's folder when it is loaded; a module that was loaded anew has another one.
+    """
+    lowest = "for try in 1 2 3 4 5 6; do cat refcnt; sleep 0.3; done | sort -n | head -n 1"
+    return guest.check(f"cd /sys/module/edudrv && {lowest} && cat srcversion && stat -c %i .")
+
+
+def image_of(story: Scenario, kernel: str) -> str:
+    """The driver image for a kernel, by digest, as nodes pull it."""
+    target = story.cluster.targets(DRIVER)[kernel]
+    return f"{story.ground.registry.host}/{REPOSITORY}@{target['imageDigest']}"
+
+
+def verdict(state: Json) -> dict[str, Any]:
+    """Read the loader's verdict out of a terminated state."""
+    read: dict[str, Any] = json.loads(state["message"])
+    return read
+
+
+def image_size(story: Scenario, kernel: str) -> int:
+    """Unpacked size of the driver image for a kernel, in bytes."""
+    api = story.ground.engine.client()
+    image = image_of(story, kernel)
+    api.pull(image)
+    size: int = api.inspect_image(image)["Size"]
+    return size
+
+
+def unloading(story: Scenario) -> Json:
+    """Give the driver's condition ``Unloading``, empty where there is none."""
+    conditions = story.cluster.driver(DRIVER).get("status", {}).get("conditions", ())
+    return next((item for item in conditions if item["type"] == "Unloading"), {})
+
+
+def wait_until(story: Scenario, what: str, is_so: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    story.cluster.wait(what, lambda: is_so() or None, timeout=SETTLE_SECONDS)

@@ -1,0 +1,93 @@
+"""A controller's build queue on real parts: what fails here has the reason and the words that status would have.
+
+Only the API server is missing: the registry's Secret comes from objects in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.images.pipeline import build_and_push
+from driver_builder.model.build import BuildRequest, LogSink
+from driver_builder.model.images import ImageRef
+from driver_builder.observed.snapshot import FailedBuild
+from driver_builder.planning.actions import StartBuild
+from driver_builder.references.registry_access import Registries
+from kube_api.resources import SECRETS
+from tests.support.memory_client import MemoryClient
+
+NAMESPACE = "driverwright"
+SECRET = "registry-password"
+PATIENCE = 300.0
+
+
+class BuildBench:
+    """Builds in ``engine`` by the templates of a folder (None: ours) and pushes to the registry ``host``."""
+
+    def __init__(self, *, engine: str, host: str, repository: str, templates: Path | None) -> None:
+        self.log: list[str] = []
+        self.host = host
+        self._engine = engine
+        self._templates = templates
+        self._repository = repository
+        self._secret: str | None = None
+        self._client = MemoryClient()
+        self._registries = Registries(self._client, plain_http_passwords=True)
+        self._ended = threading.Event()
+        self._queue = BuildQueue(self._work, wake=self._ended.set)
+
+    def __enter__(self) -> BuildBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.stop()
+
+    def set_password(self, password: str) -> None:
+        """Write the Secret that the driver names from now on."""
+        auth = base64.b64encode(f"builder:{password}".encode()).decode()
+        config = json.dumps({"auths": {self.host: {"auth": auth}}}).encode()
+        body = {"metadata": {"name": SECRET}, "data": {".dockerconfigjson": base64.b64encode(config).decode()}}
+        self._client.apply(SECRETS.path(namespace=NAMESPACE, name=SECRET), body, field_manager="test")
+        self._secret = SECRET
+
+    def build(self, request: BuildRequest) -> FailedBuild | None:
+        """Carry out a build to its end; gives how it failed."""
+        action = StartBuild(
+            namespace=NAMESPACE,
+            request=request,
+            image=ImageRef(self.host, self._repository, f"{request.version}-{request.key}"),
+            registry=RegistrySettings(plain_http=True, secret=self._secret),
+            waiting=1,
+        )
+        self._ended.clear()
+        self._queue.submit(action)
+        assert self._ended.wait(PATIENCE), "the build did not end"
+        return self._queue.states().failed.get(request.key)
+
+    def tags(self, *, auth: tuple[str, str] | None = None) -> list[str]:
+        """Ask the registry which tags the repository has."""
+        answer = requests.get(f"http://{self.host}/v2/{self._repository}/tags/list", auth=auth, timeout=30)
+        assert answer.status_code in (200, 404), answer.text
+        tags: Mapping[str, Any] = answer.json() if answer.status_code == 200 else {}
+        return sorted(tags.get("tags") or [])
+
+    def _work(self, action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
+        def both(line: str) -> None:
+            self.log.append(line)
+            log(line)
+
+        with docker_engine(self._engine) as api:
+            known = self._registries.credentials(action.namespace, action.registry, action.image.host)
+            builder = DockerBuilder(api, templates=self._templates, credentials=known)
+            return build_and_push(action, builder=builder, registries=self._registries, log=both, cancelled=cancelled)

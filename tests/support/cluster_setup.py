@@ -1,0 +1,75 @@
+"""What the integration tests put into a cluster, and who they speak to it as."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from demo.deploy import ensure
+from demo.patient import PatientClient
+from kube_api import resources
+from kube_api.client import Client
+from kube_api.connection import ServiceAccount
+from kube_api.errors import Conflict
+from kube_api.resources import NAMESPACES, SERVICE_ACCOUNTS
+from testbed.testbed import Testbed
+
+Json = dict[str, Any]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FIELD_MANAGER = "integration-test"
+
+
+def documents(*paths: str) -> Iterator[Json]:
+    """Read manifests of ``deploy/`` one by one."""
+    for path in paths:
+        yield from (item for item in yaml.safe_load_all((DEPLOY / path).read_text()) if item)
+
+
+def path_of(obj: Json) -> str:
+    """Say where an object lives."""
+    resource, metadata = resources.of(obj), obj["metadata"]
+    return resource.path(namespace=metadata.get("namespace"), name=metadata["name"])
+
+
+def admin(ground: Testbed, *, timeout_seconds: float = 30.0) -> Client:
+    """Connect as the administrator, as a user would with a kubeconfig."""
+    return PatientClient.from_environment(str(ground.kubeconfig), timeout_seconds=timeout_seconds)
+
+
+def install(client: Client) -> None:
+    """Apply namespace, CRDs, and the accounts of both programs; workloads stay out, nothing could run them."""
+    for obj in documents(
+        "namespace.yaml",
+        "crds/drivercontainers.yaml",
+        "crds/nodefeaturerules.yaml",
+        "driver-builder/rbac.yaml",
+        "nfd-worker/rbac.yaml",
+        "nfd-worker/rules.yaml",
+    ):
+        ensure(client, obj, field_manager=FIELD_MANAGER)
+
+
+def make_namespace(client: Client, name: str) -> None:
+    """Make a namespace unless it is there."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    client.apply(NAMESPACES.path(name=name), body, field_manager=FIELD_MANAGER)
+
+
+def as_service_account(ground: Testbed, namespace: str, name: str) -> Client:
+    """Connect as a pod of a service account would, with a token that the API server issues."""
+    path = SERVICE_ACCOUNTS.path(namespace=namespace, name=name, subresource="token")
+    request: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    token_file = ground.ca_file.with_name(f"token-{namespace}-{name}")
+    token_file.write_text(admin(ground).create(path, request)["status"]["token"])
+    account = ServiceAccount(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file))
+    return PatientClient(account.pooled())
+
+
+def create_quietly(client: Client, path: str, body: Json) -> None:
+    """Create an object unless it is there."""
+    try:
+        client.create(path, body)
+    except Conflict:
+        return

@@ -1,0 +1,173 @@
+"""An API server in memory: it keeps objects as the real one does, as far as the controller can tell."""
+
+import json
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from driver_builder.status.status import timestamp
+from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
+from tests.support.factories import NOW
+
+_Value = TypeVar("_Value")
+
+
+class MemoryClient(Client):
+    """An API server's objects by path. ``faults`` are raised by the next requests; ``writes`` are what was changed."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        self.writes: list[str] = []
+        self.faults: list[KubeApiError] = []
+        self.forbidden: tuple[str, ...] = ()
+        """Parts of the paths that may not be read."""
+        self.clock: Callable[[], float] = lambda: NOW
+        self._count = 0
+        self._lock = threading.RLock()
+
+    def get(self, path: str) -> Object:
+        """Read an object."""
+        self._maybe_fail(path)
+        with self._lock:
+            if path not in self.objects:
+                raise NotFound(f"GET {path}: 404", status=404)
+            return copied(self.objects[path])
+
+    def list(
+        self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
+    ) -> Listing:
+        """Read a collection; a selector is the name of a label that must be there."""
+        self._maybe_fail(path)
+        assert not field_selector
+        with self._lock:
+            found = [
+                copied(obj)
+                for where, obj in sorted(self.objects.items())
+                if where.rpartition("/")[0] == path
+                and (not label_selector or label_selector in (obj["metadata"].get("labels") or {}))
+            ]
+            if metadata_only:
+                found = [{"metadata": obj["metadata"]} for obj in found]
+            return Listing(found, str(self._count))
+
+    def create(self, path: str, body: Object) -> Object:
+        """Create an object."""
+        self._maybe_fail()
+        return self._store(f"{path}/{body['metadata']['name']}", body, fresh=True)
+
+    def replace(self, path: str, body: Object) -> Object:
+        """Replace an object when its version is the newest."""
+        self._maybe_fail()
+        with self._lock:
+            known = self.get(path)["metadata"]["resourceVersion"]
+            if body["metadata"].get("resourceVersion", known) != known:
+                raise Conflict(f"PUT {path}: 409", status=409)
+            return self._store(path, body)
+
+    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Make an object be as in the body; as on the API server, a hook that is left out stays as an empty one."""
+        self._maybe_fail()
+        assert field_manager
+        assert force
+        if _hooks(self.objects.get(path)) - _hooks(body):
+            raise Invalid(f"PATCH {path}: 422 lifecycle.preStop: must specify a handler type", status=422)
+        return self._store(path, body)
+
+    def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
+        """Merge a patch; a subresource is a part of the object."""
+        self._maybe_fail()
+        assert isinstance(body, dict)
+        with self._lock:
+            path = path.removesuffix("/status")
+            known = self.get(path)
+            if content_type == STRATEGIC_MERGE_PATCH:
+                body = _with_containers(known, body)
+            else:
+                assert content_type == MERGE_PATCH
+            version = (body.get("metadata") or {}).get("resourceVersion")
+            if version not in (None, known["metadata"]["resourceVersion"]):
+                raise Conflict(f"PATCH {path}: 409", status=409)
+            made = self._store(path, _merge(known, body))
+            if "deletionTimestamp" in made["metadata"] and not made["metadata"].get("finalizers"):
+                del self.objects[path]
+            return made
+
+    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> None:
+        """Delete an object: at once, or as soon as its finalizers or its grace period allow."""
+        self._maybe_fail()
+        assert propagation
+        with self._lock:
+            known = self.get(path)["metadata"]
+            if uid not in (None, known["uid"]):
+                raise Conflict(f"DELETE {path}: 409", status=409)
+            self.writes.append(f"DELETE {path}")
+            if known.get("finalizers") or "/pods/" in path:
+                self.objects[path]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
+            else:
+                del self.objects[path]
+
+    def _store(self, path: str, body: Object, *, fresh: bool = False) -> Object:
+        with self._lock:
+            known = self.objects.get(path)
+            if known is not None and fresh:
+                raise Conflict(f"POST {path}: 409", status=409)
+            # As over the wire: what is no JSON would be refused, enums become text.
+            made = json.loads(json.dumps(body))
+            before = known["metadata"] if known else {}
+            self._count += 1
+            if "/namespaces/" in path:
+                made["metadata"]["namespace"] = path.partition("/namespaces/")[2].partition("/")[0]
+            made["metadata"]["uid"] = before.get("uid") or made["metadata"].get("uid") or f"uid-{self._count}"
+            made["metadata"]["resourceVersion"] = before.get("resourceVersion", "0")
+            if "/drivercontainers/" in path:
+                is_same = known is not None and made.get("spec") == known.get("spec")
+                made["metadata"]["generation"] = before.get("generation", 0) + (0 if is_same else 1)
+            made["metadata"]["creationTimestamp"] = before.get("creationTimestamp") or timestamp(self.clock())
+            if known is not None and "status" in known:
+                made.setdefault("status", known["status"])
+            if made != known:
+                made["metadata"]["resourceVersion"] = str(self._count)
+                self.writes.append(path)
+            self.objects[path] = made
+            return copied(made)
+
+    def _maybe_fail(self, reading: str = "") -> None:
+        if any(part in reading for part in self.forbidden):
+            raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
+        if self.faults:
+            raise self.faults.pop(0)
+
+
+def _hooks(daemon_set: Object | None) -> set[str]:
+    """Name the containers of a DaemonSet that have lifecycle hooks."""
+    template: Object = ((daemon_set or {}).get("spec") or {}).get("template") or {}
+    return {item["name"] for item in (template.get("spec") or {}).get("containers") or () if "lifecycle" in item}
+
+
+def _with_containers(known: Object, patch: Object) -> Object:
+    """Make a merge patch of a strategic one for containers, which are told apart by their names."""
+    patches = {item["name"]: item for item in patch["spec"]["template"]["spec"]["containers"]}
+    containers = known["spec"]["template"]["spec"]["containers"]
+    merged = [_merge(item, patches.get(item["name"], {})) for item in containers]
+    return {"spec": {"template": {"spec": {"containers": merged}}}}
+
+
+def copied(value: _Value) -> _Value:
+    """Copy plain data, many times faster than ``copy.deepcopy``."""
+    made: _Value = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own data of a moment ago
+    return made
+
+
+def _merge(known: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(known) if isinstance(known, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value)
+    return merged

@@ -1,0 +1,464 @@
+"""A cluster that fits into a test: objects in memory, and what controllers, kubelets and builders make of them.
+
+Objects are in ``memory_client``, builds and registries in ``model_parts``. ``World`` moves on in rounds: DaemonSets
+make and remove pods, nodes load what their pods carry, builds end. The controller's own code runs on it unchanged, from
+``observe`` to ``report``.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from driver_builder.api import driver_container
+from driver_builder.cluster.observe import Observer
+from driver_builder.controller.execute import Executor
+from driver_builder.controller.report import Reporter
+from driver_builder.model.images import (
+    ARCHITECTURE_LABEL,
+    DRIVER_LABEL,
+    KERNEL_LABEL,
+    KEY_LABEL,
+    MODULES_LABEL,
+    OS_LABEL,
+)
+from driver_builder.model.repositories import LookUp
+from driver_builder.objects import manifests, unload_pod
+from driver_builder.observed.snapshot import FailedBuild, Snapshot
+from driver_builder.plan import Plan, plan
+from driver_builder.planning.actions import Action, StartBuild
+from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.references.registry_access import Inspector
+from driver_builder.status.status import timestamp
+from driver_builder.upgrades.prebuild import DAY_SECONDS
+from kube_api import names
+from kube_api.client import Object
+from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
+from tests.support.memory_client import MemoryClient, copied
+from tests.support.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
+
+
+class World:
+    """A cluster with its registry, and a controller that may be killed at any moment."""
+
+    def __init__(self, settings: PlanSettings = SETTINGS) -> None:
+        self.client = MemoryClient()
+        self.client.clock = lambda: self.now
+        self.registries = ModelRegistries()
+        self.inspector: Inspector | None = None
+        """Whom passes ask instead of ``registries``."""
+        self.settings = settings
+        self.now = NOW
+        self.kernels: dict[str, str] = {}
+        self.live: dict[str, dict[str, str]] = {}
+        """The modules that are live on each node, with their identities."""
+        self.owners: dict[tuple[str, str], str] = {}
+        """Which driver loaded a module, by node and module: what the loader records on the node."""
+        self.loads: list[tuple[str, str]] = []
+        """Which driver's pod loaded its modules on which node, in this order."""
+        self.in_use: set[str] = set()
+        """Nodes on which somebody uses the modules."""
+        self.dead: set[str] = set()
+        """Nodes whose kubelet does not answer."""
+        self.leaves_modules = True
+        """Whether driver pods leave their modules when they end; those of older versions unload them."""
+        self.refuses = False
+        """Whether the API server may refuse an action."""
+        self.boots: dict[str, str] = {}
+        self.identity = ""
+        self.pushed: list[str] = []
+        self.built_present: list[str] = []
+        self.fail_builds = 0
+        self.builds = ModelBuilds()
+        self.offered: tuple[str, ...] = ()
+        self.asked = 0
+        self.look_ups = ModelLookUps()
+        self.namespaces: tuple[str, ...] = (NAMESPACE,)
+
+    # ------------------------------------------------------------ what people do
+
+    def add_node(self, name: str, kernel: str, *, pool: str = "edu") -> None:
+        """Let a node join."""
+        self.live[name] = {}
+        labels = {**node_labels(kernel), "pool": pool}
+        annotations = {names.BOOT_ID_ANNOTATION: self._boot(name, kernel)}
+        body = {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
+        self.client.create(NODES.path(), body)
+
+    def reboot(self, name: str, kernel: str) -> None:
+        """Boot a node into another kernel; its pods report anew, then its labels follow."""
+        boot_id = self._boot(name, kernel)
+        self.live[name] = {}
+        self.in_use.discard(name)
+        for pod in self.pods_on(name):
+            if unload_pod.UNLOAD_LABEL not in _labels(pod):
+                pod["status"] = {}
+        annotations = {names.BOOT_ID_ANNOTATION: boot_id}
+        body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
+        self.client.patch(NODES.path(name=name), body)
+
+    def _boot(self, name: str, kernel: str) -> str:
+        self.kernels[name] = kernel
+        number = int(self.boots.get(name, "0-").partition("-")[0]) + 1
+        self.boots[name] = f"{number}-boot-{name}"
+        return self.boots[name]
+
+    def pods_on(self, name: str) -> list[Object]:
+        """Give the pods of a node, to be changed as its kubelet would."""
+        return [pod for _, pod in self._objects("pods") if pod["spec"]["nodeName"] == name]
+
+    def silence(self, name: str) -> None:
+        """Let a node's kubelet report no more: its pods are not ready any more."""
+        for pod in self.pods_on(name):
+            pod["status"]["conditions"] = [
+                {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(self.now)}
+            ]
+
+    def hear(self, name: str) -> None:
+        """Let a node's kubelet report again."""
+        for pod in self.pods_on(name):
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+    def remove_module(self, name: str) -> None:
+        """Let somebody remove the module on a node: the containers that hold it end with a verdict."""
+        verdict = {"result": "NotLive", "kernel": self.kernels[name], "bootID": self.boots[name],
+                   "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
+        self.silence(name)
+        for pod in self.pods_on(name):
+            (hold,) = pod["status"]["containerStatuses"]
+            hold["state"] = {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}}
+
+    def update_os(self, name: str, os_version: str) -> None:
+        """Update a node's operating system without a reboot: its kernel runs on."""
+        self.client.patch(NODES.path(name=name), {"metadata": {"labels": {names.OS_VERSION_LABEL: os_version}}})
+
+    def remove_node(self, name: str) -> None:
+        """Take a node away for good."""
+        self.client.delete(NODES.path(name=name))
+        del self.kernels[name], self.live[name]
+
+    def move_node(self, name: str, pool: str) -> None:
+        """Let somebody give a node to another pool."""
+        self.client.patch(NODES.path(name=name), {"metadata": {"labels": {"pool": pool}}})
+
+    def add_driver(self, name: str = "edu", **changes: Any) -> None:
+        """Ask for a driver of a module of its own, with its source."""
+        changes = {"module": {"names": [f"{name}drv"]}, **changes}
+        body = driver_object(name, spec_changes=changes, finalizer=False)
+        self.client.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), body)
+        source = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
+        if source not in self.client.objects:
+            self.client.create(
+                CONFIG_MAPS.path(namespace=NAMESPACE),
+                {"metadata": {"name": "edu-source"}, "data": {"edudrv.c": "int x;"}},
+            )
+
+    def change_source(self, text: str) -> None:
+        """Let somebody edit the driver's source."""
+        path = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-source")
+        self.client.patch(path, {"data": {"edudrv.c": text}})
+
+    def follow_repository(self, name: str = "edu", *, follows: bool = True) -> None:
+        """Ask for builds ahead, or for none any more."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
+        self.client.patch(path, {"spec": {"preflight": {"followRepository": follows}}})
+
+    def annotate_driver(self, name: str, value: str) -> None:
+        """Ask for a rebuild."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
+        self.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
+
+    def delete_driver(self, name: str) -> None:
+        """Let somebody delete the driver."""
+        self.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name))
+
+    # ------------------------------------------------------------ what the controller does
+
+    def observe(self) -> Snapshot:
+        """Take a snapshot."""
+        return self.observer().observe()
+
+    def observer(self) -> Observer:
+        """Make what reads the cluster and the registries."""
+        return Observer(
+            self.client,
+            self.inspector or self.registries,
+            namespaces=self.namespaces,
+            recipes=self.settings.recipes,
+            builds=self.builds,
+            look_ups=self.look_ups,
+            clock=lambda: self.now,
+        )
+
+    def decide(self) -> Plan:
+        """Observe and plan, and do nothing."""
+        return plan(self.observe(), self.settings)
+
+    def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
+        """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
+        decided, unwritten = Reporter(self.client).acknowledged(self.decide())
+        assert unwritten == {}
+        executor = Executor(self.client, self.builds, self.look_ups)
+        for action in decided.actions:
+            if isinstance(action, StartBuild) and action.image in self.registries.images:
+                self.built_present.append(action.request.key)
+            assert executor.perform((action,)) == () or self.refuses
+            if after_each(action):
+                self.kill()
+                return decided
+        assert Reporter(self.client).report(decided, now=self.now) == {}
+        for part in decided.drivers:
+            self.builds.forget(part.failures)
+        return decided
+
+    def kill(self) -> None:
+        """Kill the controller: builds that ran are lost with everything else in its memory."""
+        self.builds = ModelBuilds()
+        self.look_ups = ModelLookUps()
+
+    # ------------------------------------------------------------ what the rest of the cluster does
+
+    def finish_builds(self) -> None:
+        """Let every running build end, the next ``fail_builds`` of them badly."""
+        for key, action in list(self.builds.running.items()):
+            del self.builds.running[key]
+            if not self.fail_builds:
+                self.builds.failed.pop(key, None)
+            if self.fail_builds:
+                self.fail_builds -= 1
+                driver = action.request.driver
+                failure = FailedBuild(reason="CompileError", message="error: x", at=self.now, driver=driver)
+                self.builds.fail(key, failure)
+                continue
+            facts = [
+                {"name": module.name, "identity": self.identity or identity_of(action.request)}
+                for module in action.request.modules
+            ]
+            self.registries.images[action.image] = {
+                KEY_LABEL: key,
+                MODULES_LABEL: json.dumps(facts),
+                DRIVER_LABEL: action.request.driver,
+                KERNEL_LABEL: action.request.target.kernel_version,
+                OS_LABEL: action.request.target.os,
+                ARCHITECTURE_LABEL: action.request.target.architecture,
+            }
+            self.pushed.append(key)
+
+    def finish_look_ups(self) -> None:
+        """Let every repository that is being asked answer with the kernels that are ``offered``."""
+        for repository in self.look_ups.running:
+            self.asked += 1
+            self.look_ups.done[repository] = LookUp(releases=self.offered, at=self.now)
+        self.look_ups.running = set()
+
+    def turn(self) -> None:
+        """Let one round pass: owners are collected, DaemonSets make and remove pods, nodes load them."""
+        for step in self.steps():
+            step()
+
+    def steps(self) -> tuple[Callable[[], None], ...]:
+        """Give the parts of a round, between any two of which a pass may happen."""
+        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
+
+    def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
+        yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+
+    def _collect_orphans(self) -> None:
+        uids = {obj["metadata"]["uid"] for obj in self.client.objects.values()}
+        for path, obj in list(self.client.objects.items()):
+            owners = obj["metadata"].get("ownerReferences") or []
+            if owners and not any(owner["uid"] in uids for owner in owners):
+                del self.client.objects[path]
+
+    def _evict(self) -> None:
+        """Take pods away as the DaemonSet controller does: it judges by the template of now, not by the pod's own."""
+        templates = {obj["metadata"]["uid"]: obj["spec"]["template"] for _, obj in self._objects("daemonsets")}
+        for path, pod in self._objects("pods"):
+            node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+            template = templates.get(pod["metadata"]["ownerReferences"][0]["uid"], pod)
+            if "deletionTimestamp" in pod["metadata"] or node is None:
+                self._end(pod)
+                del self.client.objects[path]
+            elif not _matches(template["spec"].get("nodeSelector", {}), node):
+                self.client.delete(path)
+
+    def _end(self, pod: Object) -> None:
+        """End a pod: one of an older version unloads what it carries."""
+        names_of = [item["name"] for item in pod["spec"].get("initContainers", [])]
+        if manifests.LOAD_CONTAINER in names_of and manifests.LOADER_CONTAINER not in names_of:
+            self.live.get(pod["spec"]["nodeName"], {}).clear()
+
+    def _schedule(self) -> None:
+        taken = {
+            (pod["metadata"]["ownerReferences"][0]["uid"], pod["spec"]["nodeName"]) for _, pod in self._objects("pods")
+        }
+        for _, owner in self._objects("daemonsets"):
+            template = copied(owner["spec"]["template"])
+            uid = owner["metadata"]["uid"]
+            for _, node in self._objects("nodes"):
+                name = node["metadata"]["name"]
+                if (uid, name) in taken or not _matches(template["spec"]["nodeSelector"], node):
+                    continue
+                self.client.create(
+                    PODS.path(namespace=NAMESPACE),
+                    {
+                        "metadata": {
+                            **copied(template["metadata"]),
+                            "name": f"{owner['metadata']['name']}-{name}",
+                            "ownerReferences": [{"kind": "DaemonSet", "controller": True, "uid": uid}],
+                        },
+                        "spec": {**_pod_spec(template["spec"], self.leaves_modules), "nodeName": name},
+                    },
+                )
+
+    def _load(self) -> None:
+        """Play the loader of each pod that is new or was refused: by its node, its image and whose modules are live."""
+        for _, pod in self._objects("pods"):
+            if (pod.get("status") and not _is_refused(pod)) or unload_pod.UNLOAD_LABEL in _labels(pod):
+                continue
+            node = pod["spec"]["nodeName"]
+            kernel = self.kernels[node]
+            annotations = pod["metadata"]["annotations"]
+            verdict: Object = {"result": "WrongKernel", "kernel": kernel, "bootID": self.boots[node]}
+            fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
+            driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
+            modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
+            taken = next((name for name in modules if self._is_of_other(driver, node, name, modules[name])), None)
+            if fits and taken is not None:
+                other = self.owners[node, taken]
+                words = (
+                    f"module {taken} was loaded on this node by driver {other}, and driver {driver} would replace it"
+                )
+                verdict |= {"result": "ModuleConflict", "module": taken, "message": words}
+            elif fits:
+                verdict |= {
+                    "result": "Loaded",
+                    "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
+                }
+                self.loads.append((driver, node))
+                for name in modules:
+                    if name not in self.live[node] or (node, name) not in self.owners:
+                        self.owners[node, name] = driver
+                self.live[node] |= modules
+            pod["status"] = pod_status(verdict, ready=verdict["result"] == "Loaded")
+
+    def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:
+        """Tell whether another driver's build of a module is live."""
+        is_other = self.owners.get((node, module), driver) != driver
+        return is_other and self.live[node].get(module, identity) != identity
+
+    def _unload(self) -> None:
+        """Play each new unload pod: it takes all of its modules, or none while somebody uses them."""
+        for _, pod in self._objects("pods"):
+            if pod.get("status") or unload_pod.UNLOAD_LABEL not in _labels(pod):
+                continue
+            if pod["spec"]["nodeName"] in self.dead:
+                continue
+            node = pod["spec"]["nodeName"]
+            environment = {item["name"]: item["value"] for item in pod["spec"]["containers"][0]["env"]}
+            named = dict(word.split(":") for word in environment["UNLOAD"].split())
+            ours = [name for name, identity in named.items() if self.live[node].get(name) == identity]
+            same_boot = environment["BOOT_ID"] == self.boots[node]
+            driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
+            if same_boot:
+                self.owners = {key: owner for key, owner in self.owners.items() if (key[0], owner) != (node, driver)}
+            verdict: Object = {"result": "Unloaded"}
+            if ours and same_boot and node in self.in_use:
+                verdict = {"result": "InUse", "module": ours[0], "message": "refcnt 1", "remaining": ours}
+            elif same_boot:
+                self.live[node] = {name: it for name, it in self.live[node].items() if name not in ours}
+            ended = {"exitCode": 0, "message": json.dumps(verdict), "finishedAt": timestamp(self.now)}
+            pod["status"] = {
+                "phase": "Succeeded",
+                "startTime": timestamp(self.now),
+                "containerStatuses": [{"name": unload_pod.CONTAINER, "state": {"terminated": ended}}],
+            }
+
+    # ------------------------------------------------------------ what can be said about it
+
+    def settle(self, rounds: int = 60) -> int:
+        """Let passes and rounds follow each other until a pass finds nothing to do and nothing moves; count them."""
+        for number in range(rounds):
+            before = copied(self.client.objects)
+            decided = self.reconcile()
+            self.finish_builds()
+            self.finish_look_ups()
+            self.turn()
+            if not decided.actions and before == self.client.objects:
+                return number
+            # A look-up of tomorrow is not waited for.
+            due = decided.requeue_at or 0.0
+            self.now = max(self.now + 1.0, due if due < self.now + DAY_SECONDS / 2 else 0.0)
+        raise AssertionError(f"still moving after {rounds} rounds: {[str(action) for action in self.decide().actions]}")
+
+    def nodes(self) -> dict[str, dict[str, str]]:
+        """Give the ready labels of each node."""
+        return {
+            obj["metadata"]["name"]: {
+                key: value for key, value in obj["metadata"]["labels"].items() if key.startswith(names.GROUP)
+            }
+            for _, obj in self._objects("nodes")
+        }
+
+    def selected(self) -> set[str]:
+        """Name the nodes of the pool that drivers select."""
+        return {
+            obj["metadata"]["name"] for _, obj in self._objects("nodes") if obj["metadata"]["labels"]["pool"] == "edu"
+        }
+
+    def status(self, name: str = "edu") -> Object:
+        """Give a driver's status."""
+        status: Object = self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name))["status"]
+        return status
+
+    def working(self) -> set[str]:
+        """Name the nodes on which a pod is ready and staying."""
+        return {
+            pod["spec"]["nodeName"]
+            for _, pod in self._objects("pods")
+            if "deletionTimestamp" not in pod["metadata"]
+            and any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
+        }
+
+    def daemon_sets(self) -> list[str]:
+        """Name the kernels that have a DaemonSet."""
+        return sorted(
+            obj["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] for _, obj in self._objects("daemonsets")
+        )
+
+    def read_driver(self, name: str = "edu") -> driver_container.DriverContainer:
+        """Give a driver as the controller reads it."""
+        return driver_container.parse(self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)))
+
+
+def pod_status(verdict: Object, *, ready: bool) -> Object:
+    """Make the status that a kubelet writes when the loader has ended."""
+    ended = {"exitCode": 0, "message": json.dumps(verdict)}
+    return {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "initContainerStatuses": [{"name": manifests.LOAD_CONTAINER, "state": {"terminated": ended}}],
+        "containerStatuses": [{"name": manifests.HOLD_CONTAINER, "state": {"running": {}}}],
+    }
+
+
+def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
+    """Make a pod as it is wanted, or one of an older version, which unloads its modules when it ends."""
+    older = [item for item in spec["initContainers"] if item["name"] != manifests.LOADER_CONTAINER]
+    return spec if leaves_modules else {**spec, "initContainers": older}
+
+
+def _is_refused(pod: Object) -> bool:
+    """Tell whether a pod's loader was refused a module: the kubelet starts it again."""
+    ended = pod["status"].get("initContainerStatuses") or [{}]
+    message = ((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}"
+    return bool(json.loads(message).get("result") == "ModuleConflict")
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return labels
+
+
+def _matches(selector: Mapping[str, str], node: Object) -> bool:
+    return all(node["metadata"]["labels"].get(key) == value for key, value in selector.items())

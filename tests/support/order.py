@@ -1,0 +1,91 @@
+"""The cluster as each file of end-to-end tests finds it: every node Ready, no driver, nothing of an earlier test.
+
+What is in order costs a few requests. A guest that keeps a pod which should be gone, or whose node is not Ready, is
+booted anew, after what it looked like was written down: one wedged node does not fail the next file.
+"""
+
+import time
+from collections.abc import Iterator
+
+from demo.cluster import NAMESPACE, Json
+from demo.scenario import Scenario
+from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
+from testbed import diagnosis
+from testbed.api import is_node_ready
+from testbed.guest.guest import Guest
+from tests.support import acts
+
+PATIENCE = 120.0
+"""Seconds: an emulated node on a busy machine takes its time to end a pod."""
+
+
+def restore(story: Scenario) -> None:
+    """Bring the cluster into the state that the story's fixture left."""
+    _restore_registry(story)
+    _delete_strangers(story)
+    deadline = time.monotonic() + PATIENCE
+    while (wedged := _wedged(story)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    for guest in wedged:
+        _boot_anew(story, guest)
+    story.wait_until_driver_is_gone()
+
+
+def _restore_registry(story: Scenario) -> None:
+    registry = story.ground.registry
+    if not registry.is_ready():
+        registry.start()
+    if registry.username is not None:
+        registry.set_auth(None)
+
+
+def _delete_strangers(story: Scenario) -> None:
+    client, ground = story.cluster.client, story.ground
+    drivers = client.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)).items
+    pods = [pod for pod in _pods(story) if not pod["metadata"].get("ownerReferences")]
+    paths = [DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=item["metadata"]["name"]) for item in drivers]
+    paths += [PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]) for pod in pods]
+    for name in set(ground.guests.names()) - set(story.guests):
+        ground.guests.remove(name)
+    ours = {ground.host_node_name, *story.guests}
+    nodes = [node["metadata"]["name"] for node in client.list(NODES.path()).items]
+    paths += [NODES.path(name=name) for name in nodes if name not in ours]
+    for path in paths:
+        _delete(story, path)
+
+
+def _delete(story: Scenario, path: str, *, grace_seconds: int | None = None) -> None:
+    query = "" if grace_seconds is None else f"?gracePeriodSeconds={grace_seconds}"
+    story.ground.api.delete(path + query)
+
+
+def _pods(story: Scenario) -> list[Json]:
+    return list(story.cluster.client.list(PODS.path(namespace=NAMESPACE)).items)
+
+
+def _wedged(story: Scenario) -> list[Guest]:
+    """Return the guests that are not Ready, or still have a pod of a driver."""
+    keeping = {pod["spec"].get("nodeName") for pod in _driver_pods(story)}
+    return [
+        guest
+        for guest in story.guests.values()
+        if guest.name in keeping or not guest.is_running() or not is_node_ready(guest.node())
+    ]
+
+
+def _driver_pods(story: Scenario) -> Iterator[Json]:
+    for pod in _pods(story):
+        if "driverwright.io/driver-container" in (pod["metadata"].get("labels") or {}):
+            yield pod
+
+
+def _boot_anew(story: Scenario, guest: Guest) -> None:
+    said = diagnosis.write(story.ground, f"wedged-{guest.name}")
+    print(f"\n{guest.name} is wedged and is booted anew\n{said}")
+    guest.power_cut()
+    for pod in _driver_pods(story):
+        if pod["spec"].get("nodeName") == guest.name:
+            _delete(story, PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]), grace_seconds=0)
+    guest.boot(guest.kernel)
+    guest.wait_ready(timeout=acts.SETTLE_SECONDS)
+    story.wait_for_kernel_label(guest, acts.SILENT)

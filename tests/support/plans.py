@@ -1,0 +1,53 @@
+"""What tests ask of a plan, and the snapshot that follows it."""
+
+from dataclasses import replace
+from typing import Any
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.build import BuildRequest
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import Plan
+from driver_builder.status import status
+from driver_builder.status.status import TargetStatus
+from tests.support.factories import NAMESPACE, wanted
+
+READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
+
+
+def verbs(decided: Plan) -> list[str]:
+    """Name the actions of a plan in order."""
+    return [type(action).__name__ for action in decided.actions]
+
+
+def only_target(decided: Plan) -> TargetStatus:
+    """Give the status of the only target of the only driver."""
+    (part,) = decided.drivers
+    (entry,) = part.targets
+    return entry
+
+
+def request_of(seen: Snapshot) -> BuildRequest:
+    """Give the build request of the only target."""
+    (item,) = wanted(seen)
+    assert item.request is not None
+    return item.request
+
+
+def key_of(seen: Snapshot) -> str:
+    """Give the build key of the only target."""
+    return request_of(seen).key
+
+
+def after(seen: Snapshot, decided: Plan) -> Snapshot:
+    """Give the snapshot after a pass whose status was written."""
+    drivers = tuple(
+        driver_with_status(part.driver, status.render(part.driver, part.targets, rebuilds=part.rebuilds,
+                                                      unknown=part.unknown, now=seen.now))
+        for part in decided.drivers
+    )  # fmt: skip
+    return replace(seen, drivers=drivers)
+
+
+def driver_with_status(container: DriverContainer, written: dict[str, Any]) -> DriverContainer:
+    """Give a driver with another status."""
+    return replace(container, status=written)

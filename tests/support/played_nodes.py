@@ -1,0 +1,146 @@
+"""Nodes whose kubelet a test plays, on a real API server: pods are bound, started, and ended as asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from driver_builder.objects import manifests, unload_pod
+from kube_api import names
+from kube_api.client import Client
+from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.resources import NODES, PODS
+from testbed.api import ApiError
+from testbed.testbed import Testbed
+from tests.support import factories
+from tests.support.model_world import pod_status
+
+Json = dict[str, Any]
+
+
+class PlayedNodes(threading.Thread):
+    """Nodes of one pool, and a namespace's driver pods on them (those of ``driver``, or all).
+
+    Started, the thread plays their kubelets until stopped; who wants to say when calls :meth:`play`.
+    """
+
+    def __init__(
+        self, ground: Testbed, client: Client, *, namespace: str, pool: str, driver: str | None = None
+    ) -> None:
+        super().__init__(name=f"kubelets-{pool}", daemon=True)
+        self._ground = ground
+        self._client = client
+        self._namespace = namespace
+        self._pool = pool
+        self._selector = manifests.DRIVER_LABEL if driver is None else f"{manifests.DRIVER_LABEL}={driver}"
+        self._kernels: dict[str, str] = {}
+        self._stopping = threading.Event()
+
+    def add(self, name: str, kernel: str, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Let a node join the pool."""
+        labels = {**factories.node_labels(kernel), "pool": self._pool}
+        self.register({"name": name, "labels": labels, "annotations": dict(annotations)})
+
+    def register(self, metadata: Json) -> None:
+        """Let a node join as its labels and annotations say it is."""
+        self._client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        self._kernels = {**self._kernels, metadata["name"]: metadata["labels"][names.KERNEL_VERSION_LABEL]}
+
+    def reboot(self, name: str, kernel: str) -> None:
+        """Boot a node into another kernel, as its labels tell."""
+        self._kernels = {**self._kernels, name: kernel}
+        self._client.patch(NODES.path(name=name), {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}}})
+
+    def ready_labels(self, label: str) -> dict[str, str | None]:
+        """Give the value of a label by node."""
+        found = self._client.list(NODES.path(), label_selector=f"pool={self._pool}").items
+        return {obj["metadata"]["name"]: obj["metadata"]["labels"].get(label) for obj in found}
+
+    def run(self) -> None:
+        """Play."""
+        while not self._stopping.wait(0.1):
+            try:
+                self.play()
+            except (NotFound, Conflict):
+                continue  # Somebody else was faster: look again.
+            except (KubeApiError, ApiError, OSError) as error:
+                # As a kubelet: it goes on, and a test that waits for it in vain shows what it said.
+                print(f"{self.name}: {error}")
+
+    def stop(self) -> None:
+        """Take nodes and pods away."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+        for name in self._kernels:
+            self._client.delete(NODES.path(name=name))
+        for pod in self.pods():
+            self._force_delete(pod)
+
+    def pods(self) -> list[Json]:
+        """Give the pods."""
+        return self._client.list(PODS.path(namespace=self._namespace), label_selector=self._selector).items
+
+    def play(self) -> None:
+        """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in self._kernels:
+            condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+            path = NODES.path(name=name, subresource="status")
+            self._client.patch(path, {"status": {"conditions": [condition]}})
+        for pod in self.pods():
+            path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
+            if "deletionTimestamp" in pod["metadata"]:
+                self._force_delete(pod)
+            elif not pod["spec"].get("nodeName"):
+                self._bind(pod)
+            elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
+                if "startTime" not in pod["status"]:
+                    self._client.patch(f"{path}/status", {"status": _unloaded(now)})
+            elif not pod["status"].get("initContainerStatuses"):
+                self._client.patch(f"{path}/status", {"status": self._report(pod)})
+
+    def _bind(self, pod: Json) -> None:
+        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        node = terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+        name = pod["metadata"]["name"]
+        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self._client.create(PODS.path(namespace=self._namespace, name=name, subresource="binding"), body)
+
+    def _report(self, pod: Json) -> Json:
+        kernel = self._kernels[pod["spec"]["nodeName"]]
+        annotations = pod["metadata"]["annotations"]
+        fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
+        modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
+        verdict = {
+            "result": "Loaded" if fits else "WrongKernel",
+            "kernel": kernel,
+            "bootID": "b",
+            "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
+        }
+        status = pod_status(verdict, ready=fits)
+        for container in (*status["initContainerStatuses"], *status["containerStatuses"]):
+            container |= {"image": "i", "imageID": "i", "ready": True, "restartCount": 0}
+        return status
+
+    def _force_delete(self, pod: Json) -> None:
+        path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
+        self._ground.api.delete(f"{path}?gracePeriodSeconds=0")
+
+
+def _unloaded(now: str) -> Json:
+    """Make the status of an unload pod that has taken everything."""
+    ended = {"exitCode": 0, "message": json.dumps({"result": "Unloaded"}), "startedAt": now, "finishedAt": now}
+    container = {
+        "name": unload_pod.CONTAINER,
+        "state": {"terminated": ended},
+        "image": "i",
+        "imageID": "i",
+        "ready": False,
+        "restartCount": 0,
+    }
+    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [container]}

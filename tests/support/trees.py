@@ -1,0 +1,24 @@
+"""Host trees for tests: a few files below a temporary root, or one of the recorded hosts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nfd_worker.host import Host
+
+DATA = Path(__file__).parents[1] / "data"
+HOSTS = DATA / "hosts"
+RECORDED = tuple(sorted(path.name for path in HOSTS.iterdir() if path.is_dir()))
+
+
+def host(root: Path, files: Mapping[str, str | bytes]) -> Host:
+    """Write files below a root and give the host they make."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Host(str(root))
+
+
+def recorded(name: str) -> Host:
+    """Give a recorded host."""
+    return Host(str(HOSTS / name))

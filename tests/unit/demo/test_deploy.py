@@ -1,0 +1,62 @@
+"""``deploy/`` with an overlay laid over."""
+
+from typing import Any
+
+from demo.deploy import Overlay, manifests, path_of
+
+IMAGES = {"nfd-worker": "r.example.com/driverwright/nfd-worker@sha256:00", "driver-builder": "r.example.com/b:1"}
+
+
+def workload(overlay: Overlay, name: str) -> dict[str, Any]:
+    """One workload's pod."""
+    found = [
+        obj
+        for obj in manifests(overlay)
+        if obj["kind"] in ("DaemonSet", "Deployment") and obj["metadata"]["name"] == name
+    ]
+    pod: dict[str, Any] = found[0]["spec"]["template"]["spec"]
+    return pod
+
+
+def test_images_are_exchanged_by_their_last_name() -> None:
+    """A digest is an image reference like any other."""
+    for name, image in IMAGES.items():
+        assert [item["image"] for item in workload(Overlay(images=IMAGES), name)["containers"]] == [image]
+
+
+def test_a_plain_overlay_keeps_what_the_manifests_say() -> None:
+    """No host network, and the controller waits for a labelled node."""
+    pod = workload(Overlay(images=IMAGES), "driver-builder")
+    assert "hostNetwork" not in pod
+    assert "imagePullSecrets" not in pod
+    assert pod["nodeSelector"] == {"driverwright.io/builder": "true"}
+
+
+def test_an_odd_cluster() -> None:
+    """Network, API server, port, socket, nodes and credentials can be others."""
+    overlay = Overlay(
+        images=IMAGES,
+        host_network=True,
+        environment={"driver-builder": {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}},
+        arguments={"driver-builder": ("--port=9810",)},
+        probe_ports={"driver-builder": 9810},
+        engine_socket="/srv/docker.sock",
+        node_selectors={"driver-builder": {"kubernetes.io/hostname": "a"}},
+        pull_secret="credentials",
+    )
+    pod = workload(overlay, "driver-builder")
+    container = pod["containers"][0]
+    assert pod["hostNetwork"] is True
+    assert {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"} in container["env"]
+    assert container["args"][-1] == "--port=9810"
+    assert container["livenessProbe"]["httpGet"]["port"] == 9810
+    assert [item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item] == ["/srv/docker.sock"]
+    assert pod["nodeSelector"] == {"kubernetes.io/hostname": "a"}
+    assert pod["imagePullSecrets"] == [{"name": "credentials"}]
+
+
+def test_the_namespace_comes_first_and_every_object_has_a_path() -> None:
+    """What lies in a namespace can be created in this order."""
+    paths = [path_of(obj) for obj in manifests(Overlay(images={}))]
+    assert paths[0] == "/api/v1/namespaces/driverwright"
+    assert len(set(paths)) == len(paths)

@@ -1,0 +1,35 @@
+"""A spec is read once per generation, right or wrong, and forgotten with its object."""
+
+from driver_builder.api import driver_container
+from driver_builder.api.spec_cache import SpecCache
+from driver_builder.errors import InvalidDriver
+from tests.support.factories import Json, driver_object
+
+
+def generation(number: int, **changes: object) -> Json:
+    """Make an object of a generation."""
+    obj = driver_object(spec_changes=dict(changes))
+    obj["metadata"]["generation"] = number
+    return obj
+
+
+def test_a_generation_is_read_once() -> None:
+    """Expressions that do not compile would take their time in each pass."""
+    known = SpecCache()
+    wrong = generation(1, kernelMappings=[{"regexp": "6.(1"}])
+    first = driver_container.parse(wrong, known).spec
+    assert isinstance(first, InvalidDriver)
+    assert driver_container.parse(wrong, known).spec is first
+    right = driver_container.parse(generation(2), known).spec
+    assert not isinstance(right, InvalidDriver)
+    assert driver_container.parse(generation(2), known).spec is right
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    """The cache holds as much as there are objects."""
+    known = SpecCache()
+    first = driver_container.parse(generation(1), known)
+    known.keep([])
+    assert driver_container.parse(generation(1), known).spec is not first.spec
+    known.keep([first.uid])
+    assert len(known._known) == 1

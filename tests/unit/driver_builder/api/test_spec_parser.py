@@ -1,0 +1,492 @@
+"""A spec as values; one that cannot be acted on says which fields, which values, what to do."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, ConfigMapSource, DriverSpec, RegistrySettings
+from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
+from driver_builder.errors import InvalidDriver
+from driver_builder.model.build import ModuleSpec, Signing
+from driver_builder.model.images import ImageRepository
+from tests.support.factories import spec
+
+RESERVED_VALUES: dict[str, Any] = {
+    "validation": {"command": ["/bin/true"], "timeout": "30s"},
+    "rollout": {"maxUnavailable": "10%", "canary": 1},
+    "retention": {"versions": 3},
+}
+
+
+MODULE_SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}}
+
+
+def nested(path: str, value: object) -> Any:
+    """Make an object with one field of it, however deep."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return value
+
+
+def test_a_whole_spec_becomes_values() -> None:
+    """Every field of the schema is read."""
+    read = parse_spec(
+        spec(
+            registry={"secretRef": {"name": "push"}, "caConfigMap": {"name": "ca", "key": "registry.pem"}},
+            build={
+                "baseImage": "debian:trixie-slim",
+                "args": {"V": "1"},
+                "templateConfigMap": {"name": "template", "key": "Dockerfile.j2"},
+                "secrets": [{"name": "token"}],
+                "resources": {"limits": {"memory": "2Gi"}},
+                "deadline": "1h30m5s",
+                "builder": "job",
+                "reuseAcrossKernels": False,
+            },
+            kernelMappings=[
+                {"literal": "6.1.0+", "args": {"W": "2"}, "template": "other", "signing": MODULE_SIGNING},
+                {"regexp": r"6\..*", "image": "r/x:1"},
+                {"regexp": ".*", "skip": True},
+            ],
+            module={
+                "names": ["helper", "edudrv"],
+                "parameters": {"edudrv": ["debug=1", "quiet"]},
+                "inTreeModulesToRemove": ["old"],
+                "blacklist": ["older"],
+                "trustImage": True,
+                "firmwarePath": "/lib/firmware",
+            },
+            signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
+            validation=RESERVED_VALUES["validation"],
+            rollout=RESERVED_VALUES["rollout"],
+            retention=RESERVED_VALUES["retention"],
+            preflight={"followRepository": True},
+            tolerations=[{"operator": "Exists"}],
+            priorityClassName="high",
+            imagePullSecrets=[{"name": "pull"}],
+        )
+    )
+    exact, prebuilt, skipped = read.mappings
+    assert exact.pattern.fullmatch("6.1.0+")
+    assert not exact.pattern.fullmatch("6.1.00")
+    assert (exact.literal, exact.args, exact.template) == ("6.1.0+", {"W": "2"}, "other")
+    assert exact.signing == Signing(key_secret="key", certificate_secret="certificate")
+    assert (prebuilt.literal, prebuilt.image, skipped.skip) == (None, "r/x:1", True)
+    assert read == DriverSpec(
+        version="1.0.0",
+        node_selector={"pool": "edu"},
+        image=ImageRepository(host="registry.example.com:5000", repository="drivers/edu"),
+        registry=RegistrySettings(secret="push", ca=ConfigMapKey(name="ca", key="registry.pem")),
+        source=ConfigMapSource(name="edu-source"),
+        template=None,
+        own_template=ConfigMapKey(name="template", key="Dockerfile.j2"),
+        base_image="debian:trixie-slim",
+        args={"V": "1"},
+        reuse=False,
+        build_secrets=("token",),
+        build_resources={"limits": {"memory": "2Gi"}},
+        deadline_seconds=5405.0,
+        builder=BuilderKind.JOB,
+        mappings=read.mappings,
+        modules=(ModuleSpec(name="helper"), ModuleSpec(name="edudrv", parameters=("debug=1", "quiet"))),
+        in_tree_modules_to_remove=("old",),
+        blacklist=("older",),
+        firmware_path="/lib/firmware",
+        trust_image=True,
+        signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
+        follow_repository=True,
+        tolerations=({"operator": "Exists"},),
+        priority_class="high",
+        pull_secrets=("pull",),
+        unused=tuple(f"spec.{path}" for path in RESERVED),
+    )
+
+
+def test_a_short_spec_has_defaults() -> None:
+    """Version, image, source and module names are all that is needed."""
+    read = parse_spec(spec(nodeSelector=None))
+    assert (read.node_selector, read.mappings, read.args, read.template) == ({}, (), {}, None)
+    assert read.registry == RegistrySettings(secret=None, plain_http=False)
+    assert (read.deadline_seconds, read.builder, read.signing, read.unused) == (None, None, None, ())
+    assert read.reuse
+
+
+def test_a_ca_lies_under_the_usual_key() -> None:
+    """What most tools call it."""
+    read = parse_spec(spec(registry={"caConfigMap": {"name": "ca"}, "plainHttp": False}))
+    assert read.registry == RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt"))
+
+
+def test_null_is_not_given() -> None:
+    """A field without a value, as an editor leaves it, is as if it were not there."""
+    empty = spec(**{name: {} for name in ("registry", "build", "preflight")})
+    nulls = dict.fromkeys(("signing", "validation", "rollout", "retention", "kernelMappings", "tolerations"))
+    assert parse_spec({**empty, **nulls}) == parse_spec(spec())
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path) for path in RESERVED])
+def test_a_field_that_nothing_acts_on_is_named(path: str) -> None:
+    """It is checked, and never accepted in silence."""
+    changes = nested(path, RESERVED_VALUES[path])
+    if "module" in changes:
+        changes["module"]["names"] = ["edudrv"]
+    assert parse_spec(spec(**changes)).unused == (f"spec.{path}",)
+
+
+def test_what_happens_anyway_is_no_unused_field() -> None:
+    """Asking for what is done in any case, or for nothing, is fine."""
+    read = parse_spec(spec(build={"builder": "docker", "secrets": []}, preflight={"followRepository": False}))
+    assert read.unused == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value", "remedy"),
+    [
+        pytest.param({"version": None}, "spec.version", "missing", "at most 63 letters", id="version missing"),
+        pytest.param({"version": ""}, "spec.version", "''", "at most 63 letters", id="version empty"),
+        pytest.param({"version": "1.0 beta"}, "spec.version", "'1.0 beta'", "at most 63 letters", id="version blank"),
+        pytest.param({"version": "v" * 64}, "spec.version", "vvv", "at most 63 letters", id="version too long"),
+        pytest.param({"image": None}, "spec.image", "missing", "without a tag", id="image missing"),
+        pytest.param({"image": "r.io/edu:1"}, "spec.image", "'r.io/edu:1'", "without a tag", id="image with a tag"),
+        pytest.param({"image": "edu"}, "spec.image", "'edu'", "host[:port]/path", id="image without host"),
+        pytest.param({"image": "r.io/Edu"}, "spec.image", "'r.io/Edu'", "host[:port]/path", id="image in capitals"),
+        pytest.param(
+            {"kernelMappings": [{"literal": "6.1.0", "regexp": "b"}]},
+            "spec.kernelMappings[0]",
+            "",
+            "exactly one of literal, regexp",
+            id="two patterns",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6"}, {"skip": True}]},
+            "spec.kernelMappings[1]",
+            "",
+            "exactly one of literal, regexp",
+            id="no pattern",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6.(1"}]},
+            "spec.kernelMappings[0].regexp",
+            "'6.(1'",
+            "no regular expression",
+            id="open bracket",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6{2000}"}]},
+            "spec.kernelMappings[0].regexp",
+            "'6{2000}'",
+            "no regular expression",
+            id="repetition too large for the engine",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6(?!.*rt)"}]},
+            "spec.kernelMappings[0].regexp",
+            "'6(?!.*rt)'",
+            "the syntax of RE2, which has no look-around",
+            id="look-around",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "[^x]" * 200000}]},
+            "spec.kernelMappings[0].regexp",
+            "[^x][^x]",
+            "split it into several mappings",
+            id="too long",
+        ),
+        pytest.param({"module": None}, "spec.module.names", "", "at least one module name", id="no module"),
+        pytest.param(
+            {"module": {"names": ["a b"]}}, "spec.module.names[0]", "'a b'", "use letters, digits", id="module name"
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "parameters": {"b": []}}},
+            "spec.module.parameters",
+            "'b'",
+            "is not in spec.module.names",
+            id="parameters of another module",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "parameters": {"a": ["x=1; reboot"]}}},
+            "spec.module.parameters.a[0]",
+            "'x=1; reboot'",
+            "write name=value",
+            id="parameter with a command",
+        ),
+        pytest.param({"version": 1.0}, "spec.version", "1.0", "put it in quotes", id="version is a number"),
+        pytest.param(
+            {"nodeSelector": {"a/b/c": "x"}}, "spec.nodeSelector.a/b/c", "'a/b/c'", "[prefix/]name", id="label key"
+        ),
+        pytest.param(
+            {"nodeSelector": {"a": True}}, "spec.nodeSelector.a", "True", "put it in quotes", id="label value"
+        ),
+        pytest.param({"nodeSelector": ["a"]}, "spec.nodeSelector", "['a']", "write fields below it", id="no object"),
+        pytest.param(
+            {"registry": {"plainHttp": "yes"}}, "spec.registry.plainHttp", "'yes'", "without quotes", id="flag"
+        ),
+        pytest.param({"registry": {"secretRef": {}}}, "spec.registry.secretRef.name", "", "is missing", id="no secret"),
+        pytest.param(
+            {"registry": {"caConfigMap": {"key": "a"}}}, "spec.registry.caConfigMap.name", "", "missing", id="CA"
+        ),
+        pytest.param(
+            {"registry": {"caConfigMap": {"name": "a"}, "plainHttp": True}},
+            "spec.registry",
+            "",
+            "remove one",
+            id="CA without TLS",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "firmwarePath": "/"}},
+            "spec.module.firmwarePath",
+            "'/'",
+            "name the folder",
+            id="all of the build as firmware",
+        ),
+        pytest.param({"build": {"deadline": "30"}}, "spec.build.deadline", "'30'", "such as 1h, 30m", id="no unit"),
+        pytest.param({"build": {"deadline": ""}}, "spec.build.deadline", "''", "such as 1h, 30m", id="empty duration"),
+        pytest.param({"build": {"deadline": "9s"}}, "spec.build.deadline", "'9s'", "from 10s to 24h", id="too short"),
+        pytest.param(
+            {"build": {"deadline": "25h"}}, "spec.build.deadline", "'25h'", "from 10s to 24h", id="too long a time"
+        ),
+        pytest.param({"build": {"builder": "kaniko"}}, "spec.build.builder", "'kaniko'", "docker, job", id="builder"),
+        pytest.param({"build": {"builder": ["job"]}}, "spec.build.builder", "['job']", "docker, job", id="builders"),
+        pytest.param(
+            {"build": {"args": {"A B": "1"}}}, "spec.build.args.A B", "'A B'", "use letters", id="argument name"
+        ),
+        pytest.param(
+            {"build": {"args": {"A": "$(x)"}}}, "spec.build.args.A", "'$(x)'", "use letters", id="argument value"
+        ),
+        pytest.param({"build": {"template": "../x"}}, "spec.build.template", "'../x'", "lower case", id="template"),
+        pytest.param(
+            {"build": {"baseImage": "a b"}}, "spec.build.baseImage", "'a b'", "debian:bookworm", id="base image"
+        ),
+        pytest.param(
+            {"build": {"baseImage": "docker.io/driverwright-cache/1-2:latest"}},
+            "spec.build.baseImage",
+            "driverwright-cache",
+            "name an image of a registry",
+            id="what another driver's build left in the engine",
+        ),
+        pytest.param(
+            {"build": {"secrets": [{"name": "a"}]}},
+            "spec.build.secrets",
+            "",
+            "set spec.build.builder: job",
+            id="secrets without a Job",
+        ),
+        pytest.param(
+            {"build": {"builder": "docker", "secrets": [{"name": "a"}]}},
+            "spec.build.secrets",
+            "",
+            "set spec.build.builder: job",
+            id="secrets for an engine",
+        ),
+        pytest.param(
+            {"build": {"builder": "job", "secrets": [{"name": "a"}, {"name": "a"}]}},
+            "spec.build.secrets",
+            "['a', 'a']",
+            "name each once",
+            id="a secret twice",
+        ),
+        pytest.param(
+            {"build": {"resources": {"limits": {"memory": "2 GB"}}}},
+            "spec.build.resources.limits.memory",
+            "'2 GB'",
+            "such as 500m, 2 or 1Gi",
+            id="quantity",
+        ),
+        pytest.param(
+            {"build": {"secrets": [{"name": "A"}]}},
+            "spec.build.secrets[0].name",
+            "'A'",
+            "lower case",
+            id="build secret",
+        ),
+        pytest.param(
+            {"build": {"template": "a", "templateConfigMap": {"name": "b", "key": "c"}}},
+            "spec.build",
+            "",
+            "remove one of them",
+            id="two templates",
+        ),
+        pytest.param(
+            {"build": {"resources": {"limits": "1"}}},
+            "spec.build.resources.limits",
+            "'1'",
+            "fields below",
+            id="resources",
+        ),
+        pytest.param({"kernelMappings": {"regexp": "6"}}, "spec.kernelMappings", "'regexp'", "no list", id="no list"),
+        pytest.param(
+            {"kernelMappings": ["6"]}, "spec.kernelMappings[0]", "'6'", "fields below", id="mapping is a text"
+        ),
+        pytest.param(
+            {"kernelMappings": [{"literal": "linux"}]},
+            "spec.kernelMappings[0].literal",
+            "'linux'",
+            "uname -r",
+            id="no kernel release",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "nonsense"}]},
+            "spec.kernelMappings[0].image",
+            "'nonsense'",
+            "host/repository:tag",
+            id="prebuilt image",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "args": {"A": "1"}}]},
+            "spec.kernelMappings[0]",
+            "",
+            "remove image, or the others",
+            id="prebuilt and built",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "skip": True, "template": "debian"}]},
+            "spec.kernelMappings[0]",
+            "",
+            "remove skip, or the others",
+            id="skipped and built",
+        ),
+        pytest.param({"module": {"names": "edudrv"}}, "spec.module.names", "'edudrv'", "write [edudrv]", id="one name"),
+        pytest.param(
+            {"module": {"names": ["a"], "firmwarePath": "fw"}},
+            "spec.module.firmwarePath",
+            "'fw'",
+            "must be absolute",
+            id="firmware path",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "blacklist": [1]}}, "spec.module.blacklist[0]", "1", "in quotes", id="blacklist"
+        ),
+        pytest.param(
+            {"signing": {"keySecretRef": {"name": "k"}}},
+            "spec.signing",
+            "belong together",
+            "give both",
+            id="signing without certificate",
+        ),
+        pytest.param({"signing": {}}, "spec.signing", "names no key", "imageKeySecretRef", id="signing with nothing"),
+        pytest.param(
+            {"signing": {"imageKeySecretRef": {}}},
+            "spec.signing.imageKeySecretRef.name",
+            "",
+            "is missing",
+            id="signing with a Secret without a name",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "signing": MODULE_SIGNING}]},
+            "spec.kernelMappings[0]",
+            "image excludes",
+            "remove image, or the others",
+            id="prebuilt and signed",
+        ),
+        pytest.param(
+            {"build": {"reuseAcrossKernels": "no"}},
+            "spec.build.reuseAcrossKernels",
+            "'no'",
+            "without quotes",
+            id="neither reuse nor not",
+        ),
+        pytest.param(
+            {"validation": {"timeout": "30s"}},
+            "spec.validation.command",
+            "",
+            "the program is needed",
+            id="validation of nothing",
+        ),
+        pytest.param(
+            {"rollout": {"maxUnavailable": "101%"}}, "spec.rollout.maxUnavailable", "'101%'", "10%", id="more than all"
+        ),
+        pytest.param(
+            {"rollout": {"maxUnavailable": 0}}, "spec.rollout.maxUnavailable", "0", "from 1 to", id="none at all"
+        ),
+        pytest.param({"rollout": {"canary": "1"}}, "spec.rollout.canary", "'1'", "without quotes", id="canary"),
+        pytest.param({"retention": {"versions": True}}, "spec.retention.versions", "True", "from 1 to", id="retention"),
+        pytest.param({"tolerations": ["all"]}, "spec.tolerations[0]", "'all'", "operator: Exists", id="toleration"),
+        pytest.param({"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0].name", "", "is missing", id="pull secret"),
+        pytest.param(
+            {"preflight": {"followRepository": 1}},
+            "spec.preflight.followRepository",
+            "1",
+            "true nor false",
+            id="preflight",
+        ),
+    ],
+)
+def test_a_wrong_field_is_named_with_value_and_remedy(
+    changes: dict[str, Any], field: str, value: str, remedy: str
+) -> None:
+    """The message says where, what and what instead; nothing but InvalidDriver is raised."""
+    with pytest.raises(InvalidDriver) as caught:
+        parse_spec(spec(**changes))
+    message = str(caught.value)
+    assert message.startswith(field + ":")
+    assert value in message
+    assert remedy in message
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    """Up to five fields, and how many more there are."""
+    with pytest.raises(InvalidDriver) as caught:
+        parse_spec({})
+    for field in ("spec.version", "spec.image", "spec.source", "spec.module.names"):
+        assert f"{field}: " in str(caught.value)
+    with pytest.raises(InvalidDriver, match=r"and 3 more problems$"):
+        parse_spec(spec(module={"names": ["a b"] * 8}))
+
+
+def test_a_spec_that_is_no_object_is_refused() -> None:
+    """Whatever it is, the answer is an error in words."""
+    assert str(read_spec("x").problems[0]) == "spec: 'x' is no object: write fields below it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "unknown"),
+    [
+        pytest.param({"nodeselector": {}}, ("spec", "nodeselector"), id="misspelt"),
+        pytest.param({"build": {"arg": {}}}, ("spec", "build", "arg"), id="below"),
+        pytest.param({"kernelMappings": [{"regexp": "6", "arg": 1}]}, ("spec", "kernelMappings", 0, "arg"),
+                     id="in a list"),
+        pytest.param({"registry": {"caConfigMap": {"name": "a", "key": "b", "c": 1}}},
+                     ("spec", "registry", "caConfigMap", "c"), id="of a reserved field"),
+    ],
+)  # fmt: skip
+def test_a_field_of_no_meaning_is_found(changes: dict[str, Any], unknown: tuple[str | int, ...]) -> None:
+    """The API server would drop it; lint says so. A newer schema's field does not break an older controller."""
+    reading = read_spec(spec(**changes))
+    assert reading.unknown == (unknown,)
+    assert reading.spec is not None
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+fields = st.sampled_from(
+    ["version", "nodeSelector", "image", "registry", "source", "build", "kernelMappings", "module", "signing",
+     "validation", "rollout", "retention", "preflight", "tolerations", "priorityClassName", "imagePullSecrets"]
+)  # fmt: skip
+
+
+@given(st.dictionaries(fields, anything) | anything)
+def test_no_json_breaks_the_parser(written: object) -> None:
+    """Whatever is written, it is a spec or a list of problems that name their fields."""
+    reading = read_spec(written)
+    assert (reading.spec is None) is bool(reading.problems)
+    assert all(str(problem).startswith("spec") for problem in reading.problems)
+
+
+@given(st.dictionaries(fields, anything))
+def test_a_strange_field_beside_good_ones(changes: dict[str, Any]) -> None:
+    """One wrong field never hides in the others being right."""
+    reading = read_spec({**spec(), **changes})
+    assert {problem.path[1] for problem in reading.problems} <= set(changes)
+
+
+def test_expressions_are_bounded_together() -> None:
+    """To compile many takes long, however short each is."""
+    regexp = "6" * (MAX_REGEXPS // 64)
+    assert read_spec(spec(kernelMappings=[{"regexp": regexp}] * 64)).problems == ()
+    (problem,) = read_spec(spec(kernelMappings=[{"regexp": regexp + "6"}] * 64)).problems
+    assert str(problem).startswith("spec.kernelMappings: their expressions have ")

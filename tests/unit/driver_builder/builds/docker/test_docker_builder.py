@@ -1,0 +1,121 @@
+"""An engine that loses a layer of its cache to another build: a race that a real one cannot be made to run."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from urllib.parse import parse_qs
+
+import docker
+import pytest
+
+from driver_builder.builds.build_limits import BuildLimits
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.model import engine_images
+from driver_builder.model.build import BuildRequest
+from driver_builder.reasons import Reason
+from tests.support.factories import node, snapshot
+from tests.support.plans import request_of
+from tests.support.scripted_registry import Reply, Request, scripted_registry
+
+LOST = {"error": "failed to get digest sha256:01: open /image/overlay2/content/sha256/01: no such file or directory"}
+BUILT = {"aux": {"ID": "sha256:4567"}}
+BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDetail": {"code": 65}}
+
+
+@contextmanager
+def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
+    """A builder whose engine's builds end like this, one after the other; gives what the engine was asked, too."""
+    left = list(builds)
+
+    def script(request: Request) -> Reply:
+        return Reply(body=json.dumps(left.pop(0) if request.path.endswith("/build") else []).encode())
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+    ):
+        yield DockerBuilder(api), server.requests
+
+
+def names_of(request: BuildRequest, owner: str) -> set[str]:
+    """The names that a build leaves images under, by what the engine is asked for."""
+
+    def script(asked: Request) -> Reply:
+        if asked.path.endswith("/build"):
+            return Reply(body=json.dumps(BUILT).encode())
+        return Reply(status=404, body=b'{"message": "No such image"}')
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+        TemporaryDirectory() as folder,
+        suppress(BuildFailed, TemporaryError),
+    ):
+        DockerBuilder(api, owner=owner).build(request, directory=Path(folder), log=lambda _: None, cancelled=Event())
+    built = [parse_qs(asked.query)["t"][0] for asked in server.requests if asked.path.endswith("/build")]
+    return {name for name in built if not name.startswith(engine_images.HEADERS)}
+
+
+def run(builder: DockerBuilder) -> list[str]:
+    """Run a context; gives what was logged."""
+    log: list[str] = []
+    limits = BuildLimits(60.0, Event(), time.monotonic)
+    builder.run(b"context", name="test/image:latest", log=log.append, limits=limits)
+    return log
+
+
+def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
+    """With the same context and parameters, and a word in the log."""
+    with engine(LOST, BUILT) as (builder, requests):
+        log = run(builder)
+    first, second = [request for request in requests if request.path.endswith("/build")]
+    assert (first.query, first.body) == (second.query, second.body)
+    assert log == ["the engine removed a layer while this build was taking it from the cache: once more"]
+
+
+@pytest.mark.parametrize(
+    ("builds", "reason"),
+    [
+        pytest.param((LOST, BROKEN), Reason.COMPILE_ERROR, id="the second one fails by itself"),
+        pytest.param((LOST, LOST), Reason.BUILD_ERROR, id="it is lost again"),
+        pytest.param((BROKEN,), Reason.COMPILE_ERROR, id="another failure is not tried again"),
+    ],
+)
+def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason: Reason) -> None:
+    """There are two at most."""
+    with engine(*builds) as (builder, _), pytest.raises(BuildFailed) as caught:
+        run(builder)
+    assert caught.value.reason is reason
+
+
+def test_what_stays_in_the_engine_cannot_be_named_by_others() -> None:
+    """All that a build leaves there is named after the uid of its DriverContainer, and no spec may name it."""
+    request = request_of(snapshot(node()))
+    one, two = names_of(request, "uid-1"), names_of(request, "uid-2")
+    assert one == names_of(request, "uid-1")
+    assert len(one) == 2
+    assert not one & two
+    assert all(engine_images.is_reserved(name) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reserved"),
+    [
+        ("driverwright-cache/a:latest", True),
+        ("docker.io/driverwright-cache/a", True),
+        ("index.docker.io/driverwright-headers/a@sha256:0", True),
+        ("docker.io/index.docker.io/driverwright-build/a", True),
+        ("driverwright-lookup", True),
+        ("registry.example.com/driverwright-cache/a", False),
+        ("debian:bookworm-slim", False),
+        ("driverwright-cache-of-ours/a", False),
+    ],
+)
+def test_names_of_ours_are_known_however_they_are_written(name: str, is_reserved: bool) -> None:
+    """An engine leaves its default host out."""
+    assert engine_images.is_reserved(name) is is_reserved

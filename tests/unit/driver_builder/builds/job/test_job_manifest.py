@@ -1,0 +1,186 @@
+"""A build's Job and ConfigMap: what each container is given, and above all what not."""
+
+import base64
+import gzip
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.builds.job.job_manifest import FINGERPRINT_ANNOTATION, JobSettings, config_map, job
+from driver_builder.errors import BuildFailed
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.images import ImageRef
+from driver_builder.planning.actions import StartBuild
+from tests.support import factories
+
+Json = dict[str, Any]
+
+SETTINGS = JobSettings(image="r/buildah:1", hand_over_image="r/driver-builder:1")
+KEY = "0123456789abcdef0123"
+
+
+def action(**changes: Any) -> StartBuild:
+    """Make a build of a driver whose registry wants a password."""
+    request = BuildRequest(
+        key=KEY,
+        driver="driverwright/edu",
+        version="1",
+        target=factories.target(architecture="arm64"),
+        template="debian",
+        base_image="debian:bookworm-slim",
+        source=SourceFiles(files={}),
+        modules=(ModuleSpec(name="edudrv"),),
+        deadline_seconds=90.5,
+    )
+    given: Json = {
+        "namespace": "driverwright",
+        "request": request,
+        "image": ImageRef("registry.example:5000", "drivers/edu", "tag"),
+        "registry": RegistrySettings(secret="push"),
+        "waiting": 1,
+        **changes,
+    }
+    return StartBuild(**given)
+
+
+def pod_of(manifest: Json) -> Json:
+    """Give the pod's spec."""
+    spec: Json = manifest["spec"]["template"]["spec"]
+    return spec
+
+
+def containers(manifest: Json) -> tuple[Json, Json]:
+    """Give the containers ``build`` and ``hand-over``."""
+    (build,), (hand_over,) = pod_of(manifest)["initContainers"], pod_of(manifest)["containers"]
+    return build, hand_over
+
+
+def mounts(container: Json) -> dict[str, str]:
+    """Give volume by path."""
+    return {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+
+
+def test_the_same_build_is_the_same_job() -> None:
+    """A controller that was killed finds it by name; another deadline or image is another Job."""
+    made = job(action(), SETTINGS)
+    assert made == job(action(), SETTINGS)
+    assert made["metadata"]["name"] == f"driver-build-{KEY}"
+    other = job(action(build_secrets=("token",)), SETTINGS)
+    assert other["metadata"]["name"] == made["metadata"]["name"]
+    fingerprints = {item["metadata"]["annotations"][FINGERPRINT_ANNOTATION] for item in (made, other)}
+    assert len(fingerprints) == 2
+
+
+def test_a_job_has_bounds() -> None:
+    """One try, the driver's deadline, nodes of the target's architecture, folders that cannot fill a disk."""
+    made = job(action(), SETTINGS)
+    assert (made["spec"]["backoffLimit"], made["spec"]["activeDeadlineSeconds"]) == (0, 91)
+    assert made["spec"]["ttlSecondsAfterFinished"] == 3600
+    assert pod_of(made)["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+    assert all("sizeLimit" in volume["emptyDir"] for volume in pod_of(made)["volumes"] if "emptyDir" in volume)
+    assert "hostNetwork" not in pod_of(made)
+    assert "tolerations" not in pod_of(made)
+
+
+def test_what_runs_the_source_may_nothing() -> None:
+    """No token of a service account, no registry password, no privileges; three capabilities, to map users."""
+    made = job(action(), SETTINGS)
+    build, _ = containers(made)
+    assert pod_of(made)["automountServiceAccountToken"] is False
+    assert "registry" not in mounts(build).values()
+    assert build["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SETFCAP", "SETGID", "SETUID"]}
+    assert build["securityContext"]["allowPrivilegeEscalation"] is False
+    assert "privileged" not in build["securityContext"]
+
+
+def test_what_may_push_is_nobody_and_runs_nothing_of_the_driver() -> None:
+    """It sees the finished files, read only, and the registry's Secret."""
+    _, hand_over = containers(job(action(build_secrets=("token",)), SETTINGS))
+    assert set(mounts(hand_over)) == {"/context", "/out", "/registry"}
+    assert all(mount["readOnly"] for mount in hand_over["volumeMounts"])
+    assert hand_over["securityContext"]["runAsNonRoot"] is True
+    assert hand_over["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    words = ["--host=registry.example:5000", "--repository=drivers/edu", "--credentials=/registry"]
+    assert set(words) <= set(hand_over["command"])
+
+
+def test_a_registry_without_a_password_needs_no_secret() -> None:
+    """And plain HTTP is only spoken when asked for."""
+    made = job(action(registry=RegistrySettings(plain_http=True)), SETTINGS)
+    _, hand_over = containers(made)
+    assert "registry" not in {volume["name"] for volume in pod_of(made)["volumes"]}
+    assert "--plain-http" in hand_over["command"]
+    assert not any(word.startswith("--credentials") for word in hand_over["command"])
+    assert "--plain-http" not in containers(job(action(), SETTINGS))[1]["command"]
+
+
+def test_secrets_are_files_of_the_build_alone() -> None:
+    """Mounted into each command of the build, below /run/secrets, and no part of a layer."""
+    made = job(action(build_secrets=("token", "key.pem")), SETTINGS, authfile="/secrets/token/.dockerconfigjson")
+    build, _ = containers(made)
+    assert mounts(build)["/secrets/token"] == "secret-0"
+    assert mounts(build)["/secrets/key.pem"] == "secret-1"
+    assert {
+        "--volume=/secrets/token:/run/secrets/token:ro",
+        "--volume=/secrets/key.pem:/run/secrets/key.pem:ro",
+        "--authfile=/secrets/token/.dockerconfigjson",
+    } <= set(build["command"])
+
+
+def test_resources_are_those_of_the_spec() -> None:
+    """All of them, for a request that is larger than its limit would be refused."""
+    asked = {"limits": {"memory": "256Mi"}}
+    assert containers(job(action(resources=asked), SETTINGS))[0]["resources"] == asked
+    assert set(containers(job(action(), SETTINGS))[0]["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_the_controller_chooses_nodes_network_and_ca() -> None:
+    """Labels beside the architecture, the node's network where there is none for pods, certificates for both."""
+    given = JobSettings(
+        image="i", hand_over_image="h", node_selector={"pool": "build"}, host_network=True, ca="-----BEGIN"
+    )
+    made = job(action(), given)
+    build, hand_over = containers(made)
+    assert pod_of(made)["nodeSelector"] == {"kubernetes.io/arch": "arm64", "pool": "build"}
+    assert pod_of(made)["hostNetwork"] is True
+    assert "--cert-dir=/certificates" in build["command"]
+    assert mounts(build)["/certificates/ca.crt"] == "context"
+    assert "--registry-ca-file=/context/ca.crt" in hand_over["command"]
+
+
+def test_a_job_tolerates_what_the_spec_names_and_the_controller_sets() -> None:
+    """And nothing where neither says anything: the driver pods' default, which is everything, is not for builds."""
+    gpu, build = {"key": "gpu", "operator": "Exists"}, {"key": "build", "operator": "Exists"}
+    made = job(action(tolerations=(gpu,)), replace(SETTINGS, tolerations=(build,)))
+    assert pod_of(made)["tolerations"] == [gpu, build]
+    assert "tolerations" not in pod_of(job(action(), SETTINGS))
+
+
+def test_every_mount_has_its_volume() -> None:
+    """Of all containers, with all that can be asked for."""
+    made = job(action(build_secrets=("token",)), SETTINGS)
+    volumes = {volume["name"] for volume in pod_of(made)["volumes"]}
+    assert {name for container in containers(made) for name in mounts(container).values()} == volumes
+
+
+def test_the_config_map_goes_with_its_job() -> None:
+    """The context to the byte, the script, and where buildah may pull from."""
+    made = config_map(action(registry=RegistrySettings(plain_http=True)), SETTINGS, context=b"tar", uid="u")
+    assert made["metadata"]["name"] == f"driver-build-{KEY}"
+    assert made["metadata"]["ownerReferences"] == [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": f"driver-build-{KEY}", "uid": "u"}
+    ]
+    assert gzip.decompress(base64.b64decode(made["binaryData"]["context.tar.gz"])) == b"tar"
+    assert made["data"]["build.sh"].startswith("#!/bin/sh")
+    assert 'location = "registry.example:5000"\ninsecure = true' in made["data"]["registries.conf"]
+    assert "insecure" not in config_map(action(), SETTINGS, context=b"", uid="u")["data"]["registries.conf"]
+
+
+def test_a_source_too_large_for_a_config_map_is_refused() -> None:
+    """With the size, the limit and the way out."""
+    context = os.urandom(1_100_000)
+    with pytest.raises(BuildFailed, match="git, an archive, an image or a package"):
+        config_map(action(), SETTINGS, context=context, uid="u")

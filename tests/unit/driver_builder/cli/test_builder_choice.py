@@ -1,0 +1,100 @@
+"""Who builds, and with which secrets."""
+
+import argparse
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from driver_builder import config
+from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.builds.docker.docker_builder import DockerBuilder
+from driver_builder.builds.job.job_builder import JobBuilder
+from driver_builder.cli import builder_choice
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError
+from driver_builder.references.registry_access import Registries
+from kube_api.client import Client
+from kube_api.errors import NotFound
+from tests.unit.driver_builder.builds.job.test_job_manifest import action
+
+
+class Cluster:
+    """An API server with one Secret."""
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Read it."""
+        if not path.endswith("/token"):
+            raise NotFound(path)
+        value = base64.b64encode(b"first line\n\nabc\nsecond line\n").decode()
+        return {"data": {"key": value}}
+
+
+def client() -> Client:
+    """The same, for who wants a client."""
+    return cast(Client, cast(Any, Cluster()))
+
+
+def settings(*words: str) -> Settings:
+    """Settings as by these flags."""
+    parser = argparse.ArgumentParser()
+    config.add_connection_flags(parser)
+    config.add_run_flags(parser)
+    return config.settings(parser.parse_args(words), {})
+
+
+IMAGES = ("--job-image=b", "--hand-over-image=h")
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "is_job"),
+    [
+        pytest.param((), None, False, id="docker is the default"),
+        pytest.param(("--builder=job", *IMAGES), None, True, id="the controller's default"),
+        pytest.param(IMAGES, BuilderKind.JOB, True, id="the spec asks for a Job"),
+        pytest.param(("--builder=job", *IMAGES), BuilderKind.DOCKER, False, id="the spec asks for the engine"),
+    ],
+)
+def test_the_spec_goes_before_the_default(
+    words: tuple[str, ...], asked: BuilderKind | None, is_job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine is not asked where a Job builds."""
+
+    @contextmanager
+    def engine(_address: str, **_options: object) -> Iterator[object]:
+        yield object()
+
+    monkeypatch.setattr(builder_choice, "docker_engine", engine)
+    wanted = replace(action(builder=asked), registry=RegistrySettings())
+    chosen = builder_choice.builder_for(wanted, settings(*words), client=client(), registries=Registries(client()))
+    with chosen as builder:
+        assert isinstance(builder, JobBuilder if is_job else DockerBuilder)
+
+
+def test_jobs_need_two_images() -> None:
+    """A controller that was not told of them says which flags it lacks."""
+    with pytest.raises(ConfigurationError, match="--job-image and --hand-over-image"):
+        builder_choice.job_settings(action(), settings("--job-image=b"), client())
+
+
+def test_the_ca_of_the_registries_is_given_to_jobs(tmp_path: Path) -> None:
+    """As text, for it is a file of the controller's; a file that is not there is told."""
+    file = tmp_path / "ca.crt"
+    file.write_text("-----BEGIN")
+    given = replace(settings(*IMAGES), registry_ca_file=str(file))
+    assert builder_choice.job_settings(action(), given, client()).ca == "-----BEGIN"
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="--registry-ca-file"):
+        builder_choice.job_settings(action(), given, client())
+
+
+def test_secrets_of_a_build_are_known_line_by_line() -> None:
+    """For its log to hide them; lines that say nothing would hide everything else, and a missing Secret has none."""
+    assert builder_choice.secret_values(action(build_secrets=("token", "gone")), client()) == (
+        "first line",
+        "second line",
+    )

@@ -1,0 +1,235 @@
+"""What the actions of a plan write, that they may be repeated, and how they bear what goes wrong."""
+
+import pytest
+
+from driver_builder.api.driver_container import FINALIZER
+from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.errors import InternalError
+from driver_builder.model.image_state import Absent
+from driver_builder.objects import manifests
+from driver_builder.plan import plan
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    LabelNode,
+    ReplacePod,
+    SetFinalizer,
+    StartBuild,
+    WidenDaemonSet,
+)
+from kube_api import names
+from kube_api.errors import Forbidden, Unreachable
+from kube_api.resources import DAEMON_SETS, NODES, PODS
+from tests.support.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
+from tests.support.memory_client import MemoryClient
+from tests.support.model_parts import ModelBuilds
+from tests.support.model_world import World
+from tests.support.worlds import DRIVER_PATH, small_world
+
+
+@pytest.fixture
+def world() -> World:
+    """Make a world of one node and one driver."""
+    return small_world()
+
+
+def executor(client: MemoryClient) -> Executor:
+    """Make an executor with a queue of its own."""
+    return Executor(client, ModelBuilds())
+
+
+UNLABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version=None, why="because")
+LABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version="1", why="")
+
+
+def test_a_label_is_set_and_taken_away(world: World) -> None:
+    """Only that label changes."""
+    path = NODES.path(name="node-a")
+    before = world.client.get(path)["metadata"]["labels"]
+    assert executor(world.client).perform((LABEL,)) == ()
+    assert world.client.get(path)["metadata"]["labels"] == {**before, "driverwright.io/x.ready": "1"}
+    assert executor(world.client).perform((UNLABEL,)) == ()
+    assert world.client.get(path)["metadata"]["labels"] == before
+
+
+def test_every_action_may_be_repeated(world: World) -> None:
+    """Doing an action twice is doing it once."""
+    decided = plan(with_images(snapshot()), SETTINGS)
+    actions = (*decided.actions, LABEL, SetFinalizer(namespace=NAMESPACE, name="edu", present=True))
+    assert executor(world.client).perform(actions) == ()
+    writes = len(world.client.writes)
+    assert executor(world.client).perform(actions) == ()
+    assert world.client.writes[writes:] == []
+    assert world.client.get(DRIVER_PATH)["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_others_finalizers_stay(world: World) -> None:
+    """Ours comes and goes beside them."""
+    world.client.patch(DRIVER_PATH, {"metadata": {"finalizers": ["other"]}})
+    for present, expected in ((True, ["other", FINALIZER]), (False, ["other"])):
+        executor(world.client).perform((SetFinalizer(namespace=NAMESPACE, name="edu", present=present),))
+        assert world.client.get(DRIVER_PATH)["metadata"]["finalizers"] == expected
+
+
+def test_a_world_that_moved_on_is_no_error(world: World) -> None:
+    """What is gone, or another object of the same name, is left to the next pass."""
+    gone = LabelNode(node="gone", driver="d", label="l", version="1", why="")
+    stranger = DeleteDaemonSet(namespace=NAMESPACE, name="ds", uid="older")
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "ds"}})
+    assert executor(world.client).perform((gone, stranger)) == ()
+    assert DAEMON_SETS.path(namespace=NAMESPACE, name="ds") in world.client.objects
+
+
+def test_a_daemon_set_loses_nothing_but_the_version_of_its_selector(world: World) -> None:
+    """Whatever wrote it: its pods stay as they are, and an annotation says which version it was made for."""
+    path, version = DAEMON_SETS.path(namespace=NAMESPACE, name="ds"), {names.OS_VERSION_LABEL: "12"}
+    pod = {"nodeSelector": {"a": "b", **version}, "containers": [{"name": "hold", "image": "i"}]}
+    body = {"metadata": {"name": "ds", "uid": "u"}, "spec": {"template": {"spec": pod}}}
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
+    widen = WidenDaemonSet(namespace=NAMESPACE, name="ds", uid="u", target="t", os_version="12")
+    executor(world.client).perform((widen,))
+    made = world.client.get(path)
+    assert made["spec"]["template"]["spec"] == {**pod, "nodeSelector": {"a": "b"}}
+    assert made["metadata"]["annotations"] == {manifests.OS_VERSION_ANNOTATION: "12"}
+
+
+def test_a_daemon_set_loses_its_hooks_before_it_is_applied(world: World) -> None:
+    """An apply alone would be refused: see ``MemoryClient.apply``."""
+    hold = {"name": "hold", "image": "i", "lifecycle": {"preStop": {"exec": {"command": ["leave"]}}}}
+    body = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [hold]}}}}
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
+    wanted = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [{"name": "hold"}]}}}}
+    action = ApplyDaemonSet(
+        namespace=NAMESPACE, name="ds", driver="d", target="t", manifest=wanted, hooks=("hold",)
+    )  # fmt: skip
+    assert executor(world.client).perform((action, action)) == ()
+    made = world.client.get(DAEMON_SETS.path(namespace=NAMESPACE, name="ds"))
+    assert made["spec"]["template"]["spec"]["containers"] == [{"name": "hold"}]
+
+
+def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
+    """Errors are gathered; the rest is done."""
+    error = Forbidden("403", status=403)
+    world.client.faults = [error]
+    other = LabelNode(node="node-a", driver="d", label="b", version="2", why="")
+    assert executor(world.client).perform((LABEL, other)) == (FailedAction(action=LABEL, error=error),)
+    assert world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]["b"] == "2"
+
+
+def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
+    """A younger pod of the same name stays."""
+    world.client.create(PODS.path(namespace=NAMESPACE), {"metadata": {"name": "p", "uid": "new"}})
+    for uid, gone in (("old", False), ("new", True)):
+        executor(world.client).perform((ReplacePod(namespace=NAMESPACE, name="p", uid=uid, node="n"),))
+        obj = world.client.get(PODS.path(namespace=NAMESPACE, name="p"))
+        assert ("deletionTimestamp" in obj["metadata"]) is gone
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        pytest.param(LABEL, "label node node-a: driverwright.io/x.ready=1", id="label"),
+        pytest.param(UNLABEL, "unlabel node node-a: driverwright.io/x.ready (because)", id="unlabel"),
+        pytest.param(SetFinalizer(namespace="n", name="d", present=True), "add finalizer to DriverContainer n/d",
+                     id="finalizer"),
+        pytest.param(SetFinalizer(namespace="n", name="d", present=False), "release DriverContainer n/d", id="release"),
+        pytest.param(ReplacePod(namespace="n", name="p", uid="u", node="x"),
+                     "replace pod n/p on x: its node is to get something else", id="replace"),
+        pytest.param(DeleteDaemonSet(namespace="n", name="d", uid="u"),
+                     "delete DaemonSet n/d: no node is to run it any more", id="delete"),
+        pytest.param(ApplyDaemonSet(namespace="n", name="d", driver="n/e", target="t", manifest={}),
+                     "roll out n/e to nodes on t (DaemonSet n/d)", id="apply"),
+    ],
+)  # fmt: skip
+def test_actions_speak_for_themselves(action: object, words: str) -> None:
+    """The dry run prints what would be done."""
+    assert str(action) == words
+
+
+def test_a_build_says_who_waits() -> None:
+    """One node waits, two nodes wait."""
+    (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
+    assert isinstance(build, StartBuild)
+    assert str(build).endswith("(1 node waits)")
+
+
+LABELS = tuple(LabelNode(node=f"n{number}", driver="d", label="l", version="1", why="") for number in range(5))
+
+
+def test_an_api_server_that_does_not_answer_ends_the_pass(world: World) -> None:
+    """Each further action would wait for it as long: the next pass goes on."""
+    error = Unreachable("PATCH: no answer")
+    world.client.faults = [error] * 5
+    assert executor(world.client).perform(LABELS) == (FailedAction(action=LABELS[0], error=error),)
+    assert len(world.client.faults) == 4
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        pytest.param(1, ["n2", "n3", "n4"], id="one driver: the others go on"),
+        pytest.param(2, [], id="two drivers: the rest is left"),
+    ],
+)
+def test_an_action_without_an_answer_ends_those_of_its_driver(world: World, faults: int, expected: list[str]) -> None:
+    """A webhook may time out for one driver; with a second one it is the API server."""
+    for label in LABELS:
+        world.add_node(label.node, KERNEL)
+    owners = {"n0": "a", "n1": "a", "n2": "b", "n3": "c", "n4": "c"}
+    labels = {id(label): owners[label.node] for label in LABELS}
+    world.client.faults = [Unreachable("PATCH: no answer")] * faults
+    failed = executor(world.client).perform(LABELS, lambda action: labels[id(action)])
+    assert len(failed) == faults
+    nodes = [world.client.get(NODES.path(name=label.node))["metadata"] for label in LABELS]
+    assert [metadata["name"] for metadata in nodes if "l" in metadata["labels"]] == expected
+
+
+def test_drivers_whose_actions_got_no_answer_come_last_the_next_time(world: World) -> None:
+    """Two that never get one keep no other from what it wants; one that answers again goes back to its place."""
+    owners = {"n0": "a", "n1": "b", "n2": "c", "n3": "d", "n4": "d"}
+    asked: list[str] = []
+    silent = {"n0", "n1"}
+
+    def patch(path: str, _body: object, **_more: object) -> dict[str, object]:
+        node = path.rpartition("/")[2]
+        asked.append(node)
+        if node in silent:
+            raise Unreachable("PATCH: no answer")
+        return {}
+
+    world.client.patch = patch  # type: ignore[method-assign, assignment]
+    labels = {id(label): owners[label.node] for label in LABELS}
+    made = executor(world.client)
+    for expected in (["n0", "n1"], ["n2", "n3", "n4", "n0", "n1"]):
+        made.perform(LABELS, lambda action: labels[id(action)])
+        assert asked == expected
+        asked.clear()
+    silent.clear()
+    for expected in (["n2", "n3", "n4", "n0", "n1"], ["n0", "n1", "n2", "n3", "n4"]):
+        made.perform(LABELS, lambda action: labels[id(action)])
+        assert asked == expected
+        asked.clear()
+
+
+def test_a_controller_that_is_to_stop_stops_between_two_actions(world: World) -> None:
+    """Without the Lease another controller acts."""
+    for label in LABELS:
+        world.add_node(label.node, KERNEL)
+    asked = iter([False, False, True])
+    stopping = Executor(world.client, ModelBuilds(), is_stopping=lambda: next(asked))
+    assert stopping.perform(LABELS) == ()
+    nodes = [world.client.get(NODES.path(name=label.node))["metadata"] for label in LABELS]
+    assert [metadata["name"] for metadata in nodes if "l" in metadata["labels"]] == ["n0", "n1"]
+
+
+def test_a_bug_in_one_action_does_not_stop_the_others(world: World) -> None:
+    """It is said with the action, as a refusal is."""
+
+    class Broken(ModelBuilds):
+        def submit(self, action: StartBuild) -> None:
+            raise RuntimeError(f"cannot start {action.request.key}")
+
+    (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
+    (failed,) = Executor(world.client, Broken()).perform((build, LABEL))
+    assert isinstance(failed.error, InternalError)
+    assert LABEL.label in world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]

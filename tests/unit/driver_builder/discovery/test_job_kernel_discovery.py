@@ -1,0 +1,140 @@
+"""The Job that asks a repository: what it runs, as whom, and how its end is read."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from driver_builder.builds.job.job_cluster import JobCluster
+from driver_builder.builds.job.job_log import PodLog
+from driver_builder.builds.job.job_state import Building, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
+from driver_builder.discovery.job_kernel_discovery import JobKernelLookup, commands_of, manifest
+from driver_builder.discovery.kernel_discovery import render
+from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
+from driver_builder.model.repositories import Repository
+from driver_builder.reasons import Reason
+from driver_builder.upgrades.newest_kernel import STREAMS
+from kube_api.client import Client
+from kube_api.names import is_label_value
+from tests.support.resolver import shell_commands
+
+DEBIAN = Repository("debian", "registry.example.com/base:1", "arm64")
+
+
+@pytest.mark.parametrize("family", [*STREAMS])
+def test_the_commands_are_those_that_an_engine_would_run(family: str) -> None:
+    """One template for both, for every family."""
+    dockerfile = render(Repository(family, "registry.example.com/base:1", "amd64"))
+    environment, script = commands_of(dockerfile)
+    assert script == shell_commands(dockerfile, "driverwright-kernel")
+    assert environment["LC_ALL"] in ("C", "C.UTF-8")
+
+
+def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:
+    """The repository's architecture, no token, no right but those of a package manager; and it is plain JSON."""
+    taint = {"key": "build", "operator": "Exists"}
+    made = manifest(
+        DEBIAN, "drivers", pull_secret="pull", node_selector={"pool": "build"}, tolerations=[taint], host_network=True
+    )
+    assert json.loads(json.dumps(made)) == made
+    pod = made["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64", "pool": "build"}
+    assert pod["tolerations"] == [taint]
+    assert (pod["automountServiceAccountToken"], pod["imagePullSecrets"]) == (False, [{"name": "pull"}])
+    (asking,), (end,) = pod["initContainers"], pod["containers"]
+    assert {asking["image"], end["image"]} == {"registry.example.com/base:1"}
+    assert asking["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert all(is_label_value(value) for value in made["metadata"]["labels"].values())
+    assert manifest(DEBIAN, "drivers")["metadata"]["name"] == made["metadata"]["name"], "one Job for a repository"
+
+
+class Hasty(threading.Event):
+    """An event that nobody waits for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Give at once that it is not set."""
+        assert timeout is not None
+        return False
+
+
+class Played:
+    """A cluster in which a Job goes through states, with what its pod prints meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, states: list[JobState], lines: list[str]) -> None:
+        self.now = 0.0
+        self.deleted = 0
+        self.states = states
+        self.lines = lines
+        self.manifests: list[dict[str, Any]] = []
+        monkeypatch.setattr(JobCluster, "ensure_job", lambda _self, made, _limits: self._make(made))
+        monkeypatch.setattr(JobCluster, "look", lambda _self, _job, _limits: self._next())
+        monkeypatch.setattr(JobCluster, "delete", lambda _self, _job: self._delete())
+        monkeypatch.setattr(PodLog, "lines", lambda _self: iter([self.lines.pop(0)] if self.lines else []))
+        monkeypatch.setattr(
+            PodLog, "is_whole", property(lambda _self: not self.lines, lambda _self, _value: None), raising=False
+        )
+
+    def ask(self) -> tuple[str, ...]:
+        """Ask, with a clock that goes on by a minute whenever it is looked at."""
+        asking = JobKernelLookup(Client.__new__(Client), "drivers", clock=self._clock)
+        return asking.look_up(DEBIAN, cancelled=Hasty())
+
+    def _make(self, made: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        self.manifests.append(made)
+        return made, False
+
+    def _next(self) -> JobState:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def _delete(self) -> None:
+        self.deleted += 1
+
+    def _clock(self) -> float:
+        self.now += 10
+        return self.now
+
+
+def test_what_the_pod_prints_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes between; and the Job is taken away."""
+    states: list[JobState] = [Waiting(), Building(pod="p"), Building(pod="p"), HandingOver(pod="p")]
+    played = Played(monkeypatch, states, ["Get:1", "driverwright-kernel: 6.1.0-9-arm64", "bye"])
+    assert played.ask() == ("6.1.0-9-arm64",)
+    assert played.deleted == 1
+
+
+def test_a_log_that_breaks_off_is_asked_for_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest kernel may be the last line; without it nobody would build ahead."""
+    lines = ["driverwright-kernel: 6.1.0-8-arm64", "driverwright-kernel: 6.1.0-9-arm64"]
+    assert Played(monkeypatch, [HandingOver(pod="p")], lines).ask() == ("6.1.0-8-arm64", "6.1.0-9-arm64")
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "words"),
+    [
+        pytest.param(NotBuilt(pod="p", exit_code=67), BuildFailed, "cannot be reached", id="repository away"),
+        pytest.param(TimedOut(), BuildFailed, "did not end within", id="too long"),
+        pytest.param(Lost(why="evicted"), TemporaryError, "evicted", id="pod lost"),
+        pytest.param(Waiting(why="ErrImagePull", is_hopeless=True), TemporaryError, "ErrImagePull", id="no base image"),
+        pytest.param(Waiting(why="0/3 nodes"), TemporaryError, "0/3 nodes", id="no node"),
+    ],
+)
+def test_what_else_it_comes_to_is_said(
+    monkeypatch: pytest.MonkeyPatch, state: JobState, error: type[DriverBuilderError], words: str
+) -> None:
+    """Never an empty answer; and the Job is taken away all the same."""
+    played = Played(monkeypatch, [state], ["driverwright: apt-get update failed: an archive cannot be reached"])
+    with pytest.raises(error, match=words) as caught:
+        played.ask()
+    if isinstance(state, NotBuilt) and isinstance(caught.value, BuildFailed):
+        assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
+    assert played.deleted == 1
+
+
+def test_a_job_of_another_day_is_never_taken_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look-up has a fingerprint of its own, by which an old Job is told apart and replaced."""
+    played = Played(monkeypatch, [HandingOver(pod="p")], [])
+    played.ask()
+    played.ask()
+    first, second = (made["metadata"]["annotations"] for made in played.manifests)
+    assert first != second

@@ -1,0 +1,232 @@
+"""What lint says about files, where it says it, and how it ends."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from driver_builder.cli import lint_command, main
+from driver_builder.cli.lint_command import Finding, Severity
+from driver_builder.errors import ConfigurationError
+from driver_builder.snapshot_file import to_document
+from tests.support.factories import KERNEL, OTHER_KERNEL, SETTINGS, driver, driver_object, node_labels, snapshot
+
+GOOD = """\
+apiVersion: driverwright.io/v1alpha1
+kind: DriverContainer
+metadata:
+  name: edu
+  namespace: driverwright
+spec:
+  version: "1.0.0"
+  nodeSelector: {pool: edu}
+  image: registry.example.com/drivers/edu
+  source:
+    configMap: {name: edu-source}
+  kernelMappings:
+    - regexp: '6\\..*'
+  module:
+    names: [edudrv]
+"""
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """Give a good manifest that a test may spoil."""
+    path = tmp_path / "driver.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def linted(*words: str) -> int:
+    """Run the command; gives its exit code."""
+    return main.main(["lint", *words])
+
+
+def findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    """Run the command and give what it found."""
+    linted(*words, "-o", "json")
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def spoil(path: Path, old: str, new: str) -> str:
+    """Change a good manifest; gives its name."""
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new))
+    return str(path)
+
+
+def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0, and a line that says how much was checked."""
+    assert linted(str(manifest)) == 0
+    assert capsys.readouterr().out == "1 DriverContainer checked, nothing found\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "words"),
+    [
+        pytest.param(('"1.0.0"', "1.0"), (7, "spec.version"), "put it in quotes", id="number"),
+        pytest.param(("driverwright.io/v1alpha1", "v1"), (1, "apiVersion"), "driverwright.io/v1alpha1", id="version"),
+        pytest.param(("drivers/edu", "drivers/edu:1"), (9, "spec.image"), "without a tag", id="image"),
+        pytest.param(("  nodeSelector", "  nodeselector"), (8, "spec.nodeselector"), "misspelling", id="unknown"),
+        pytest.param(("kind:", "extra: 1\nkind:"), (2, "extra"), "misspelling", id="unknown at the top"),
+        pytest.param(("  name: edu\n", ""), (3, "metadata.name"), "is missing", id="no name"),
+        pytest.param(("name: edu\n", f"name: {'e' * 50}\n"), (4, "metadata.name"), "shorter names", id="long names"),
+        pytest.param(("'6\\..*'", "'6.('"), (13, "spec.kernelMappings[0].regexp"), "RE2", id="expression"),
+        pytest.param(
+            ("    - regexp: '6\\..*'", "    - {regexp: '6.*'}\n    - skip: true"), (14, "spec.kernelMappings[1]"),
+            "exactly one of literal, regexp", id="second mapping",
+        ),
+        pytest.param(
+            ("    - regexp: '6\\..*'", "    - {regexp: '6.*'}\n    - {literal: 6.1.0}"), (14, "spec.kernelMappings[1]"),
+            "never applies", id="hidden mapping",
+        ),
+        pytest.param(("{name: edu-source}", "{}"), (11, "spec.source.configMap.name"), "is missing", id="not written"),
+        pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "second time", id="key twice"),
+        pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is no YAML", id="no YAML"),
+        pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is no YAML", id="control character"),
+    ],
+)  # fmt: skip
+def test_an_error_is_said_with_its_line(
+    manifest: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], place: tuple[int, str], words: str
+) -> None:
+    """File, line, field and remedy; exit code 1."""
+    name = spoil(manifest, *change)
+    assert linted(name, "-o", "json") == 1
+    (found,) = (item for item in json.loads(capsys.readouterr().out) if item["severity"] == "error")
+    assert (found["file"], (found["line"], found["field"])) == (name, place)
+    assert words in found["message"]
+
+
+def test_a_reserved_field_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does no harm, but the admin has to know that it does nothing: exit code 0."""
+    name = spoil(manifest, "  module:", "  retention: {versions: 2}\n  module:")
+    assert linted(name) == 0
+    where, severity, driver, *what = capsys.readouterr().out.splitlines()[1].split()
+    assert (where, severity, driver) == (f"{name}:14", "warning", "edu")
+    assert " ".join(what) == "spec.retention: is reserved: this version does not act on it"
+
+
+def test_all_drivers_of_all_files_are_checked(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Folders, several documents, lists, and what is no DriverContainer."""
+    other = manifest.with_name("other.yml")
+    bad = driver_object(spec_changes={"version": "?"})
+    listed = {"apiVersion": "v1", "kind": "List", "items": [bad, {"kind": "ConfigMap"}, "x"]}
+    other.write_text(f"kind: ConfigMap\n---\n---\n{GOOD}---\n{yaml.safe_dump(listed)}")
+    manifest.with_name("notes.txt").write_text("a: [")
+    assert linted(str(manifest.parent)) == 1
+    assert "3 DriverContainers checked" in capsys.readouterr().out
+    assert {item["field"] for item in findings(capsys, str(other))} == {"spec.version"}
+
+
+def test_standard_input_is_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """``kustomize build | driver-builder lint -``."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(GOOD.replace("drivers/edu", "EDU")))
+    (found,) = findings(capsys, "-")
+    assert (found["file"], found["line"]) == ("<stdin>", 9)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "cannot be read", id="not there"),
+        pytest.param(b"\xff\xfe\x00", "cannot be read", id="no text"),
+        pytest.param(b"kind: ConfigMap", "no DriverContainer in", id="nothing to check"),
+        pytest.param(b"", "no DriverContainer in", id="empty"),
+    ],
+)
+def test_nothing_to_check_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, words: str
+) -> None:
+    """A check that looked at nothing must not pass."""
+    path = tmp_path / "a.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    assert linted(str(path)) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kernels", "count"), [pytest.param("5.15.0,5.10.0", 1, id="none"), pytest.param("5.15.0, 6.1.0", 0, id="one")]
+)
+def test_mappings_are_held_against_given_kernels(
+    manifest: Path, capsys: pytest.CaptureFixture[str], kernels: str, count: int
+) -> None:
+    """A mapping that applies to no kernel is a warning."""
+    found = findings(capsys, str(manifest), "--kernels", kernels)
+    assert [item["severity"] for item in found] == ["warning"] * count
+
+
+@pytest.mark.parametrize("kubectl", [pytest.param(True, id="kubectl"), pytest.param(False, id="snapshot")])
+def test_mappings_are_held_against_the_nodes_of_a_snapshot(
+    manifest: Path, capsys: pytest.CaptureFixture[str], kubectl: bool
+) -> None:
+    """Only the nodes that a driver selects count."""
+    spoil(manifest, "regexp: '6\\..*'", f"literal: {KERNEL}")
+    other = {"name": "b", "labels": {**node_labels(OTHER_KERNEL), "pool": "edu"}}
+    here = {"name": "a", "labels": {**node_labels(KERNEL), "pool": "another"}}
+    nodes = [here, other]
+    file = manifest.with_name("nodes.json")
+    file.write_text(
+        json.dumps({"items": [{"metadata": node} for node in nodes]} if kubectl else {"snapshot": {"nodes": nodes}})
+    )
+    (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
+    assert "applies to no kernel" in str(found["message"])
+    here["labels"] = {**node_labels(KERNEL), "pool": "edu"}
+    file.write_text(json.dumps({"nodes": nodes}))
+    assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
+
+
+def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A snapshot has the labels that its own drivers select by, and no others."""
+    spoil(manifest, "{pool: edu}", "{device: edu}")
+    file = manifest.with_name("nodes.json")
+    file.write_text(json.dumps({"snapshot": {"nodes": [{"name": "a", "labels": node_labels("5.15.0")}]}}))
+    assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{"])
+def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
+    """The message says what can be given."""
+    with pytest.raises(ConfigurationError, match="kubectl get nodes -o json"):
+        lint_command.parse_nodes("s.json", text)
+
+
+def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same as YAML."""
+    linted(spoil(manifest, "drivers/edu", "EDU"), "-o", "yaml")
+    (found,) = yaml.safe_load(capsys.readouterr().out)
+    finding = Finding(**{**found, "severity": Severity(found["severity"])})
+    assert (finding.severity, finding.field, finding.driver) == (Severity.ERROR, "spec.image", "edu")
+
+
+@pytest.mark.parametrize(
+    ("pool", "is_told"), [pytest.param("edu", True, id="one pool"), pytest.param("web", False, id="other nodes")]
+)
+def test_a_module_of_another_driver_is_a_warning(
+    manifest: Path, capsys: pytest.CaptureFixture[str], pool: str, is_told: bool
+) -> None:
+    """Said where both drivers select a node of the snapshot: only one of them gets the module."""
+    other = GOOD.replace("name: edu\n", "name: other\n").replace("{pool: edu}", f"{{pool: {pool}}}")
+    second = manifest.with_name("other.yaml")
+    second.write_text(other)
+    file = manifest.with_name("nodes.json")
+    nodes = [{"name": name, "labels": {**node_labels(KERNEL), "pool": name}} for name in ("edu", "web")]
+    file.write_text(json.dumps({"nodes": nodes}))
+    found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
+    words = "module edudrv is also named by driver driverwright/other on 1 node: edu; only one of them gets it"
+    assert (words in [item["message"] for item in found]) is is_told
+    assert len(found) == (2 if is_told else 0)
+
+
+def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What runs in the cluster counts as well; a driver is not held against itself."""
+    seen = snapshot(drivers=(driver(), driver("other")))
+    file = manifest.with_name("snapshot.json")
+    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
+    assert "driver driverwright/other on 1 node: node-a" in str(found["message"])
+    assert found["severity"] == "warning"

@@ -1,0 +1,279 @@
+"""The DaemonSet of a target."""
+
+import re
+from typing import Any
+
+import pytest
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.images import ImageRef
+from driver_builder.objects import manifests
+from kube_api import names
+from nfd_worker.sources import kernel
+from tests.support.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
+
+IMAGE = ImageRef("r.io", "edu", DIGEST)
+LOADER_IMAGE = "r.io/driverwright/loader:1"
+
+
+def made(container: DriverContainer | None = None, **changes: Any) -> dict[str, Any]:
+    """Make the DaemonSet of a driver."""
+    container = container or driver()
+    words: dict[str, Any] = {"target": target(), "image": IMAGE, "identities": {"edudrv": IDENTITY}}
+    words |= {"loader_image": LOADER_IMAGE, **changes}
+    return manifests.daemon_set(container, spec_of(container), **words)
+
+
+def with_module(**changes: Any) -> DriverContainer:
+    """Make a driver whose module is asked for with more."""
+    return driver(spec_changes={"module": {"names": ["edudrv"], **changes}})
+
+
+def pod_spec(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Give the pod's spec."""
+    found: dict[str, Any] = manifest["spec"]["template"]["spec"]
+    return found
+
+
+SELECTED = {
+    "pool": "edu",
+    names.KERNEL_VERSION_LABEL: KERNEL,
+    names.OS_ID_LABEL: "debian",
+    names.ARCHITECTURE_LABEL: "amd64",
+}
+
+
+def test_pods_run_on_exactly_the_nodes_of_the_target() -> None:
+    """The driver's own selector and every label that makes the target: an update of the system changes none of them."""
+    assert pod_spec(made())["nodeSelector"] == SELECTED
+
+
+def test_two_daemon_sets_of_one_kernel_keep_apart_by_the_version_of_the_system() -> None:
+    """What an older version of this program wrote stays until one of them has no nodes."""
+    selector = pod_spec(made(selects_os_version=True))["nodeSelector"]
+    assert selector == {**SELECTED, names.OS_VERSION_LABEL: "12"}
+
+
+def test_a_release_of_64_characters_is_selected_by_what_the_label_holds() -> None:
+    """A label has 63: the selector has the very value that the worker writes, and the annotation has the release."""
+    release = "6.1.0-" + "x" * 57 + "y"
+    manifest = made(target=target(release))
+    selected = pod_spec(manifest)["nodeSelector"][names.KERNEL_VERSION_LABEL]
+    assert (len(release), len(selected)) == (64, 63)
+    assert selected == kernel.parse_version(release)["full"]
+    assert names.is_label_value(selected)
+    assert manifest["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] == release
+
+
+def test_a_target_without_version_is_selected_without() -> None:
+    """A rolling distribution's nodes have no such label."""
+    assert pod_spec(made(target=target(os_version=""), selects_os_version=True))["nodeSelector"] == SELECTED
+
+
+def test_the_controller_replaces_pods_itself() -> None:
+    """OnDelete: Kubernetes does not roll over working drivers by itself."""
+    assert made()["spec"]["updateStrategy"] == {"type": "OnDelete"}
+
+
+def test_labels_select_what_they_mark() -> None:
+    """The selector's labels are on the pods, and the object belongs to its DriverContainer."""
+    manifest = made()
+    labels = manifest["spec"]["template"]["metadata"]["labels"]
+    assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-edu"
+    for key, value in labels.items():
+        assert names.is_qualified_name(key)
+        assert names.is_label_value(value)
+
+
+def test_defaults_fit_a_driver() -> None:
+    """Nothing keeps the driver from its nodes, and no token lies in its pod."""
+    pod = pod_spec(made())
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert (pod["priorityClassName"], pod["automountServiceAccountToken"]) == ("system-node-critical", False)
+    assert "imagePullSecrets" not in pod
+
+
+def test_the_spec_can_say_otherwise() -> None:
+    """Tolerations, priority and pull secrets are the admin's."""
+    changes = {"tolerations": [{"key": "a"}], "priorityClassName": "low", "imagePullSecrets": [{"name": "pull"}]}
+    pod = pod_spec(made(driver(spec_changes=changes)))
+    assert {field: pod[field] for field in changes} == changes
+
+
+@pytest.mark.parametrize(
+    ("container", "changes", "same"),
+    [
+        pytest.param(driver(), {}, True, id="nothing"),
+        pytest.param(driver(status={"readyNodes": 1}), {}, True, id="status"),
+        pytest.param(driver(spec_changes={"version": "2"}), {}, False, id="version"),
+        pytest.param(driver(spec_changes={"priorityClassName": "low"}), {}, False, id="priority"),
+        pytest.param(driver(), {"image": IMAGE.at("sha256:" + "e" * 64)}, False, id="image"),
+        pytest.param(driver(), {"loader_image": "r.io/driverwright/loader:2"}, False, id="loader"),
+        pytest.param(driver(), {"selects_os_version": True}, False, id="selector"),
+        pytest.param(driver(), {"adopted": "v2:0"}, False, id="adopted fingerprint"),
+    ],
+)
+def test_the_digest_of_the_template_changes_with_any_of_it(
+    container: DriverContainer, changes: dict[str, Any], same: bool
+) -> None:
+    """By it the DaemonSet is written again, and no pod is replaced."""
+    key = manifests.TEMPLATE_ANNOTATION
+    before, after = (item["metadata"]["annotations"] for item in (made(), made(container, **changes)))
+    assert (before[key] == after[key]) is same
+    assert before[manifests.FINGERPRINT_ANNOTATION] == after[manifests.FINGERPRINT_ANNOTATION]
+
+
+def test_pods_carry_the_fingerprint_of_their_daemon_set() -> None:
+    """It is what they are compared by."""
+    manifest = made()
+    key = manifests.FINGERPRINT_ANNOTATION
+    assert manifest["spec"]["template"]["metadata"]["annotations"][key] == manifest["metadata"]["annotations"][key]
+
+
+def test_the_recorded_version_of_the_system_stands_on_the_daemon_set() -> None:
+    """The next plan finds the same target by it, whatever version the nodes have by then."""
+    assert made()["metadata"]["annotations"][manifests.OS_VERSION_ANNOTATION] == "12"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("edu", id="short"),
+        pytest.param("e" * 44, id="long"),
+        pytest.param("a-" * 22, id="dashes"),
+        pytest.param("a." * 18 + "b" * 8, id="dots"),
+    ],
+)
+def test_names_are_valid_and_leave_room(name: str) -> None:
+    """A DNS subdomain of at most 58 characters, so that a pod's name keeps it whole."""
+    made_name = manifests.daemon_set_name(driver(name), target())
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", made_name)
+    assert len(made_name) <= 58
+
+
+def test_long_names_with_the_same_beginning_stay_apart() -> None:
+    """Two drivers whose names differ at their end do not share a DaemonSet."""
+    found = {manifests.daemon_set_name(driver("d" * 50 + end), target()) for end in "ab"}
+    assert len(found) == 2
+
+
+def test_targets_have_daemon_sets_of_their_own() -> None:
+    """Kernel, system and architecture are in the name."""
+    targets = [target(), target(OTHER_KERNEL), target(os_version="13"), target(architecture="arm64")]
+    assert len({manifests.daemon_set_name(driver(), item) for item in targets}) == 4
+
+
+def containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give all containers of a pod by name, in the order in which they are started."""
+    return {container["name"]: container for container in (*pod["initContainers"], *pod["containers"])}
+
+
+def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
+    """Give what ``load`` sees of its node: where, which path, whether it may write there."""
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    mounts = [mount for mount in containers(pod)["load"]["volumeMounts"] if mount["name"] in paths]
+    assert len(mounts) == len(paths)
+    return {
+        mount["name"]: (mount["mountPath"], paths[mount["name"]], not mount.get("readOnly", False)) for mount in mounts
+    }
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """Give the variables that have a value."""
+    return {item["name"]: item["value"] for item in container.get("env", []) if "value" in item}
+
+
+def test_the_loader_is_brought_by_its_own_image() -> None:
+    """The driver's image needs no program: it is run where the other one was copied to."""
+    pod = pod_spec(made())
+    assert list(containers(pod)) == ["loader", "load", "hold"]
+    bring, load, hold = containers(pod).values()
+    assert (bring["image"], load["image"], hold["image"]) == (LOADER_IMAGE, str(IMAGE), str(IMAGE))
+    assert bring["command"] == ["/busybox", "cp", "-f", "/busybox", "/loader.sh", "/driverwright/"]
+    loader = ["/driverwright/busybox", "sh", "/driverwright/loader.sh"]
+    assert (load["command"], hold["command"]) == ([*loader, "load"], [*loader, "hold"])
+    assert hold["readinessProbe"]["exec"]["command"] == [*loader, "probe"]
+    assert pod["volumes"][0] == {"name": "driverwright", "emptyDir": {}}
+    for container, read_only in ((bring, False), (load, True), (hold, True)):
+        (mount,) = [item for item in container["volumeMounts"] if item["name"] == "driverwright"]
+        assert (mount["mountPath"], mount.get("readOnly", False)) == ("/driverwright", read_only)
+
+
+def test_only_what_loads_is_privileged() -> None:
+    """What stays in the pod looks at /sys/module, which everybody may read."""
+    found = containers(pod_spec(made(with_module(blacklist=["a"], firmwarePath="/fw"))))
+    assert found["load"]["securityContext"] == {"privileged": True}
+    for name in ("loader", "hold"):
+        assert found[name]["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+        }
+        assert [mount["name"] for mount in found[name]["volumeMounts"]] == ["driverwright"]
+
+
+def test_nothing_is_done_when_a_pod_ends() -> None:
+    """A pod cannot tell a restart from a removal."""
+    assert "lifecycle" not in containers(pod_spec(made(with_module(blacklist=["nouveau"]))))["hold"]
+
+
+ALWAYS = {
+    "modules": ("/host/lib/modules", "/lib/modules", False),
+    "run": ("/host/run/driverwright", "/run/driverwright", True),
+}
+FIRMWARE = {"firmware": ("/host/lib/firmware", "/lib/firmware", True)}
+BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
+
+
+@pytest.mark.parametrize(
+    ("module", "changes", "paths", "told"),
+    [
+        pytest.param({}, {}, ALWAYS, {}, id="nothing asked for"),
+        pytest.param(
+            {"inTreeModulesToRemove": ["b", "a-c"]}, {}, ALWAYS, {"REMOVE_MODULES": "b a-c"}, id="modules make room"
+        ),
+        pytest.param(
+            {"blacklist": ["nouveau", "other"]}, {}, {**ALWAYS, **BLACKLISTS}, {"BLACKLIST": "nouveau other"},
+            id="blacklist",
+        ),
+        pytest.param({"firmwarePath": "/source/fw"}, {}, {**ALWAYS, **FIRMWARE}, {}, id="firmware"),
+        pytest.param({"parameters": {"edudrv": ["use_irq=1"]}}, {}, ALWAYS, {}, id="parameters"),
+        pytest.param({}, {"rebuild": "t1"}, ALWAYS, {"REBUILD": "t1"}, id="rebuild"),
+        pytest.param(
+            {}, {"node_rebuilds": {"b": "t2", "a": "t1"}}, ALWAYS, {"NODE_REBUILDS": "a:t1 b:t2"},
+            id="rebuild of nodes",
+        ),
+        pytest.param(
+            {}, {"folders": ("firmware", "modprobe", "modules")}, {**ALWAYS, **FIRMWARE, **BLACKLISTS}, {},
+            id="folders that were asked for before",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pod_gets_no_more_of_its_node_than_it_needs(
+    module: dict[str, Any], changes: dict[str, Any], paths: dict[str, Any], told: dict[str, str]
+) -> None:
+    """The loader is told what to do by the pod, so that none of it builds an image anew."""
+    pod = pod_spec(made(with_module(**module), **changes))
+    assert host_paths(pod) == paths
+    assert environment(containers(pod)["load"]) == {"DRIVER": f"driverwright.edu-{target().short_hash}", **told}
+    assert environment(containers(pod)["hold"]) == {}
+
+
+def test_a_pod_knows_its_node_where_rebuilds_are_of_nodes() -> None:
+    """The words are the same in all pods of the DaemonSet."""
+    load = containers(pod_spec(made(node_rebuilds={"a": "t1"})))["load"]
+    assert {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}} in load["env"]
+
+
+def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
+    """A node that has just booted another kernel may have pods of both for a moment."""
+
+    def owner(container: DriverContainer, kernel: str) -> str:
+        pod = pod_spec(made(container, target=target(kernel)))
+        return environment(containers(pod)["load"])["DRIVER"]
+
+    changes = {"module": {"names": ["edudrv"], "blacklist": ["a"]}}
+    drivers = [driver(name, spec_changes=changes) for name in ("edu", "edu.b")]
+    assert len({owner(container, kernel) for container in drivers for kernel in (KERNEL, OTHER_KERNEL)}) == 4

@@ -1,0 +1,122 @@
+"""Nodes grouped into targets by their labels."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node, target_of
+from kube_api import names
+from tests.support.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
+
+
+def test_nodes_are_grouped_by_kernel_and_sorted() -> None:
+    """Targets come in order, each with its sorted nodes, whatever order the API server lists them in."""
+    nodes = [node("c"), node("a", OTHER_KERNEL), node("b"), node("d", os_version="13")]
+    stock = inventory.take(nodes, {})
+    assert dict(stock.targets) == {
+        target(OTHER_KERNEL): ("a",),
+        target(): ("b", "c"),
+        target(os_version="13"): ("d",),
+    }
+    assert list(stock.targets) == sorted(stock.targets)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        pytest.param({}, ("a", "b"), id="empty selects all"),
+        pytest.param({"pool": "edu"}, ("a",), id="equality"),
+        pytest.param({"pool": "edu", "zone": "1"}, (), id="every label counts"),
+        pytest.param({"pool": ""}, (), id="empty value is a value"),
+    ],
+)
+def test_the_selector_picks_by_equality(selector: dict[str, str], expected: tuple[str, ...]) -> None:
+    """A node is meant when it has every label of the selector with its value."""
+    stock = inventory.take([node("a"), node("b", labels={"pool": "web"})], selector)
+    assert tuple(name for group in stock.targets.values() for name in group) == expected
+
+
+def test_a_selected_node_without_target_is_told() -> None:
+    """Selected nodes whose kernel is unknown are kept apart, others are none of our business."""
+    stock = inventory.take([node("a", None), node("b", None, labels={"pool": "web"})], {"pool": "edu"})
+    assert list(stock.unknown) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        pytest.param({names.KERNEL_VERSION_LABEL: ""}, names.KERNEL_VERSION_LABEL, id="no kernel"),
+        pytest.param({names.OS_ID_LABEL: ""}, names.OS_ID_LABEL, id="no operating system"),
+        pytest.param({names.ARCHITECTURE_LABEL: ""}, names.ARCHITECTURE_LABEL, id="no architecture"),
+        pytest.param({names.KERNEL_VERSION_LABEL: "6.1; reboot"}, "no kernel release", id="kernel is none"),
+        pytest.param({names.OS_ID_LABEL: "Debian GNU"}, "no operating system id", id="operating system is none"),
+        pytest.param({names.OS_VERSION_LABEL: "12 (x)"}, "no operating system version", id="version is none"),
+        pytest.param({names.ARCHITECTURE_LABEL: "x86-64"}, "no architecture", id="architecture is none"),
+    ],
+)
+def test_a_node_without_usable_labels_says_which(labels: dict[str, str], words: str) -> None:
+    """The reason names the node and the label or value."""
+    why = target_of(node(labels=labels))
+    assert isinstance(why, str)
+    assert "node-a" in why
+    assert words in why
+
+
+def test_a_rolling_distribution_has_no_version() -> None:
+    """An os-release without VERSION_ID is a target too."""
+    assert target_of(node(os_id="arch", os_version="")) == target(os_id="arch", os_version="")
+
+
+def test_annotations_become_facts() -> None:
+    """Boot id and rebuild request are read; an empty request is none."""
+    assert (node().boot_id, node(boot_id=None).boot_id) == (BOOT_ID, None)
+    assert (node(rebuild="1").rebuild, node(rebuild="").rebuild, node().rebuild) == ("1", None, None)
+
+
+label_keys = st.sampled_from(
+    [names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL]
+)
+
+
+@given(st.dictionaries(label_keys, st.text() | st.just(KERNEL) | st.just("amd64")))
+def test_no_label_makes_grouping_fail(labels: dict[str, str]) -> None:
+    """Every selected node is in exactly one target or has a reason, whatever its labels say."""
+    stock = inventory.take([Node(name="n", labels=labels, annotations={})], {})
+    assert sum(len(group) for group in stock.targets.values()) + len(stock.unknown) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "annotation", "expected"),
+    [
+        pytest.param("6.12.9_deb12-amd64", "6.12.9+deb12-amd64", "6.12.9+deb12-amd64", id="annotation agrees"),
+        pytest.param("6.1.0-55", None, "6.1.0-55", id="no annotation"),
+        pytest.param("6.1.0-55", "6.12.9+deb12-amd64", "6.1.0-55", id="annotation of another boot"),
+    ],
+)
+def test_the_exact_release_is_the_annotations(label: str, annotation: str | None, expected: str) -> None:
+    """A label cannot hold every character of a release; the annotation counts as long as it means the same kernel."""
+    plain = node(kernel=label)
+    annotations = {} if annotation is None else {names.KERNEL_VERSION_ANNOTATION: annotation}
+    found = target_of(Node(name="n", labels=plain.labels, annotations=annotations))
+    assert found == target(expected)
+
+
+def test_a_release_of_64_characters_is_known_whole() -> None:
+    """The label has its first 63 characters, the annotation all."""
+    release = "6.1.0-" + "x" * 58
+    item = node(labels={names.KERNEL_VERSION_LABEL: names.label_value(release)})
+    item = replace(item, annotations={**item.annotations, names.KERNEL_VERSION_ANNOTATION: release})
+    assert item.kernel_version == release
+    assert isinstance(target_of(item), KernelTarget)
+
+
+def test_an_annotation_that_is_no_kernel_release_is_not_believed() -> None:
+    """Annotations are not limited to the 64 characters of a kernel release."""
+    release = "6.1." + "0" * 5000
+    item = node(labels={names.KERNEL_VERSION_LABEL: names.label_value(release)})
+    item = replace(item, annotations={**item.annotations, names.KERNEL_VERSION_ANNOTATION: release})
+    assert item.kernel_version == names.label_value(release)

@@ -1,0 +1,353 @@
+"""Any story of a fleet, told by Hypothesis: whatever happened, the controller arrives, and does on the way what it may.
+
+A story is a list of events between passes that may be cut off after any action: several drivers with mappings of every
+kind, nodes that join, leave and boot other kernels, sources and versions that change, builds that fail once or for
+good, registries that give no answer, prebuilt images that come late, pauses, deletions, controllers that are killed.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.desired.mapping import mapping_for
+from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
+from driver_builder.model.images import MODULES_LABEL, ImageRef
+from driver_builder.model.kernels import KernelVersion
+from driver_builder.objects import manifests
+from driver_builder.observed.snapshot import FailedBuild
+from driver_builder.planning.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
+from driver_builder.reasons import TargetState
+from kube_api import names
+from kube_api.client import Object
+from kube_api.errors import NotFound
+from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.model_parts import ModelRegistries
+from tests.support.model_world import World
+
+NEW_KERNEL = "6.12.107-cloud-amd64"
+KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)
+DRIVERS = ("edu", "other")
+NODE_NAMES = ("node-0", "node-1", "node-2")
+PREBUILT = "r.io/vendor/edu:1"
+PREBUILT_REF = ImageRef("r.io", "vendor/edu", "1")
+BOUND = 80
+"""Rounds within which every story is at its end. The longest wait is for a build that fails several times."""
+
+MAPPINGS: dict[str, list[Object] | None] = {
+    "none": None,
+    "all": [{"regexp": ".*"}],
+    "one kernel": [{"literal": KERNEL}],
+    "one is skipped": [{"literal": OTHER_KERNEL, "skip": True}, {"regexp": ".*"}],
+    "one is prebuilt": [{"literal": NEW_KERNEL, "image": PREBUILT}, {"regexp": "6[.]1[.].*"}],
+}
+OUTAGES: tuple[ImageState, ...] = (Unreachable(message="m"), Unauthorized(message="m"), Invalid(message="m"))
+
+
+class MoodyRegistries(ModelRegistries):
+    """Registries that give one answer to everything while they are away."""
+
+    outage: ImageState | None = None
+
+    def inspect(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        image: ImageRef,
+        architecture: str = "",
+        *,
+        signed_by: str | None = None,
+    ) -> ImageState:
+        """Say what the mood is, else whether the image was pushed."""
+        return self.outage or super().inspect(namespace, settings, image, architecture, signed_by=signed_by)
+
+
+class StoryWorld(World):
+    """A world whose builds for some kernels fail for good, and that watches what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registries = MoodyRegistries()
+        self.broken: frozenset[str] = frozenset()
+        self.versions = dict.fromkeys(DRIVERS, 0)
+        self.add_node("outside", KERNEL, pool="web")
+
+    def watch(self, action: Action) -> None:
+        """Look at an action right after it was done."""
+        pools = {obj["metadata"]["name"]: obj["metadata"]["labels"]["pool"] for _, obj in self._objects("nodes")}
+        match action:
+            case StartBuild():
+                assert action.image not in self.registries.images, "a present image is built"
+            case LabelNode() if action.version is not None:
+                assert pools.get(action.node, "edu") == "edu", "a node outside of the pool is labelled"
+                assert self.proven(action.node, action.label) == action.version, "a label without a proof"
+            case ReplacePod():
+                assert pools.get(action.node, "edu") == "edu", "a pod outside of the pool is replaced"
+            case ApplyDaemonSet():
+                assert action.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
+
+    def proven(self, node: str, label: str) -> str | None:
+        """Give the version of a driver that a pod on a node has proven to work there, None where none has."""
+        for _, pod in self._objects("pods"):
+            driver = pod["metadata"]["labels"][manifests.DRIVER_LABEL]
+            ready = any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
+            if pod["spec"]["nodeName"] == node and names.ready_label(NAMESPACE, driver) == label and ready:
+                return str(pod["metadata"]["annotations"][manifests.VERSION_ANNOTATION])
+        return None
+
+    def finish_builds(self) -> None:
+        """Let builds end: those for broken kernels badly, the others as the model has it."""
+        for key, action in list(self.builds.running.items()):
+            if action.request.target.kernel_version in self.broken:
+                del self.builds.running[key]
+                self.builds.fail(key, FailedBuild(reason="CompileError", message="error: x", at=self.now))
+        super().finish_builds()
+
+    def patch_driver(self, name: str, body: Object) -> None:
+        """Let somebody edit a driver, if there is one."""
+        try:
+            self.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name), body)
+        except NotFound:
+            return
+
+    def drivers(self) -> dict[str, Object]:
+        """Give the drivers that exist."""
+        return {obj["metadata"]["name"]: obj for _, obj in self._objects("drivercontainers")}
+
+    def failed_kernels(self) -> set[str]:
+        """Name the kernels of targets whose builds fail and are tried again: not those of a driver that is paused."""
+        acted_on = [obj for name, obj in self.drivers().items() if not self.read_driver(name).paused]
+        targets = [item for obj in acted_on for item in (obj.get("status") or {}).get("targets") or ()]
+        return {str(item["kernel"]) for item in targets if item["state"] == TargetState.FAILED and "failures" in item}
+
+    def arrive(self) -> int:
+        """Let rounds pass until nothing is left to do but to try again what fails for good; count them."""
+        for number in range(BOUND):
+            before = json.dumps(self.client.objects, sort_keys=True)
+            decided = self.reconcile(self.look)
+            moves = bool(decided.actions or self.builds.running)
+            self.finish_builds()
+            self.finish_look_ups()
+            self.turn()
+            quiet = not moves and before == json.dumps(self.client.objects, sort_keys=True)
+            if quiet and self.failed_kernels() <= self.broken:
+                return number
+            # While anything moves no wait is cut short: a build that fails for good would begin in every round.
+            self.now = max(self.now + 1.0, decided.requeue_at or 0.0) if quiet else self.now + 1.0
+        raise AssertionError(f"still moving after {BOUND} rounds: {[str(action) for action in self.decide().actions]}")
+
+    def look(self, action: Action) -> bool:
+        """Watch an action and let the controller live."""
+        self.watch(action)
+        return False
+
+
+# ---------------------------------------------------------------- events
+
+
+def _apply(world: StoryWorld, driver: str, mapping: str) -> None:
+    if driver not in world.drivers():
+        world.add_driver(driver, version=f"1.0.{world.versions[driver]}", kernelMappings=MAPPINGS[mapping])
+    else:
+        world.patch_driver(driver, {"spec": {"kernelMappings": MAPPINGS[mapping]}})
+
+
+def _upgrade(world: StoryWorld, driver: str) -> None:
+    world.versions[driver] += 1
+    world.patch_driver(driver, {"spec": {"version": f"1.0.{world.versions[driver]}"}})
+
+
+def _delete(world: StoryWorld, driver: str) -> None:
+    if driver in world.drivers():
+        world.delete_driver(driver)
+
+
+def _join_or_boot(world: StoryWorld, node: str, kernel: str) -> None:
+    if node in world.kernels:
+        world.reboot(node, kernel)
+    else:
+        world.add_node(node, kernel)
+
+
+def _leave(world: StoryWorld, node: str) -> None:
+    if node in world.kernels:
+        world.remove_node(node)
+
+
+def _ask_node(world: StoryWorld, node: str, value: str) -> None:
+    if node in world.kernels:
+        body = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}}
+        world.client.patch(NODES.path(name=node), body)
+
+
+def _forge(world: StoryWorld, node: str, driver: str) -> None:
+    # A label of a driver that the controller has never seen is nobody's to take away.
+    known = world.drivers().get(driver)
+    if node in world.kernels and known is not None and known["metadata"].get("finalizers"):
+        body = {"metadata": {"labels": {names.ready_label(NAMESPACE, driver): "forged"}}}
+        world.client.patch(NODES.path(name=node), body)
+
+
+def _publish(world: StoryWorld) -> None:
+    world.registries.images[PREBUILT_REF] = {MODULES_LABEL: json.dumps([{"name": "edudrv", "identity": "V"}])}
+
+
+def _edit_source(world: StoryWorld, text: str) -> None:
+    if world.drivers():
+        world.change_source(text)
+
+
+def _pause(world: StoryWorld, driver: str, value: str | None) -> None:
+    world.patch_driver(driver, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: value}}})
+
+
+def _annotate(world: StoryWorld, driver: str, value: str) -> None:
+    world.patch_driver(driver, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
+
+
+def _set_outage(world: StoryWorld, state: ImageState | None) -> None:
+    assert isinstance(world.registries, MoodyRegistries)
+    world.registries.outage = state
+
+
+def _fail(world: StoryWorld, count: int) -> None:
+    world.fail_builds = count
+
+
+def _break(world: StoryWorld, kernels: frozenset[str]) -> None:
+    world.broken = kernels
+
+
+def _kill(world: StoryWorld) -> None:
+    world.kill()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event, and how the passes after it go: each with the action that the controller is killed after, if any."""
+
+    name: str
+    do: Callable[[StoryWorld], None]
+    passes: tuple[int | None, ...]
+    moves: int
+
+    def __repr__(self) -> str:
+        return f"{self.name}, passes {self.passes}, {self.moves} moves"
+
+
+def _step(name: str, function: Callable[..., None], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    def make(values: tuple[Any, ...], passes: list[int | None], moves: int) -> Step:
+        words = ", ".join(str(value) for value in values)
+        return Step(f"{name} {words}".strip(), lambda world: function(world, *values), tuple(passes), moves)
+
+    passes = st.lists(st.none() | st.integers(0, 4), max_size=3)
+    return st.builds(make, st.tuples(*arguments), passes, st.integers(0, 8))
+
+
+drivers, nodes, kernels = st.sampled_from(DRIVERS), st.sampled_from(NODE_NAMES), st.sampled_from(KERNELS)
+few = st.sampled_from(["1", "2"])
+steps = st.one_of(
+    _step("apply", _apply, drivers, st.sampled_from([*MAPPINGS])),
+    _step("boot", _join_or_boot, nodes, kernels),
+    _step("leave", _leave, nodes),
+    _step("upgrade", _upgrade, drivers),
+    _step("edit the source", _edit_source, st.sampled_from(["int x;", "int y;"])),
+    _step("rebuild", _annotate, drivers, few),
+    _step("rebuild for the node", _ask_node, nodes, few),
+    _step("pause", _pause, drivers, st.sampled_from(["true", None])),
+    _step("delete", _delete, drivers),
+    _step("forge a label", _forge, st.sampled_from([*NODE_NAMES, "outside"]), drivers),
+    _step("publish the prebuilt image", _publish),
+    _step("the registry says", _set_outage, st.none() | st.sampled_from(OUTAGES)),
+    _step("builds fail", _fail, st.integers(0, 2)),
+    _step("builds fail for good", _break, st.frozensets(kernels, max_size=2)),
+    _step("the controller is killed", _kill),
+)
+
+
+@given(
+    st.lists(st.tuples(drivers, st.sampled_from([*MAPPINGS])), min_size=1, max_size=2),
+    st.lists(kernels, min_size=1, max_size=3),
+    st.lists(steps, max_size=8),
+)
+def test_every_story_ends_well(applied: list[tuple[str, str]], first: list[str], story: list[Step]) -> None:
+    """Within a bound; on the way nothing present is built and nobody else's node is touched; then all rests."""
+    world = StoryWorld()
+    for name, kernel in zip(NODE_NAMES, first, strict=False):
+        world.add_node(name, kernel)
+    for driver, mapping in applied:
+        _apply(world, driver, mapping)
+    for step in story:
+        event(step.name.partition(" ")[0])
+        step.do(world)
+        live(world, step)
+    _set_outage(world, None)
+    event(f"rounds: {world.arrive() // 10 * 10} and more")
+    assert_rest(world)
+    assert_as_wanted(world)
+
+
+def live(world: StoryWorld, step: Step) -> None:
+    """Let passes follow an event, cut off where the step says so, with a few moves of the cluster between them."""
+    cluster = (world.finish_builds, *world.steps())
+    for number, killed_after in enumerate(step.passes or (None,)):
+        done = 0
+
+        def look(action: Action, killed_after: int | None = killed_after) -> bool:
+            nonlocal done
+            world.watch(action)
+            done += 1
+            return killed_after is not None and done > killed_after
+
+        world.reconcile(look)
+        for move in range(step.moves):
+            cluster[(number + move) % len(cluster)]()
+        world.now += 1
+
+
+def assert_rest(world: StoryWorld) -> None:
+    """Nothing is built that was there, nothing is left to do, and another pass writes nothing."""
+    assert world.built_present == []
+    assert len(world.pushed) == len(set(world.pushed))
+    before = len(world.client.writes)
+    assert world.reconcile(world.look).actions == ()
+    assert world.client.writes[before:] == []
+    outside = world.nodes()["outside"]
+    assert outside == {}, "a forged label outside of the pool is gone, and none of ours is there"
+
+
+def assert_as_wanted(world: StoryWorld) -> None:
+    """Every node has what its driver and its kernel ask for, and no label says more than a pod has proven."""
+    found = {name: world.read_driver(name) for name in world.drivers()}
+    for name, labels in world.nodes().items():
+        for driver in DRIVERS:
+            label = names.ready_label(NAMESPACE, driver)
+            proven = world.proven(name, label) if driver in found else None
+            # A driver that is paused gives no label, and loses one that holds no more.
+            gives_none = driver in found and found[driver].paused and label not in labels
+            assert labels.get(label) == proven or gives_none
+        if name == "outside":
+            continue
+        for driver, container in found.items():
+            if container.paused:
+                continue
+            assert isinstance(container.spec, DriverSpec)
+            rule = mapping_for(container.spec, KernelVersion(world.kernels[name]))
+            ready = labels.get(names.ready_label(NAMESPACE, driver))
+            if rule is None or rule.skip:
+                assert ready is None
+            elif PREBUILT_REF in world.registries.images if rule.image else world.kernels[name] not in world.broken:
+                # Where the image cannot come a node may have none, or keep an older one that works.
+                assert ready == container.spec.version
+
+
+def test_a_present_answer_is_a_presence() -> None:
+    """The registries of the stories answer as the model's do when they are not away."""
+    registries = MoodyRegistries()
+    registries.images[PREBUILT_REF] = {}
+    assert isinstance(registries.inspect("n", RegistrySettings(), PREBUILT_REF, "amd64"), Present)

@@ -1,0 +1,91 @@
+"""Who made the CPU: x86, arm64, s390x."""
+
+from pathlib import Path
+
+import pytest
+
+from nfd_worker.cpu.cpu_model import (
+    arm64_model,
+    decode_midr,
+    hypervisor_name,
+    parse_cpuinfo,
+    s390x_model,
+    x86_model,
+    x86_model_of_cpuinfo,
+)
+from nfd_worker.cpu.cpuid import parse_dump
+from tests.support.trees import HOSTS, host
+
+S390X = """vendor_id       : IBM/S390
+# processors    : 2
+features\t: esan3 zarch
+processor 0: version = 00,  identification = 0133E8,  machine = 2964
+processor 1: version = 00,  identification = 0133E8,  machine = 2964
+"""
+
+ARM = """processor\t: 0
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+CPU revision\t: 1
+
+processor\t: 1
+CPU implementer\t: 0x42
+"""
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("KVMKVMKVM", "kvm"),
+        ("Microsoft Hv", "msvm"),
+        ("TCGTCGTCGTCG", "qemu"),
+        ("My Own Hv!", "My_Own_Hv"),
+        ("", "unknown"),
+    ],
+)
+def test_hypervisors_have_names(signature: str, name: str) -> None:
+    """An unknown one keeps its own."""
+    assert hypervisor_name(signature) == name
+
+
+def test_an_x86_cpu_tells_its_model() -> None:
+    """Recorded below KVM."""
+    cpuid = parse_dump((HOSTS / "intel-gpu-server/recorded/cpuid.txt").read_text())
+    assert x86_model(cpuid) == {"vendor_id": "Intel", "family": "6", "id": "167", "hypervisor": "kvm"}
+
+
+def test_cpuinfo_stands_in_for_it() -> None:
+    """It does not name the hypervisor."""
+    fields = {"vendor_id": "AuthenticAMD", "cpu family": "25", "model": "1"}
+    expected = {"vendor_id": "AMD", "family": "25", "id": "1", "hypervisor": "none"}
+    assert x86_model_of_cpuinfo(fields, frozenset()) == expected
+    assert x86_model_of_cpuinfo(fields, frozenset({"HYPERVISOR"})) == {**expected, "hypervisor": "unknown"}
+    assert x86_model_of_cpuinfo({}, frozenset())["vendor_id"] == "VendorUnknown"
+
+
+def test_an_arm64_cpu_is_named_by_its_midr(tmp_path: Path) -> None:
+    """From sysfs, and else from /proc/cpuinfo: both say the same."""
+    flags = frozenset({"CPUID"})
+    expected = {"vendor_id": "ARM", "family": "63", "id": str(0xD0C1)}
+    midr = "sys/devices/system/cpu/cpu0/regs/identification/midr_el1"
+    assert arm64_model(host(tmp_path, {midr: "0x00000000413fd0c1\n"}), flags, "") == expected
+    assert arm64_model(host(tmp_path / "old", {}), flags, ARM) == expected
+    assert arm64_model(host(tmp_path / "old", {}), frozenset(), ARM)["vendor_id"] == "VendorUnknown"
+    assert decode_midr(0x99000000)["vendor_id"] == "VendorUnknown"
+
+
+def test_a_mainframe_tells_its_model_and_hypervisor(tmp_path: Path) -> None:
+    """From two files of /proc."""
+    sysinfo = "Manufacturer:         IBM\nVM00 Control Program: z/VM    7.2.0\n"
+    expected = {"vendor_id": "IBM_S390", "family": "0133E8", "id": "2964"}
+    assert s390x_model(host(tmp_path, {"proc/sysinfo": sysinfo}), S390X) == {**expected, "hypervisor": "z_VM_7.2.0"}
+    assert s390x_model(host(tmp_path / "lpar", {}), S390X) == {**expected, "hypervisor": "none"}
+    unknown = {"vendor_id": "VendorUnknown", "family": "0", "id": "0", "hypervisor": "none"}
+    assert s390x_model(host(tmp_path / "lpar", {}), "") == unknown
+
+
+def test_only_the_first_processor_of_cpuinfo_counts() -> None:
+    """Empty lines separate them; leading ones do not."""
+    assert parse_cpuinfo(f"\n{ARM}")["CPU implementer"] == "0x41"

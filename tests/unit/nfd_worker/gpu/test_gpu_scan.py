@@ -1,0 +1,282 @@
+"""The scan child with the real pynvml, on a small library of our own in place of the driver's (tests/nvml)."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_rules.features import Failed, Features
+from nfd_worker.gpu.gpu_scan import pci_address
+from nfd_worker.gpu.scan_runner import SCAN_COMMAND, GpuScans
+from nfd_worker.host import BOOT_ID
+from nfd_worker.sources.gpu import labels, parse_answer
+from nfd_worker.sources.settings import SourceSettings
+from tests.nvml import SONAME, build
+from tests.support.trees import host
+
+DRIVER = "driver 550.54.15\ncuda 12040\n"
+H100 = """
+gpu
+name NVIDIA H100 80GB HBM3
+uuid GPU-{n}
+pci 00000000:{n}B:00.0
+memory 85520809984
+compute 9 0
+ecc 1
+persistence 0
+migmode 0
+virtualization 0
+"""
+TWO = DRIVER + H100.format(n=1) + H100.format(n=2)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the library once."""
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+Scan = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def scan(library: Path, tmp_path: Path) -> Scan:
+    """Give a function that runs the child on a machine and gives its answer."""
+
+    def run(machine: str, request: Mapping[str, str] | None = None, path: Path = library.parent) -> dict[str, Any]:
+        (tmp_path / "machine").write_text(machine)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(path),
+            "FAKE_NVML_MACHINE": str(tmp_path / "machine"),
+            "FAKE_NVML_LOG": str(tmp_path / "log"),
+        }
+        said = "" if request is None else json.dumps(request)
+        done = subprocess.run(SCAN_COMMAND, input=said, env=environment, capture_output=True, text=True, check=True)
+        assert (done.stderr, done.stdout.count("\n")) == ("", 1)
+        answer = json.loads(done.stdout)
+        assert isinstance(answer, dict)
+        return answer
+
+    return run
+
+
+def calls(tmp_path: Path) -> list[str]:
+    """Say which of nvmlInit and nvmlShutdown were called."""
+    return (tmp_path / "log").read_text().split()
+
+
+def test_everything_of_a_gpu_is_read(scan: Scan, tmp_path: Path) -> None:
+    """NVML's answers, and what sysfs and DMI know besides."""
+    root = host(
+        tmp_path / "root",
+        {
+            "sys/bus/pci/devices/0000:1b:00.0/class": "0x030200\n",
+            "sys/bus/pci/devices/0000:1b:00.0/numa_node": "1\n",
+            "sys/devices/virtual/dmi/id/product_name": "PowerEdge XE9680\n",
+        },
+    ).root
+    links = "link 0 00000000:2B:00.0\nlink off\nlink 0 00000000:2B:00.0\nlink 2 00000000:5C:00.0\n"
+    assert scan(DRIVER + H100.format(n=1) + links, {"root": root}) == {
+        "state": "ok",
+        "reason": "",
+        "driver": "550.54.15",
+        "cuda": 12040,
+        "machine": "PowerEdge XE9680",
+        "devices": [
+            {
+                "uuid": "GPU-1",
+                "name": "NVIDIA H100 80GB HBM3",
+                "pci_bus_id": "0000:1b:00.0",
+                "pci_class": "0302",
+                "numa_node": "1",
+                "memory_mib": 81559,
+                "compute_major": 9,
+                "compute_minor": 0,
+                "ecc_mode": 1,
+                "persistence_mode": 0,
+                "mig_mode": 0,
+                "virtualization": 0,
+                "nvlink_links": 3,
+                "nvlink_peers": ["0000:2b:00.0"],
+                "migs": [],
+            }
+        ],
+    }
+    assert calls(tmp_path) == ["init", "shutdown"]
+
+
+def test_an_old_gpu_tells_less(scan: Scan, tmp_path: Path) -> None:
+    """What is not supported is not a failure."""
+    root = host(tmp_path / "root", {"sys/bus/pci/devices/0000:01:00.0/numa_node": "-1\n"}).root
+    (device,) = scan(DRIVER + "gpu\nname Quadro K600\nuuid GPU-1\npci 00000000:01:00.0\n", {"root": root})["devices"]
+    assert {name for name, value in device.items() if value is not None} == {
+        "uuid", "name", "pci_bus_id", "nvlink_peers", "migs",
+    }  # fmt: skip
+
+
+def test_mig_devices_are_read_over_the_gaps_between_them(scan: Scan) -> None:
+    """A MIG device that was taken away leaves its number empty."""
+    machine = (
+        DRIVER + H100.format(n=1) + "migmode 1\n"
+        "mig\nname NVIDIA H100 80GB HBM3 MIG 1g.10gb\nuuid MIG-1\nattributes 16 1 1 0 1 0 1 1 9856\n"
+        "mig\nname NVIDIA H100 80GB HBM3 MIG 3g.40gb\nuuid MIG-2\nattributes 60 3 3 0 3 0 3 3 40320\n"
+    )
+    (device,) = scan(machine)["devices"]
+    assert device["migs"] == [
+        {
+            "uuid": "MIG-1", "name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "memory_mib": 9856, "multiprocessors": 16,
+            "slices_gi": 1, "slices_ci": 1, "engines_copy": 1, "engines_decoder": 1, "engines_encoder": 0,
+            "engines_jpeg": 1, "engines_ofa": 0,
+        },
+        {
+            "uuid": "MIG-2", "name": "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "memory_mib": 40320, "multiprocessors": 60,
+            "slices_gi": 3, "slices_ci": 3, "engines_copy": 3, "engines_decoder": 3, "engines_encoder": 0,
+            "engines_jpeg": 3, "engines_ofa": 0,
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [9, 6, 28], ids=["driver not loaded", "not found", "GPU not found"])
+def test_a_driver_that_is_not_there_is_absent(scan: Scan, code: int) -> None:
+    """A node on which no driver is loaded, or whose GPUs belong to another driver, is a node like any other."""
+    answer = scan(f"fault init {code}\n{TWO}")
+    assert answer["state"] == "absent"
+    assert answer["reason"].startswith("NVML cannot start: ")
+
+
+def test_a_node_without_the_library_is_absent(scan: Scan, tmp_path: Path) -> None:
+    """Neither the loader nor the host has one."""
+    assert scan(TWO, {"root": str(tmp_path)}, tmp_path) == {"state": "absent", "reason": f"there is no {SONAME}"}
+
+
+def test_a_worker_without_pynvml_is_absent(library: Path, tmp_path: Path) -> None:
+    """The package is an optional one."""
+    code = f"import sys; sys.path.append({str(Path.cwd())!r}); from nfd_worker.gpu.gpu_scan import main; main()"
+    bare = (sys.executable, "-I", "-S", "-c", code)
+    environment = {"LD_LIBRARY_PATH": str(library.parent), "FAKE_NVML_MACHINE": str(tmp_path)}
+    done = subprocess.run(bare, input="", env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {
+        "state": "absent",
+        "reason": "the Python package nvidia-ml-py is not installed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fault init 18", "NVML cannot start: RM has detected an NVML/RM version mismatch.; libnvidia-ml.so.1 and the"),
+        ("fault init 4", "NVML cannot start: Insufficient Permissions; may this container use /dev/nvidiactl and"),
+        ("fault init 999", "NVML cannot start: Unknown Error; may this container use /dev/nvidiactl"),
+        ("fault driver 999", "NVML cannot read the driver: Unknown Error;"),
+        ("fault count 8", "NVML cannot read the driver: Insufficient External Power; the kernel log may have"),
+    ],
+)
+def test_a_driver_in_trouble_is_a_failure_with_advice(scan: Scan, fault: str, reason: str) -> None:
+    """The labels stay as they were."""
+    answer = scan(f"{fault}\n{TWO}")
+    assert answer["state"] == "failed"
+    assert answer["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("handle 15", "GPU 1 cannot be read: GPU is lost; the kernel log has an Xid message"),
+        ("name 15", "GPU 1 cannot be read: GPU is lost; "),
+        ("ecc 16", "GPU 1 cannot be read: GPU requires restart; drain the node and reset the GPU"),
+        ("pci 999", "GPU 1 cannot be read: Unknown Error; "),
+    ],
+)
+def test_one_bad_gpu_among_several_fails_the_scan(scan: Scan, tmp_path: Path, fault: str, reason: str) -> None:
+    """A count of the others would be a false label; NVML is shut down all the same."""
+    answer = scan(f"{TWO}fault {fault}\n")
+    assert answer["state"] == "failed"
+    assert answer["reason"].startswith(reason)
+    assert calls(tmp_path) == ["init", "shutdown"]
+
+
+def test_a_shutdown_that_fails_spoils_nothing(scan: Scan) -> None:
+    """The process ends anyway."""
+    assert scan(f"fault shutdown 999\n{TWO}")["state"] == "ok"
+
+
+def test_sysfs_that_cannot_be_read_is_a_failure(scan: Scan, tmp_path: Path) -> None:
+    """A directory stands in for an I/O error."""
+    (tmp_path / "root/sys/bus/pci/devices/0000:1b:00.0/class").mkdir(parents=True)
+    answer = scan(TWO, {"root": str(tmp_path / "root")})
+    assert answer["state"] == "failed"
+    assert "0000:1b:00.0/class: Is a directory" in answer["reason"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"usr/lib/{os.uname().machine}-linux-gnu",
+        f"usr/lib/{os.uname().machine}-linux-gnu/nvidia/current",
+        "usr/lib64",
+        "run/nvidia/driver/usr/lib64",
+        "home/kubernetes/bin/nvidia/lib64",
+    ],
+)
+def test_the_library_is_found_on_the_host(scan: Scan, library: Path, tmp_path: Path, place: str) -> None:
+    """In the places of the distributions, of NVIDIA's driver container and of GKE."""
+    (tmp_path / "root" / place).mkdir(parents=True)
+    shutil.copy(library, tmp_path / "root" / place / SONAME)
+    answer = scan(TWO, {"root": str(tmp_path / "root")}, tmp_path)
+    assert [device["uuid"] for device in answer["devices"]] == ["GPU-1", "GPU-2"]
+
+
+def test_the_library_may_be_named(scan: Scan, library: Path, tmp_path: Path) -> None:
+    """Then no other is taken."""
+    assert scan(TWO, {"library": str(library)}, tmp_path)["state"] == "ok"
+    missing = str(tmp_path / "none.so")
+    assert scan(TWO, {"library": missing}) == {"state": "absent", "reason": f"there is no {missing}"}
+
+
+@pytest.mark.parametrize("where", ["loader", "host"])
+def test_a_library_that_does_not_load_is_a_failure(scan: Scan, tmp_path: Path, where: str) -> None:
+    """It is there, so its absence would be a lie."""
+    place = tmp_path / "lib" if where == "loader" else tmp_path / "root/usr/lib64"
+    place.mkdir(parents=True)
+    (place / SONAME).write_bytes(b"\x7fELF, but not really")
+    answer = scan(TWO, {"root": str(tmp_path / "root")}, tmp_path / "lib")
+    assert answer["state"] == "failed"
+    assert "cannot be loaded" in answer["reason"]
+
+
+def test_the_answer_becomes_labels(scan: Scan) -> None:
+    """From the library to the node."""
+    features = parse_answer(json.dumps(scan(TWO)).encode())
+    assert isinstance(features, Features)
+    found = labels(features, SourceSettings())
+    assert (found["nvidia.com/gpu.product"], found["nvidia.com/gpu.count"]) == ("NVIDIA-H100-80GB-HBM3", "2")
+
+
+@given(st.integers(0, 0xFFFFFFFF), st.integers(0, 255), st.integers(0, 31))
+def test_pci_addresses_are_spelt_as_sysfs_does(domain: int, bus: int, number: int) -> None:
+    """NVML gives eight upper-case digits of the domain."""
+    assert pci_address(f"{domain:08X}:{bus:02X}:{number:02X}.0") == f"{domain:04x}:{bus:02x}:{number:02x}.0"
+
+
+def test_a_driver_that_hangs_is_killed_at_the_deadline(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker goes on, and knows nothing of the GPUs."""
+    (tmp_path / "machine").write_text(f"hang init\n{TWO}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    monkeypatch.setenv("FAKE_NVML_MACHINE", str(tmp_path / "machine"))
+    monkeypatch.setattr("nfd_worker.gpu.scan_runner.SCAN_DEADLINE_SECONDS", 1.0)
+    here = host(
+        tmp_path / "root",
+        {BOOT_ID: Path("/", BOOT_ID).read_text(), "sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de\n"},
+    )
+    assert GpuScans().run_once(here) == Failed("the GPU scan took longer than 1 s and was killed")

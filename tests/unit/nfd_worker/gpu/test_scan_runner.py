@@ -1,0 +1,254 @@
+"""GpuScans: when a scan child is started, and what becomes of it. The children are real processes."""
+
+import os
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from feature_rules.features import Failed, Features
+from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, GpuScans
+from nfd_worker.host import BOOT_ID, Host
+from tests.support.trees import host
+
+FOUND = '{"state": "ok", "reason": "", "driver": "550.54.15", "cuda": 12040, "machine": "", "devices": []}'
+
+
+def script(code: str) -> tuple[str, ...]:
+    """Make a command that runs some Python, with the pid of each run appended to the file below the request's root."""
+    note = (
+        "import json, os, sys; root = json.load(sys.stdin)['root']; open(root + '/pids', 'a').write(f'{os.getpid()} ')"
+    )
+    return (sys.executable, "-I", "-c", f"{note}\n{code}")
+
+
+OK = script(f"print('''{FOUND}''')")
+ABSENT = script('print(\'{"state": "absent", "reason": "no driver"}\')')
+HANGS = script("import time; time.sleep(600)")
+UNKILLABLE = script(
+    "import time\n"
+    "child = os.fork()\n"
+    "for _ in range(6000):\n"
+    "    if child == 0 and os.path.exists(root + '/let-go'): break\n"
+    "    time.sleep(0.01)"
+)
+"""A child of this child holds the pipe after it is killed, until it is let go, as one in the kernel's hands would."""
+
+
+class World:
+    """Scans on a machine with an NVIDIA device, and when they told of a change."""
+
+    def __init__(self, root: Path, command: tuple[str, ...] = OK, vendor: str = "0x10de") -> None:
+        boot_id = Path("/", BOOT_ID).read_text()
+        self.host: Host = host(root, {BOOT_ID: boot_id, "sys/bus/pci/devices/0000:01:00.0/vendor": f"{vendor}\n"})
+        self.changes: list[float] = []
+        self.scans = GpuScans(command, on_change=self.changes.append)
+        self._pids = root / "pids"
+        self._let_go = root / "let-go"
+
+    def step(self, now: float) -> float:
+        """Let the scans do what is due."""
+        return self.scans.step(now, self.host)
+
+    def wait(self, now: float) -> None:
+        """Serve the running child until it ends."""
+        while readers := self.scans.readers():
+            (descriptor,) = readers
+            ready, _, _ = select.select([descriptor], [], [], 20)
+            assert ready, "the child did not end"
+            readers[descriptor](now)
+
+    def let_go(self) -> None:
+        """End what an unkillable child left behind."""
+        self._let_go.touch()
+
+    @property
+    def pids(self) -> list[int]:
+        """The children that were started."""
+        return [int(pid) for pid in self._pids.read_text().split()] if self._pids.exists() else []
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a child was reaped."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def wait_for_start(world: World) -> None:
+    """Wait until the child runs its script."""
+    deadline = time.monotonic() + 120
+    while not world.pids:
+        assert time.monotonic() < deadline, "the child did not start"
+        time.sleep(0.01)
+
+
+def test_a_node_without_nvidia_hardware_never_starts_a_child(tmp_path: Path) -> None:
+    """It is known at once that there is nothing."""
+    world = World(tmp_path, vendor="0x8086")
+    assert world.step(0.0) == RESCAN_SECONDS
+    assert world.scans.outcome() == Features()
+    world.step(RESCAN_SECONDS)
+    assert (world.scans.readers(), world.pids) == ({}, [])
+
+
+def test_nothing_is_known_before_the_first_answer(tmp_path: Path) -> None:
+    """Which the daemon must not take for: no GPUs."""
+    world = World(tmp_path)
+    assert world.step(0.0) == SCAN_DEADLINE_SECONDS
+    assert world.scans.outcome() is None
+    world.wait(2.0)
+    outcome = world.scans.outcome()
+    assert isinstance(outcome, Features)
+    assert outcome.attributes["gpu.driver"]["version"] == "550.54.15"
+    assert world.changes == [2.0]
+
+
+def test_gpus_are_scanned_again_after_a_while_and_the_same_answer_is_no_change(tmp_path: Path) -> None:
+    """An unchanged node costs one child in five minutes, and no cycle."""
+    world = World(tmp_path)
+    world.step(0.0)
+    world.wait(2.0)
+    assert world.step(2.0) == RESCAN_SECONDS
+    assert len(world.pids) == 1
+    assert world.step(RESCAN_SECONDS) == RESCAN_SECONDS + SCAN_DEADLINE_SECONDS
+    world.wait(RESCAN_SECONDS)
+    assert len(world.pids) == 2
+    assert world.changes == [2.0]
+
+
+def test_a_device_event_starts_a_scan(tmp_path: Path) -> None:
+    """Without waiting for the interval."""
+    world = World(tmp_path)
+    world.step(0.0)
+    world.wait(1.0)
+    world.scans.poke()
+    world.step(5.0)
+    world.wait(6.0)
+    assert len(world.pids) == 2
+    assert world.step(6.0) == 5.0 + RESCAN_SECONDS
+
+
+def test_an_event_during_a_scan_starts_another_after_it(tmp_path: Path) -> None:
+    """The first may have looked too early; one child runs at a time."""
+    world = World(tmp_path)
+    world.step(0.0)
+    world.scans.poke()
+    assert world.step(1.0) == SCAN_DEADLINE_SECONDS
+    world.wait(2.0)
+    world.step(2.0)
+    world.wait(3.0)
+    assert len(world.pids) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        pytest.param(script('print(\'{"state": "failed", "reason": "lost"}\')'), "lost", id="failed"),
+        pytest.param(script("print('nonsense')"), "the GPU scan's answer b'nonsense", id="nonsense"),
+        pytest.param(script("sys.exit(3)"), "the GPU scan ended with status 3", id="crashed"),
+        pytest.param(script("os.kill(os.getpid(), 11)"), "the GPU scan ended with status -11", id="segmentation fault"),
+        pytest.param(("/nonexistent/python",), "cannot scan for GPUs: ", id="not started"),
+    ],
+)
+def test_any_failure_is_an_outcome_and_tried_again_sooner(
+    tmp_path: Path, command: tuple[str, ...], reason: str
+) -> None:
+    """A driver that is being mended is soon found to be well."""
+    world = World(tmp_path, command)
+    world.step(0.0)
+    world.wait(0.0)
+    outcome = world.scans.outcome()
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith(reason)
+    assert world.step(1.0) == RETRY_SECONDS
+    assert world.changes == [0.0]
+
+
+def test_hardware_without_a_driver_is_looked_at_again_sooner(tmp_path: Path) -> None:
+    """The driver is probably on its way."""
+    world = World(tmp_path, ABSENT)
+    world.step(0.0)
+    world.wait(0.0)
+    assert world.scans.outcome() == Features()
+    assert world.step(1.0) == RETRY_SECONDS
+
+
+def test_a_host_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
+    """A file in place of the directory stands in for an I/O error of the bus."""
+    world = World(tmp_path)
+    (tmp_path / "sys/bus/pci/devices/0000:01:00.0/vendor").unlink()
+    (tmp_path / "sys/bus/pci/devices/0000:01:00.0/vendor").mkdir()
+    assert world.step(0.0) == RETRY_SECONDS
+    outcome = world.scans.outcome()
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("cannot scan for GPUs: cannot read ")
+
+
+def test_a_scan_is_killed_at_its_deadline_and_reaped(tmp_path: Path) -> None:
+    """A hanging driver does not hang the worker."""
+    world = World(tmp_path, HANGS)
+    deadline = world.step(0.0)
+    wait_for_start(world)
+    assert world.step(deadline - 1) == deadline
+    world.step(deadline)
+    assert world.scans.outcome() == Failed("the GPU scan took longer than 30 s and was killed")
+    assert world.changes == [deadline]
+    world.wait(deadline)
+    assert is_gone(world.pids[0])
+    assert world.step(deadline) == deadline + RETRY_SECONDS
+
+
+def test_a_scan_that_does_not_die_is_not_waited_for_and_has_no_successor(tmp_path: Path) -> None:
+    """A process that hangs in the kernel dies when the kernel lets it go; one of them is enough."""
+    world = World(tmp_path, UNKILLABLE)
+    deadline = world.step(0.0)
+    wait_for_start(world)
+    assert world.step(deadline) == float("inf")
+    assert world.step(deadline + 2 * RESCAN_SECONDS) == float("inf")
+    assert len(world.pids) == 1
+    world.let_go()
+    world.wait(deadline + 2 * RESCAN_SECONDS)
+    assert is_gone(world.pids[0])
+    assert world.step(deadline + 2 * RESCAN_SECONDS) < float("inf")
+    world.scans.stop()
+
+
+@pytest.mark.parametrize("command", [HANGS, UNKILLABLE], ids=["dies", "does not die"])
+def test_stopping_ends_a_running_scan_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """SIGTERM is not held up by a GPU."""
+    world = World(tmp_path, command)
+    world.step(0.0)
+    wait_for_start(world)
+    start = time.monotonic()
+    world.scans.stop()
+    assert time.monotonic() - start < 30, "it would have lived for a minute"
+    assert world.scans.readers() == {}
+    world.scans.stop()
+    world.let_go()
+
+
+def test_stopping_reaps(tmp_path: Path) -> None:
+    """No zombie is left where the worker is the container's first process."""
+    world = World(tmp_path, HANGS)
+    world.step(0.0)
+    wait_for_start(world)
+    world.scans.stop()
+    assert is_gone(world.pids[0])
+
+
+def test_one_scan_can_be_waited_for(tmp_path: Path) -> None:
+    """For ``scan`` and ``--oneshot``."""
+    outcome = World(tmp_path).scans.run_once(World(tmp_path).host)
+    assert isinstance(outcome, Features)
+    assert "gpu.driver" in outcome.attributes
+
+
+def test_one_scan_of_a_node_without_nvidia_hardware_needs_no_child(tmp_path: Path) -> None:
+    """Nor time."""
+    world = World(tmp_path, ("/nonexistent/python",), vendor="0x8086")
+    assert world.scans.run_once(world.host) == Features()

@@ -1,0 +1,88 @@
+"""What comes is wanted at once, what goes is wanted a moment longer."""
+
+import pytest
+
+from feature_rules.model import Taint
+from nfd_worker.labels.node_content import NodeContent
+from nfd_worker.watch.schedule import NEVER
+from nfd_worker.watch.settling import SETTLE_SECONDS, Settling
+
+T0 = 1000.0
+TAINT = Taint("v.io/t", "1", "NoSchedule")
+FULL = NodeContent({"a": "1", "b": "1"}, {"n": "1"}, {"r": "2"}, (TAINT,))
+
+
+def settle(settling: Settling, content: NodeContent, now: float) -> NodeContent:
+    """Settle content that nothing is recorded of."""
+    return settling.settle(content, {}, now)[0]
+
+
+def settled(content: NodeContent = FULL) -> Settling:
+    """Make one to which this content is old."""
+    settling = Settling()
+    assert settle(settling, content, T0 - 100) == content
+    return settling
+
+
+def test_an_addition_and_a_change_are_wanted_at_once() -> None:
+    """And nothing has to be looked at again."""
+    settling = settled()
+    more = NodeContent({"a": "2", "b": "1", "c": "1"}, {"n": "2"}, {"r": "3"}, (TAINT._replace(value="2"),))
+    assert settle(settling, more, T0) == more
+    assert settling.due == NEVER
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        pytest.param(FULL._replace(labels={"a": "1"}), id="label"),
+        pytest.param(FULL._replace(annotations={}), id="annotation"),
+        pytest.param(FULL._replace(extended_resources={}), id="extended resource"),
+        pytest.param(FULL._replace(taints=()), id="taint"),
+        pytest.param(NodeContent(), id="everything"),
+    ],
+)
+def test_a_removal_is_wanted_when_it_has_settled(less: NodeContent) -> None:
+    """Other cycles in between neither hasten nor put it off."""
+    settling = settled()
+    assert settle(settling, less, T0) == FULL
+    assert settling.due == T0 + SETTLE_SECONDS
+    assert settle(settling, less, T0 + SETTLE_SECONDS / 2) == FULL
+    assert settling.due == T0 + SETTLE_SECONDS
+    assert settle(settling, less, T0 + SETTLE_SECONDS) == less
+    assert settling.due == NEVER
+
+
+def test_a_file_that_is_written_anew_does_not_make_its_label_disappear() -> None:
+    """What comes back within the moment was never away; its new value counts."""
+    settling = settled()
+    settle(settling, FULL._replace(labels={"b": "1"}), T0)
+    back = FULL._replace(labels={"a": "2", "b": "1"})
+    assert settle(settling, back, T0 + 0.5) == back
+    assert settle(settling, FULL._replace(labels={"b": "1"}), T0 + 0.9).labels == {"a": "2", "b": "1"}
+    assert settling.due == T0 + 0.9 + SETTLE_SECONDS
+
+
+def test_what_is_held_and_what_comes_are_there_together_and_sorted() -> None:
+    """Equal content makes equal requests."""
+    settling = settled()
+    found = settle(settling, FULL._replace(labels={"c": "1", "b": "1"}), T0)
+    assert list(found.labels.items()) == [("a", "1"), ("b", "1"), ("c", "1")]
+
+
+def test_one_key_may_have_taints_of_several_effects() -> None:
+    """Each goes by itself."""
+    other = TAINT._replace(effect="NoExecute")
+    settling = settled(NodeContent(taints=(other, TAINT)))
+    assert settle(settling, NodeContent(taints=(TAINT,)), T0).taints == (other, TAINT)
+    assert settle(settling, NodeContent(taints=(TAINT,)), T0 + SETTLE_SECONDS).taints == (TAINT,)
+
+
+def test_what_made_it_is_recorded_as_long_as_it_is_held() -> None:
+    """Or the record alone would make a request."""
+    settling = Settling()
+    record = {"features.d/f": ("a",), "features.d/g": ("b",)}
+    settling.settle(FULL, record, T0)
+    less = FULL._replace(labels={"b": "1"})
+    assert settling.settle(less, {"features.d/g": ("b",)}, T0) == (FULL, record)
+    assert settling.settle(less, {"features.d/g": ("b",)}, T0 + 1)[1] == {"features.d/g": ("b",)}

@@ -1,0 +1,63 @@
+"""Everything ``make lint`` checks, one line each, all of them even when one fails."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_SHELL = (
+    "driver_builder/loader/loader.sh",
+    "driver_builder/builds/job/build.sh",
+    "examples/edu-driver/workload/factorial",
+    "tools/set_up.sh",
+    "testbed/guest/guest-init.sh",
+    "testbed/guest/initramfs-init.sh",
+    ".ci/run",
+)
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[1]
+
+CHECKS: dict[str, list[str]] = {
+    "format": ["ruff", "format", "--check", "."],
+    "rules": ["ruff", "check", "."],
+    "types": ["mypy"],
+    "import layers": ["lint-imports"],
+    "dependencies": ["deptry", "kube_api", "feature_rules", "nfd_worker", "driver_builder"],
+    "yaml": ["yamllint", "--strict", "deploy", "examples", ".yamllint"],
+}
+
+
+def main() -> int:
+    """Run every check; 1 when one of them found something."""
+    failed = []
+    for name, argv in {**CHECKS, **_dockerfiles(), **_shell()}.items():
+        began = time.monotonic()
+        program = BIN / argv[0]
+        command = [str(program) if program.exists() else argv[0], *argv[1:]]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        verdict = "ok" if done.returncode == 0 else "FAILED"
+        print(f"lint: {name}: {verdict} ({time.monotonic() - began:.1f} s)", flush=True)
+        if done.returncode:
+            print(done.stdout + done.stderr, flush=True)
+            failed.append(name)
+    if failed:
+        print(f"lint: failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def _dockerfiles() -> dict[str, list[str]]:
+    """Dockerfiles as they are; the rendered templates are checked by tests/unit (driver_image, driver_builder)."""
+    files = sorted(ROOT.glob("dockerfiles/*/Dockerfile")) + sorted(ROOT.glob("examples/**/Dockerfile"))
+    return {"dockerfiles": ["hadolint", *(str(path.relative_to(ROOT)) for path in files)]}
+
+
+def _shell() -> dict[str, list[str]]:
+    files = [ROOT / part for part in _SHELL]
+    return {
+        "shell": ["shellcheck", "--severity=warning", *(str(path.relative_to(ROOT)) for path in files if path.exists())]
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""``make test``: every test but those marked ``long``; ``make test-long``: these.
+
+The unit tests come first, on both cores. Then two processes run side by side, because the real parts spend much of
+their time waiting: one has the tests that share the cluster and is shown as it goes, the other all that need single
+parts, shown at its end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed
+test's testbed looked like is in ``build/artefacts``.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "build" / "tests"
+
+sys.path.insert(0, str(ROOT))
+
+from testbed.packages import ensure_packages, why_unsupported  # noqa: E402
+from testbed.progress import PlainLines  # noqa: E402
+
+COLLECTED_WITH = ("busybox-static", "gcc")
+"""What tests look for when they are collected, so it has to be there before."""
+
+UNIT = ("tests/unit", "tests/contract", "-n", "3", "--dist", "worksteal", "-q")
+"""More processes than cores: some of these tests wait for most of their time."""
+REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
+AS_IT_GOES = ("-p", "tests.as_it_goes")
+SLOWEST = 10
+NO_TESTS = 5
+"""pytest's exit status when nothing was selected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of pytest: its name and what it runs."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a part ended, and what it took."""
+
+    name: str
+    status: int
+    wall: float
+    cpu: float
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether nothing failed."""
+        return self.status in (0, NO_TESTS)
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.passed else f"FAILED ({self.status})"
+        return f"{self.name}: {verdict}, {self.wall:.0f} s, {self.cpu:.0f} CPU-seconds"
+
+
+def stages(*, long: bool) -> list[tuple[Part, ...]]:
+    """Return the parts, by what runs side by side."""
+    tier = "long" if long else "not long"
+    unit = Part("unit", (*UNIT, "-m", tier))
+    cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
+    parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
+    return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
+
+
+class Running:
+    """A part at work."""
+
+    def __init__(self, part: Part, output: IO[str] | None) -> None:
+        self._part = part
+        self._began = time.monotonic()
+        argv = [sys.executable, "-m", "pytest", *part.arguments, *AS_IT_GOES, f"--junitxml={RESULTS / part.name}.xml"]
+        environment = os.environ | {"DRIVERWRIGHT_TIMES": str(RESULTS / f"{part.name}.times")}
+        both = output and subprocess.STDOUT
+        self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=both, env=environment)
+
+    def wait(self) -> Ended:
+        """Wait for its end; its processor time includes all that it started and saw end."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.monotonic() - self._began
+        return Ended(self._part.name, self._process.returncode, wall, usage.ru_utime + usage.ru_stime)
+
+    def stop(self) -> None:
+        """End it, if it still runs."""
+        if self._process.returncode is None:
+            self._process.terminate()
+            self._process.wait()
+
+
+def run_stage(parts: Sequence[Part]) -> list[Ended]:
+    """Run parts side by side; the first is shown as it goes."""
+    shown, *others = parts
+    running: list[tuple[Running, IO[str]]] = []
+    ended = []
+    try:
+        for part in others:
+            output: IO[str] = (RESULTS / f"{part.name}.log").open("w+")
+            running.append((Running(part, output), output))
+        first = Running(shown, None)
+        try:
+            ended.append(first.wait())
+        finally:
+            first.stop()
+        for process, output in running:
+            ended.append(process.wait())
+            output.seek(0)
+            print(f"\n---- {ended[-1].name} ----\n{output.read()}", flush=True)
+    finally:
+        for process, output in running:
+            process.stop()
+            output.close()
+    return ended
+
+
+def durations() -> list[tuple[float, str]]:
+    """Read how long each test took, with its fixtures, from the JUnit files; the slowest first."""
+    cases = [case for path in RESULTS.glob("*.xml") for case in ElementTree.parse(path).iter("testcase")]  # noqa: S314
+    found = [(float(case.get("time", 0)), f"{case.get('classname')}::{case.get('name')}") for case in cases]
+    return sorted(found, reverse=True)
+
+
+def main() -> int:
+    """Run all parts; 1 when one of them found something."""
+    began = time.monotonic()
+    if why_unsupported() is None:
+        ensure_packages(COLLECTED_WITH, PlainLines())
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for old in RESULTS.iterdir():
+        old.unlink()
+    ended = [part for stage in stages(long="--long" in sys.argv) for part in run_stage(stage)]
+    lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
+    (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))
+    print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")
+    print(*ended, sep="\n")
+    passed = all(part.passed for part in ended)
+    wall, cpu = time.monotonic() - began, sum(part.cpu for part in ended)
+    print(f"make test: {'passed' if passed else 'FAILED'} in {wall:.0f} s, {cpu:.0f} CPU-seconds", flush=True)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
