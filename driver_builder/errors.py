@@ -7,7 +7,7 @@
     ├── TemporaryError          worth trying again later
     │   └── RegistryUnavailable
     │       └── RegistryFull    no room left on its disk, or in the project's quota
-    └── PermanentError          trying again changes nothing until somebody mends the cause
+    └── PermanentError          trying again changes nothing until the cause is fixed
         ├── ConfigurationError  a flag, an environment variable or a file
         ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
         ├── BuildFailed         a build ended without an image; ``reason`` says why

@@ -18,7 +18,7 @@ LINKS = ("driver", "selector", "kernel", "mapping", "image", "build", "rollout",
 
 
 class Verdict(StrEnum):
-    """How a link is: ``waiting`` mends itself, ``broken`` needs a person, ``unknown`` could not be looked at."""
+    """How a link is: ``waiting`` resolves itself, ``broken`` needs a person, ``unknown`` could not be checked."""
 
     OK = "ok"
     BROKEN = "broken"
@@ -146,7 +146,7 @@ def ok(name: str, sentence: str, next_step: str = "") -> Step:
 
 
 def broken(name: str, sentence: str, next_step: str) -> Step:
-    """Make a link that a person has to mend."""
+    """Make a link that a person has to fix."""
     return Step(name=name, verdict=Verdict.BROKEN, sentence=sentence, next_step=next_step)
 
 

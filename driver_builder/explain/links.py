@@ -135,5 +135,5 @@ def _explanation(
     node: Node, driver: DriverContainer, steps: Iterable[Step], *, selected: bool = False, serving: str = ""
 ) -> Explanation:
     done = {step.name: step for step in steps}
-    walked = tuple(done.get(name, unknown(name, "not looked at: it needs the one before")) for name in LINKS)
+    walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in LINKS)
     return Explanation(node=node.name, driver=driver.key, selected=selected, serving=serving, steps=walked)

@@ -97,7 +97,7 @@ def _building_words(view: DriverView, item: Wanted, status: TargetStatus) -> str
         return before.message
     if before is not None and before.state is TargetState.BLOCKED:
         return f"{words} (try {status.failures + 1})"
-    return f"{words} (try {status.failures + 1}; before: {status.message})"
+    return f"{words} (try {status.failures + 1}; last failure: {status.message})"
 
 
 def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[TargetStatus, float | None]:

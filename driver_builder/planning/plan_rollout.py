@@ -172,7 +172,7 @@ def _progress_words(view: DriverView, item: Wanted, part: TargetPart, current: s
         if not found.works:
             return f"{words}; {node}: {_silent_words(view, node, found)}"
         if node not in current:
-            return f"{words}; {node}: runs the image before"
+            return f"{words}; {node}: runs the previous image"
     return words
 
 

@@ -58,7 +58,7 @@ def test_explain_tells_how_far_the_newest_kernel_is(world: World, capsys: pytest
     assert main.main(["explain", "node-a"]) == 0
     told = capsys.readouterr().out
     assert f"newest kernel: {OFFERED}: Building, " in told
-    assert "(try 2; before: error: x)" in told, "the command's clock is of today, so the next try is due"
+    assert "(try 2; last failure: error: x)" in told, "the command's clock is of today, so the next try is due"
     world.reboot("node-a", OFFERED)
     main.main(["explain", "node-a"])
     assert "newest kernel" not in capsys.readouterr().out
