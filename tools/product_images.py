@@ -75,6 +75,7 @@ def build_all(
     say: Say,
     names: Collection[str] = NAMES,
     keep: bool = False,
+    push: bool = True,
 ) -> dict[str, str]:
     """Build and push the images of these names; gives name to reference.
 
@@ -97,8 +98,9 @@ def build_all(
         context = [("Dockerfile", dockerfile.read_bytes()), *files]
         build = _build_once if keep else _build
         build(api, reference, _tar(context), base_image, _prefixed(image, say))
-        say(f"{image}: pushing")
-        _push(api, reference)
+        if push:
+            say(f"{image}: pushing")
+            _push(api, reference)
         images[image] = reference
     return images
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from demo.cluster import NAMESPACE
-from demo.scenario import Scenario
+from demo.cluster import NAMESPACE, Cluster
+from kube_api.client import Client
 from kube_api.names import FEATURE_LABEL_PREFIX
 from kube_api.resources import NODES, SERVICE_ACCOUNTS
 from testbed.guest import qmp
-from tests.support.machines import Machine, WorkerDisk, command_line
+from testbed.testbed import Testbed
+from tests.support.cluster_setup import admin, install
+from tests.support.machines import Machine, command_line, stock_kernel, worker_disk
 
 NODE = "hotplug"
 HOST = "10.0.2.2"
@@ -32,11 +34,19 @@ PATIENCE_SECONDS = 240.0
 """Far less than the hour after which the worker would look by itself."""
 
 
-def machine(story: Scenario, qmp_socket: Path) -> Machine:
+@pytest.fixture
+def client(control_plane_ground: Testbed) -> Client:
+    """The administrator of a cluster with the accounts of both programs."""
+    client = admin(control_plane_ground)
+    install(client)
+    return client
+
+
+def machine(ground: Testbed, client: Client, qmp_socket: Path) -> Machine:
     """Describe a machine whose worker has what a pod has: a token, a CA, and where the API server is."""
     account = SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token")
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
-    token = story.cluster.client.create(account, request)["status"]["token"]
+    token = client.create(account, request)["status"]["token"]
     folder = "run/secrets/kubernetes.io/serviceaccount"
     return Machine(
         arguments=(
@@ -46,21 +56,22 @@ def machine(story: Scenario, qmp_socket: Path) -> Machine:
         parameters="loglevel=7 net.ifnames=0",
         modules=("virtio_pci", "virtio_net"),
         prepare="busybox ifconfig eth0 10.0.2.15 up",
-        command=f"NODE_NAME={NODE} KUBERNETES_SERVICE_HOST={HOST} KUBERNETES_SERVICE_PORT={story.ground.api_port} "
+        command=f"NODE_NAME={NODE} KUBERNETES_SERVICE_HOST={HOST} KUBERNETES_SERVICE_PORT={ground.api_port} "
         "nfd-worker run --root / --config /nfd-worker.conf --sleep-interval 1h --port 0",
-        files={f"{folder}/token": token, f"{folder}/ca.crt": story.ground.ca_file.read_text()},
+        files={f"{folder}/token": token, f"{folder}/ca.crt": ground.ca_file.read_text()},
     )
 
 
 @pytest.fixture
-def running(story: Scenario, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def running(
+    control_plane_ground: Testbed, engine_ground: Testbed, client: Client, tmp_path: Path
+) -> Iterator[tuple[Path, Path]]:
     """Boot the machine as a node of its own; gives its console and QEMU's control socket."""
-    console, socket = tmp_path / "console", Path("/tmp", f"dw-hotplug-{story.ground.name}.qmp")
-    described = machine(story, socket)
-    disk = WorkerDisk(story.stage.engine, story.images["nfd-worker"], tmp_path)
-    kernel = story.kernels[0]
-    command = command_line(disk.make(kernel, described, CONFIG), kernel, described)
-    story.cluster.client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+    console, socket = tmp_path / "console", Path("/tmp", f"dw-hotplug-{control_plane_ground.name}.qmp")
+    described = machine(control_plane_ground, client, socket)
+    kernel = stock_kernel()
+    command = command_line(worker_disk(engine_ground, tmp_path).make(kernel, described, CONFIG), kernel, described)
+    client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
     try:
         with (
             console.open("w") as output,
@@ -73,7 +84,7 @@ def running(story: Scenario, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
             finally:
                 process.kill()
     finally:
-        story.cluster.client.delete(NODES.path(name=NODE))
+        client.delete(NODES.path(name=NODE))
         socket.unlink(missing_ok=True)
 
 
@@ -87,13 +98,13 @@ def seconds_until(is_so: Callable[[], bool], console: Path) -> float:
 
 
 def test_a_plugged_device_is_labelled_and_an_unplugged_one_is_not(
-    story: Scenario, running: tuple[Path, Path], record_property: Callable[[str, object], None]
+    client: Client, running: tuple[Path, Path], record_property: Callable[[str, object], None]
 ) -> None:
     """By the event alone: the worker would look again in an hour. How soon it was is printed, and no test's verdict."""
     console, socket = running
 
     def labels() -> dict[str, str]:
-        return story.cluster.labels(NODE)
+        return Cluster(client).labels(NODE)
 
     def sightings() -> int:
         return console.read_text(errors="replace").count(SEEN)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from demo.scenario import Scenario
 from kube_api.names import FEATURE_LABEL_PREFIX, label_value
 from testbed.kernels import CLOUD, GENERIC, KernelPackage, newest_kernel
 from testbed.progress import PlainLines
-from tests.support.machines import QUIET, Machine, WorkerDisk, scan
+from testbed.testbed import Testbed
+from tests.support.machines import QUIET, Machine, WorkerDisk, scan, stock_kernel, worker_disk
 
 CONFIG = """
 sources:
@@ -153,15 +153,15 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def disk(story: Scenario, tmp_path_factory: pytest.TempPathFactory) -> WorkerDisk:
+def disk(engine_ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> WorkerDisk:
     """Take the worker's image apart."""
-    return WorkerDisk(story.stage.engine, story.images["nfd-worker"], tmp_path_factory.mktemp("worker"))
+    return worker_disk(engine_ground, tmp_path_factory.mktemp("worker"))
 
 
 @pytest.fixture(scope="module")
-def kernels(story: Scenario) -> dict[str, KernelPackage]:
+def kernels() -> dict[str, KernelPackage]:
     """Give a kernel of each flavour."""
-    return {CLOUD: story.kernels[0], GENERIC: newest_kernel(GENERIC, PlainLines())}
+    return {CLOUD: stock_kernel(), GENERIC: newest_kernel(GENERIC, PlainLines())}
 
 
 @pytest.fixture(scope="module", params=CASES, ids=list(CASES))

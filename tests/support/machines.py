@@ -4,11 +4,11 @@ The image's root file system is the machine's, on a virtio disk; beside it every
 on it. Not the other way round: QEMU 7.2's NVMe sometimes loses a request while the machine below is busy.
 """
 
+import contextlib
 import json
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,15 @@ from typing import Any
 import docker
 
 from testbed.command import run
-from testbed.guest import cpio
-from testbed.guest.disk import make_file_system
+from testbed.guest import cpio, emulation
+from testbed.guest import disk as disks
 from testbed.guest.emulation import KERNEL_PARAMETERS, QEMU
 from testbed.guest.initramfs import load_order, parse_modules_dep
-from testbed.kernels import KernelPackage
+from testbed.kernels import KernelPackage, choose_kernels
+from testbed.packages import ensure_packages
+from testbed.progress import PlainLines
+from testbed.testbed import Testbed
+from tools import product_images
 
 BOOT_SECONDS = 300.0
 QUIET = "quiet loglevel=0"
@@ -111,7 +115,7 @@ class WorkerDisk:
         self._add_modules(kernel, machine.modules)
         disk = self._folder / "disk.img"
         disk.unlink(missing_ok=True)
-        make_file_system(tree, disk, free_mib=16)
+        disks.make_file_system(tree, disk, free_mib=16)
         return disk
 
     def _add_modules(self, kernel: KernelPackage, names: Sequence[str]) -> None:
@@ -130,7 +134,27 @@ class WorkerDisk:
         link.symlink_to(target)
 
 
-@contextmanager
+def worker_disk(ground: Testbed, folder: Path) -> WorkerDisk:
+    """Build the worker's image, unless it is kept, and take it apart."""
+    with contextlib.closing(ground.engine.client(timeout=600)) as engine:
+        images = product_images.build_all(
+            engine,
+            ground.registry.host,
+            base_image=ground.base_image,
+            say=lambda _: None,
+            names=("nfd-worker",),
+            keep=True,
+        )
+        return WorkerDisk(engine, images["nfd-worker"], folder)
+
+
+def stock_kernel() -> KernelPackage:
+    """Return a cloud kernel of the distribution's own series, which is the quickest to boot."""
+    ensure_packages((*disks.PACKAGES, *emulation.PACKAGES), PlainLines())
+    return choose_kernels(2, PlainLines())[0]
+
+
+@contextlib.contextmanager
 def _container(engine: docker.APIClient, image: str) -> Iterator[str]:
     container = engine.create_container(image)["Id"]
     try:
