@@ -14,7 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ COPY --from=build /out/ /
 """
 WAIT_SECONDS = 300.0
 PATIENCE = Patience(look=0.3)
-SHORT = Patience(look=0.3, start=8.0, hopeless=4.0)
+SHORT = Patience(look=0.3, start=20.0, hopeless=4.0)
+SMALL = "50Mi"
+"""Less than the base image has."""
 
 
 @dataclass
@@ -191,6 +193,51 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
         templates=templates,
         base_image=base_image,
     )
+
+
+Waiting = Callable[[str], DriverBuilderError]
+"""Gives how one of the builds below failed, once nothing of it is left."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Waiting]:
+    """Builds that fail after a long wait, from the first test on: the others need not wait for them.
+
+    Two at a time: a node has room for four.
+    """
+
+    def build(name: str, script: str = "true", **changes: Any) -> Build:
+        """Describe a build; ``changes`` are of its request or of the builder's settings."""
+        of_settings = {key: changes.pop(key) for key in tuple(changes) if key in ("image", "node_selector")}
+        settings = replace(place.settings, **of_settings)
+        folder = tmp_path_factory.mktemp("waiting") / "job"
+        patience = SHORT if of_settings else PATIENCE
+        return Build(place, place.action(name, script, **changes), folder, settings=settings, patience=patience)
+
+    hanging = build("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
+    cancelled = build("cancelled", "echo begun; sleep 300")
+    evicted = build("evicted", "sleep 300")
+    no_image = f"{place.ground.registry.host}/no/such:1"
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(job_manifest, "WORK_SIZE", SMALL)
+            failures = {"evicted": pool.submit(evicted.failure)}
+            wait_until("its Job is there", lambda: place.left(evicted.action.request.key))
+        failures |= {
+            "deadline": pool.submit(hanging.failure),
+            "cancelled": pool.submit(_failure_when_cancelled, cancelled),
+            "no node fits": pool.submit(build("selected", node_selector={"no": "such"}).failure),
+            "image cannot be pulled": pool.submit(build("no-image", image=no_image).failure),
+        }
+        yield lambda name: failures[name].result()
+        for future in failures.values():
+            future.cancel()
+        hanging.cancelled.set()
+
+
+def _failure_when_cancelled(build: Build) -> DriverBuilderError:
+    threading.Thread(target=_cancel_when_begun, args=(build,)).start()
+    return build.failure()
 
 
 def newest_kernel() -> str:
@@ -328,12 +375,9 @@ def test_a_secret_that_a_build_prints_is_hidden(place: Place, tmp_path: Path) ->
     assert not [line for line in kept if TOKEN in line]
 
 
-def test_a_cancelled_build_leaves_nothing(place: Place, tmp_path: Path) -> None:
+def test_a_cancelled_build_leaves_nothing(waiting: Waiting) -> None:
     """In the middle of a command that would take long: Job, pod and ConfigMap go."""
-    action = place.action("cancel", "echo begun; sleep 300")
-    build = Build(place, action, tmp_path / "job")
-    threading.Thread(target=_cancel_when_begun, args=(build,)).start()
-    failure = build.failure()
+    failure = waiting("cancelled")
     assert isinstance(failure, BuildFailed)
     assert failure.reason is Reason.CANCELLED
 
@@ -356,7 +400,7 @@ def _build_and_be_killed(
 
 def test_a_killed_controller_finds_its_build_again(place: Place, tmp_path: Path) -> None:
     """SIGKILL in the middle: the next one follows the same Job and pod, and nothing is built twice."""
-    action = place.action("adopt", "echo begun; sleep 12; echo done")
+    action = place.action("adopt", "echo begun; sleep 5; echo done")
     token = place.ground.ca_file.with_name(f"token-{NAMESPACE}-driver-builder")
     account = ServiceAccount(place.ground.api_server, ca_file=str(place.ground.ca_file), token_file=str(token))
     context = multiprocessing.get_context("spawn")
@@ -428,46 +472,28 @@ def test_a_build_that_fails_says_why(
     assert expected[1] in str(failure)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def hanging(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[DriverBuilderError]]:
-    """A build that hangs until its deadline, from the first test on: the others need not wait for it."""
-    action = place.action("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
-    build = Build(place, action, tmp_path_factory.mktemp("hanging") / "job")
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(build.failure)
-        build.cancelled.set()
-
-
-def test_a_deadline_ends_a_build(hanging: Future[DriverBuilderError]) -> None:
+def test_a_deadline_ends_a_build(waiting: Waiting) -> None:
     """With the last line in the message."""
-    failure = hanging.result()
+    failure = waiting("deadline")
     assert isinstance(failure, BuildFailed)
     assert failure.reason is Reason.DEADLINE_EXCEEDED
     assert "hanging" in str(failure)
 
 
-def test_a_build_that_fills_its_node_is_ended(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_fills_its_node_is_ended(waiting: Waiting) -> None:
     """The kubelet evicts the pod, here with room for less than the base image."""
-    monkeypatch.setattr(job_manifest, "WORK_SIZE", "50Mi")
-    failure = Build(place, place.action("evicted", "sleep 300"), tmp_path / "job").failure()
+    failure = waiting("evicted")
     assert isinstance(failure, BuildFailed), failure
     assert failure.reason is Reason.DISK_FULL
-    assert 'EmptyDir volume "work" exceeds the limit "50Mi"' in str(failure)
+    assert f'EmptyDir volume "work" exceeds the limit "{SMALL}"' in str(failure)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        pytest.param({"node_selector": {"no": "such"}}, "0/1 nodes are available", id="no node fits"),
-        pytest.param({"image": "HOST/no/such:1"}, "ImagePull", id="image cannot be pulled"),
-    ],
+    ("name", "words"), [("no node fits", "0/1 nodes are available"), ("image cannot be pulled", "ImagePull")]
 )
-def test_a_pod_that_cannot_start_is_given_up(place: Place, tmp_path: Path, changes: Json, words: str) -> None:
+def test_a_pod_that_cannot_start_is_given_up(waiting: Waiting, name: str, words: str) -> None:
     """In the words of scheduler and kubelet, and not for ever."""
-    changes = json.loads(json.dumps(changes).replace("HOST", place.ground.registry.host))
-    action = place.action(f"start-{sorted(changes)}")
-    settings = replace(place.settings, **changes)
-    failure = Build(place, action, tmp_path / "job", settings=settings, patience=SHORT).failure()
+    failure = waiting(name)
     assert isinstance(failure, TemporaryError)
     assert words in str(failure)
 
