@@ -21,7 +21,7 @@ from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
 
 SETTLE_SECONDS = 180.0
-_DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
+DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
 SHELL = ("/driverwright/busybox", "sh")
 LOADER = (*SHELL, "/driverwright/loader.sh")
 """What a driver pod has of the loader's image; driver images have data only."""
@@ -113,10 +113,18 @@ def kill_controller(story: Scenario) -> None:
         api.kill(container, signal="SIGKILL")
 
 
+def engines(story: Scenario) -> list[bool]:
+    """Tell of each pod of the controller that runs whether it has a container engine; none may be on its way."""
+    pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+    if any(pod["status"]["phase"] != "Running" for pod in pods):
+        return []
+    return [any(volume["name"] == "engine" for volume in pod["spec"]["volumes"]) for pod in pods]
+
+
 @contextlib.contextmanager
 def controller_with(story: Scenario, **environment: str) -> Iterator[None]:
     """Let the controller run with other settings, by variables of its environment, and then with its own again."""
-    own = story.cluster.client.get(_DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    own = story.cluster.client.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
     first, *others = own
     added = [{"name": name, "value": value} for name, value in environment.items()]
     _set_containers(story, [{**first, "env": [*first["env"], *added]}, *others])
@@ -128,7 +136,7 @@ def controller_with(story: Scenario, **environment: str) -> Iterator[None]:
 
 def _set_containers(story: Scenario, containers: list[Json]) -> None:
     """Change the containers of the controller, and wait until its only pod is one with them."""
-    story.cluster.client.patch(_DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
+    story.cluster.client.patch(DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     def check() -> bool:
         pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
@@ -222,8 +230,9 @@ def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[
 
 
 def pod_uids(story: Scenario) -> dict[str, str]:
-    """Give the uid of the driver's pod on each node."""
-    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in story.cluster.driver_pods(DRIVER)}
+    """Give the uid of the driver's pod on each node; one that was made a moment ago has none yet."""
+    pods = story.cluster.driver_pods(DRIVER)
+    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if "nodeName" in pod["spec"]}
 
 
 def live_module(guest: Guest) -> str:
