@@ -9,21 +9,27 @@ from tests.support import order
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what boots a node of its own first: the story's nodes stay up from then on, and have their share."""
+    """Put the tests of nodes without our programs first: the story deploys them on the same nodes."""
     items.sort(key=lambda item: "story" in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
-def story(ground: Testbed, request: pytest.FixtureRequest) -> Scenario:
-    """The story up to two labelled nodes; what comes after is the tests'."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
+def booted(ground: Testbed, request: pytest.FixtureRequest) -> Scenario:
+    """The story up to two nodes, on which nothing runs yet."""
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         told = Scenario(ground, PlainLines())
         told.build_product()
         told.boot_nodes()
-        told.deploy_programs()
-        told.wait_for_labels()
     return told
+
+
+@pytest.fixture(scope="session")
+def story(booted: Scenario, request: pytest.FixtureRequest) -> Scenario:
+    """The story up to two labelled nodes; what comes after is the tests'."""
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        booted.deploy_programs()
+        booted.wait_for_labels()
+    return booted
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -237,31 +237,13 @@ def release_device(guest: Guest) -> None:
     assert guest.run("kill $(cat /run/user-of-edu)")[0] == 0
 
 
-def test_a_driver_deleted_in_use_is_unloaded_when_its_user_ends(story: Scenario) -> None:
-    """Condition and Event name the node and what holds the module; the other node is unloaded at once."""
-    user, other = story.guests["guest-b"], story.guests["guest-a"]
-    hold_device(user)
-    story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    acts.wait_until(story, "the module is reported as in use", lambda: acts.unloading(story).get("reason") == "InUse")
-    assert "guest-b: module edudrv is in use (refcnt 1, " in acts.unloading(story)["message"]
-    acts.wait_for_events(story, "InUse")
-    acts.wait_until(story, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
-    assert READY_LABEL not in story.cluster.labels(user.name)
-    assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
-    release_device(user)
-    story.wait_until_driver_is_gone()
-    assert user.run("ls /sys/module/edudrv")[0] != 0
-    assert "StaysLoaded" not in {event["reason"] for event in story.cluster.events(DRIVER)}
-
-
 def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(story: Scenario) -> None:
-    """The finalizer is released, the Event says that the module stays until the node boots again, and it does."""
+    """An Event says that it is in use, the next that it stays until the node boots again; the finalizer is released."""
     user, other = story.guests["guest-b"], story.guests["guest-a"]
-    story.apply_driver()
-    story.wait_for_ready()
     hold_device(user)
     story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
     acts.wait_until(story, "the module is reported as in use", lambda: acts.unloading(story).get("reason") == "InUse")
+    acts.wait_for_events(story, "InUse")
     acts.wait_until(story, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
     # A setting ends the ten minutes: the deadline counts from the deletion.
     with acts.controller_with(story, DRIVER_BUILDER_UNLOAD_DEADLINE_SECONDS="1"):
@@ -280,9 +262,24 @@ def test_a_driver_that_comes_back_finds_its_module_live(story: Scenario) -> None
     assert_proven(story, "guest-b")
 
 
-def test_deleting_the_driver_leaves_nothing_behind(story: Scenario) -> None:
-    """Labels, DaemonSets, pods and modules are gone with the DriverContainer."""
-    story.remove_driver()
+def test_a_driver_deleted_in_use_is_unloaded_when_its_user_ends(story: Scenario) -> None:
+    """The condition names the node and what holds the module; the other node is unloaded at once.
+
+    Then labels, DaemonSets, pods and modules are gone with the DriverContainer.
+    """
+    user, other = story.guests["guest-b"], story.guests["guest-a"]
+    told_before = words_of_events(story, "StaysLoaded")
+    hold_device(user)
+    story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    acts.wait_until(story, "the module is reported as in use", lambda: acts.unloading(story).get("reason") == "InUse")
+    assert "guest-b: module edudrv is in use (refcnt 1, " in acts.unloading(story)["message"]
+    acts.wait_until(story, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
+    assert READY_LABEL not in story.cluster.labels(user.name)
+    assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
+    release_device(user)
+    story.wait_until_driver_is_gone()
+    assert user.run("ls /sys/module/edudrv")[0] != 0
+    assert words_of_events(story, "StaysLoaded") == told_before
     assert story.cluster.daemon_sets(DRIVER) == []
     assert story.cluster.driver_pods(DRIVER) == []
     for guest in story.guests.values():

@@ -1,7 +1,8 @@
-"""What a driver's pods do to their node, by a real kubelet: load, notice, leave, and take away when asked to."""
+"""What a driver's pods do to their node, by a real kubelet: load, leave, and take away when asked to."""
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from demo.cluster import Cluster
+from demo.scenario import Scenario
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.model.images import ImageRef
@@ -23,10 +25,9 @@ from testbed.kernels import KernelPackage
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import edu_request
 from tests.support.factories import driver, spec_of
-from tools import product_images
 
 NAMESPACE = "driverwright"
-NODE = "guest-pod"
+NODE = "guest-a"
 IN_TREE, UNWANTED = "dummy", "ifb"
 """Modules of the kernel that need no hardware and that nothing here uses."""
 MODULE = {
@@ -55,18 +56,6 @@ def build(ground: Testbed, kernel: KernelPackage, folder: Path) -> tuple[ImageRe
     return ImageRef(ground.registry.host, "drivers/edu-pod", digest), str(module.srcversion)
 
 
-def loader_image(ground: Testbed) -> str:
-    """Build and push the loader's image as `make images` does; gives its reference."""
-    client = ground.engine.client()
-    try:
-        images = product_images.build_all(
-            client, ground.registry.host, base_image=ground.base_image, say=lambda _: None, names=("loader",), keep=True
-        )
-    finally:
-        client.close()
-    return images["loader"]
-
-
 def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackage) -> dict[str, Any]:
     """Make the DaemonSet of a driver that asks for everything, on the node of this test."""
     container = driver(spec_changes={"nodeSelector": {"kubernetes.io/hostname": NODE}, "module": MODULE})
@@ -84,15 +73,20 @@ def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackag
     return made
 
 
-def label(client: Client, kernel: KernelPackage) -> None:
-    """Label the node as its worker would."""
+@pytest.fixture
+def guest(booted: Scenario) -> Iterator[Guest]:
+    """A node with the labels that its worker would give it; no worker runs yet."""
+    guest = booted.guests[NODE]
     labels = {
-        names.KERNEL_VERSION_LABEL: names.label_value(kernel.release),
+        names.KERNEL_VERSION_LABEL: names.label_value(guest.kernel.release),
         names.OS_ID_LABEL: "debian",
         names.OS_VERSION_LABEL: "12",
     }
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}
-    client.apply(NODES.path(name=NODE), node, field_manager="test")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    path, client = NODES.path(name=NODE), booted.cluster.client
+    client.apply(path, {**node, "metadata": {"name": NODE, "labels": labels}}, field_manager="test")
+    yield guest
+    client.apply(path, node, field_manager="test")
 
 
 def loaded(guest: Guest, name: str) -> bool:
@@ -155,24 +149,16 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
 
 
 def test_pods_prepare_their_node_and_take_everything_away_when_asked(
-    ground: Testbed, tmp_path: Path, request: pytest.FixtureRequest
+    booted: Scenario, guest: Guest, tmp_path: Path
 ) -> None:
-    """Firmware, a module that makes room, a blacklist; a module that goes is noticed; a pod that ends leaves it all."""
-    # As many as the story's: the nodes' disk is made once.
-    kernel = ground.kernels(3)[0]
-    image, identity = build(ground, kernel, tmp_path)
-    guest = ground.add_guest(NODE, kernel)
-    request.addfinalizer(lambda: ground.guests.remove(NODE))
-    guest.wait_ready(timeout=SECONDS)
-    client = Client.from_environment(str(ground.kubeconfig))
-    cluster = Cluster(client)
+    """Firmware, a module that makes room, a blacklist; a pod that ends leaves it all, one that unloads nothing."""
+    kernel, loader, cluster, client = guest.kernel, booted.images["loader"], booted.cluster, booted.cluster.client
+    image, identity = build(booted.ground, kernel, tmp_path)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     client.apply(NAMESPACES.path(name=NAMESPACE), space, field_manager="test")
-    label(client, kernel)
     guest.check(f"{MODPROBE} {IN_TREE}")
     files = f"/lib/firmware/updates/{kernel.release}"
 
-    loader = loader_image(ground)
     made = daemon_set(image, loader, identity, kernel)
     path = DAEMON_SETS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
     client.apply(path, made, field_manager="test")
@@ -193,17 +179,6 @@ def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     owner = f"driverwright-{NAMESPACE}.edu-{edu_request(kernel).target.short_hash}.conf"
     assert owner in guest.check("ls /etc/modprobe.d").split()
 
-    guest.check("rmmod edudrv")
-
-    def evidence() -> bool | None:
-        verdicts = [verdict for status in statuses() for verdict in terminated(status, manifests.HOLD_CONTAINER)]
-        return any((verdict["result"], verdict["module"]) == ("NotLive", "edudrv") for verdict in verdicts) or None
-
-    cluster.wait("hold has ended with a verdict", evidence, timeout=SECONDS, seen=lambda: str(statuses())[-1500:])
-    (pod,) = client.list(PODS.path(namespace=NAMESPACE), label_selector=f"{manifests.DRIVER_LABEL}=edu").items
-    client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
-    cluster.wait("the next pod has loaded it again", lambda: loaded(guest, "edudrv") or None, timeout=SECONDS)
-
     client.delete(path)
     cluster.wait("the driver pod is gone", lambda: not statuses() or None, timeout=SECONDS)
     assert loaded(guest, "edudrv")
@@ -219,3 +194,4 @@ def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     assert guest.run(f"ls {files}")[0] != 0
     assert owner not in guest.check("ls /etc/modprobe.d").split()
     guest.check(f"{MODPROBE} {UNWANTED}")
+    guest.check(f"rmmod {UNWANTED}")

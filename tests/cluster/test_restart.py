@@ -7,51 +7,51 @@ before its push until the test has done what it came for.
 import pytest
 
 from demo.scenario import DRIVER, Scenario
-from driver_builder.model.image_state import Absent, Present
+from driver_builder.model.image_state import Absent, ImageState, Present
 from tests.support import acts
 
 REGISTRY, API_SERVER = "registry", "kube-apiserver"
 
 
-@pytest.fixture(autouse=True)
-def _no_driver(story: Scenario) -> None:
+@pytest.fixture
+def repository(story: Scenario) -> str:
+    """A repository of the test's own, so that nothing is there yet; the driver is applied, and its first build runs."""
     acts.delete_driver(story)
-
-
-def apply_into(story: Scenario, repository: str) -> None:
-    """Apply the driver with a repository of its own, so that nothing is there yet, and wait for its first build."""
+    repository = "drivers/edu-killed"
     story.apply_driver(driver_spec={"image": f"{story.ground.registry.host}/{repository}"})
     acts.wait_for("a build has started", lambda: acts.started_builds(story, repository))
+    return repository
 
 
-def test_killed_between_build_and_push(story: Scenario) -> None:
-    """Built, verified and not pushed: nothing is in the registry, and the next controller builds and pushes it."""
-    repository = "drivers/edu-killed-before-push"
-    apply_into(story, repository)
+def test_killed_between_build_and_push_and_between_push_and_roll_out(story: Scenario, repository: str) -> None:
+    """The next controller builds and pushes what was not pushed, rolls out what was, and builds that not again.
+
+    One installation: the image of the first kernel is built and verified, that of the other one pushed and no node told
+    when SIGKILL comes.
+    """
+
+    def state(build: tuple[str, str]) -> type[ImageState]:
+        return type(acts.inspect(story, build[1], repository))
+
     with acts.stopped(story, REGISTRY):
-        (key, tag), *_ = acts.started_builds(story, repository)
-        acts.wait_for("it is verified", lambda: f"build {key}: verified" in acts.controller_log(story))
+        first, *_ = acts.started_builds(story, repository)
+        acts.wait_for("it is verified", lambda: f"build {first[0]}: verified" in acts.controller_log(story))
         acts.kill_controller(story)
-    assert isinstance(acts.inspect(story, tag, repository), Absent)
-    story.wait_for_builds()
-    story.wait_for_ready()
-    assert isinstance(acts.inspect(story, tag, repository), Present)
-    builds = [started for started in acts.started_builds(story, repository) if started[0] == key]
-    assert builds == [(key, tag)] * 2, "once before the kill and once after it: the key was not finished"
-    assert story.cluster.targets(DRIVER)[acts.kernel_of(story, key)]["state"] == "Ready"
+    assert state(first) is Absent
 
+    def others() -> list[tuple[str, str]]:
+        return [started for started in acts.started_builds(story, repository) if started != first]
 
-def test_killed_between_push_and_roll_out(story: Scenario) -> None:
-    """Pushed, and nobody told the nodes: the next controller rolls it out and builds nothing."""
-    repository = "drivers/edu-killed-after-push"
-    apply_into(story, repository)
+    acts.wait_for("the other kernel's build has started", others)
     with acts.stopped(story, API_SERVER):
         with acts.stopped(story, REGISTRY):
-            (key, tag), *_ = acts.started_builds(story, repository)
-            acts.wait_for("it is verified", lambda: f"build {key}: verified" in acts.controller_log(story))
-        acts.wait_for("it is pushed", lambda: isinstance(acts.inspect(story, tag, repository), Present), every=0.02)
+            (second,) = others()
+            acts.wait_for("it is verified", lambda: f"build {second[0]}: verified" in acts.controller_log(story))
+        acts.wait_for("it is pushed", lambda: state(second) is Present, every=0.02)
         acts.kill_controller(story)
     story.wait_for_builds()
     story.wait_for_ready()
-    assert [started for started in acts.started_builds(story, repository) if started[0] == key] == [(key, tag)]
+    assert state(first) is Present
+    assert others() == [second], "it was pushed: nobody builds it again"
+    assert acts.started_builds(story, repository).count(first) == 2, "once before the kill and once after it"
     assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import Scenario
-from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
+from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, NODES, PODS
 from testbed import diagnosis
 from testbed.api import is_node_ready
 from testbed.guest.guest import Guest
@@ -22,6 +22,7 @@ PATIENCE = 120.0
 def restore(story: Scenario) -> None:
     """Bring the cluster into the state that the story's fixture left."""
     _restore_registry(story)
+    _restore_controller(story)
     _delete_strangers(story)
     deadline = time.monotonic() + PATIENCE
     while (wedged := _wedged(story)) and time.monotonic() < deadline:
@@ -37,6 +38,13 @@ def _restore_registry(story: Scenario) -> None:
         registry.start()
     if registry.username is not None:
         registry.set_auth(None)
+
+
+def _restore_controller(story: Scenario) -> None:
+    if acts.engines(story) == [False]:
+        story.cluster.client.delete(acts.DEPLOYMENT)
+        story.apply(item for item in story.manifests() if item["kind"] == DEPLOYMENTS.kind)
+        acts.wait_for("the controller has an engine again", lambda: acts.engines(story) == [True])
 
 
 def _delete_strangers(story: Scenario) -> None:
