@@ -285,7 +285,8 @@ def test_the_worker_outlives_the_api_server(
     """It waits, and publishes what is true when the server is back."""
     worker = daemon("--sleep-interval", "1s")
     worker.wait_for("labelled")
-    control_plane_ground.control_plane.stop("kube-apiserver")
+    # In an orderly way it waits twenty seconds for those who watch.
+    control_plane_ground.control_plane.kill("kube-apiserver")
     try:
         (root / "proc/sys/kernel/osrelease").write_text("6.9.0-2-generic\n")
         worker.wait_for(r"trying again in \S+ s \(failure 2\)")

@@ -19,6 +19,7 @@ import pytest
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.templates.templates import render, templates_directory
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.engine.test_docker_builder import newest_kernel, wait_until_no_container
@@ -151,9 +152,15 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 @pytest.fixture(scope="module")
 def base_image(engine_ground: Testbed, archive: Archive) -> str:
-    """The Debian image that trusts the archive's key."""
+    """The Debian image that trusts the archive's key, with the compiler as the template installs it.
+
+    The engine has that layer, but for the template on this image it is another one.
+    """
     name = "failures/base:1"
-    derive(engine_ground, name, {"key.asc": archive.public_key}, "COPY key.asc /etc/apt/trusted.gpg.d/test.asc")
+    instructions = render(compiled(), templates_directory(None)).partition("\n")[2]
+    compiler, *_ = instructions.partition("\nWORKDIR ")
+    trust = "COPY key.asc /etc/apt/trusted.gpg.d/test.asc"
+    derive(engine_ground, name, {"key.asc": archive.public_key}, compiler, trust, network="host")
     return name
 
 
