@@ -120,6 +120,7 @@ def test_killed_at_any_write_of_an_installation(parts: Parts) -> None:
         list(pool.map(once, every))
 
 
+@pytest.mark.long
 def test_killed_again_and_again(parts: Parts) -> None:
     """Lives in which each boundary of the later stages is killed, one after the other, beside lives without a kill."""
 
