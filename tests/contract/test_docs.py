@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("bench", "deploy", "docs", "dockerfiles", "driver_builder", "examples", "kube_api", "nfd_worker", "tests")
+FOLDERS = (
+    "bench", "demo", "deploy", "docs", "dockerfiles", "driver_builder", "examples", "feature_rules", "kube_api",
+    "nfd_worker", "testbed", "tests", "tools",
+)  # fmt: skip
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 CODE = sorted(
     file
@@ -19,6 +22,7 @@ CODE = sorted(
 LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 PAGE_NAME = re.compile(r"\bdocs/[\w./-]+?\.md\b")
+FILE_NAME = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*\w)[`:]")
 
 
 def links(text: str) -> list[str]:
@@ -74,6 +78,16 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_a_link_that_leads_nowhere_is_found(text: str, wrong: list[str]) -> None:
     """The check above finds missing files and headings, and leaves code alone."""
     assert broken(ROOT / "README.md", text) == wrong
+
+
+# The changelog names files of earlier versions.
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """Paths in backticks that begin with a folder of the repository; NAME stands for any."""
+    named = {name for name in FILE_NAME.findall(page.read_text()) if "NAME" not in name}
+    assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
 def test_every_page_that_the_code_names_exists() -> None:
