@@ -120,7 +120,7 @@ class Line:
     def seconds(self, driver: str, version: str) -> float:
         """Build, verify, push and tag a version of a driver that nobody built before."""
         request = BuildRequest(
-            key=f"{driver}-{version}",
+            recipe=f"{driver}-{version}",
             driver=f"{NAMESPACE}/{driver}",
             version=version,
             target=self._target,

@@ -14,7 +14,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.errors import ConfigurationError
 from driver_builder.model import images
-from driver_builder.model.build import SourceFiles
+from driver_builder.model.build import SourceFiles, source_digest
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.objects import loaded
@@ -95,7 +95,7 @@ def _driver(driver: DriverContainer) -> DriverContainer:
 def _source(source: Source) -> Source:
     if not isinstance(source, SourceFiles):
         return source
-    return SourceFiles(files={}, known_digest=images.source_digest(source))
+    return SourceFiles(files={}, known_digest=source_digest(source))
 
 
 def _template(template: OwnTemplate) -> OwnTemplate:

@@ -112,7 +112,7 @@ def _kernels(progress: Progress) -> list[KernelPackage]:
 
 def _request(kernel: KernelPackage) -> BuildRequest:
     return BuildRequest(
-        key=f"headers-{kernel.release}",
+        recipe=f"headers-{kernel.release}",
         driver="testbed/headers",
         version="1",
         target=KernelTarget(KernelVersion(kernel.release), "debian", "12", "amd64"),

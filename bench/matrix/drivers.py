@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.templates import templates
@@ -61,23 +60,12 @@ def request(driver: str, version: str, kernel: str, base_image: str) -> BuildReq
     """Ask for what the controller would ask for; the key changes with package, recipe, kernel and wanted modules."""
     release = parse_os_release(Path("/etc/os-release").read_text())
     target = KernelTarget(KernelVersion(kernel), release["ID"], release["VERSION_ID"], "amd64")
-    key = images.build_key(
-        driver=f"matrix/{driver}",
-        version=version,
-        target=target,
-        source=source(driver),
-        recipe=templates.recipe_versions()[TEMPLATE],
-        base_image=base_image,
-        args={},
-        modules=DRIVERS[driver],
-        rebuild="",
-    )
     return BuildRequest(
-        key=key,
         driver=f"matrix/{driver}",
         version=version,
         target=target,
         template=TEMPLATE,
+        recipe=templates.recipe_versions()[TEMPLATE],
         base_image=base_image,
         source=source(driver),
         modules=DRIVERS[driver],

@@ -5,7 +5,6 @@ Pure, and shared by ``observe`` (which asks the registries for exactly these ima
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from driver_builder.api.driver_container import DriverContainer
@@ -166,48 +165,31 @@ def _to_build(context: _Context, rule: KernelMapping, target: KernelTarget, node
     base_image = mapping.base_image_for(spec, target)
     if recipe is None or base_image is None or isinstance(source, str):
         return None
-    args = {**spec.args, **rule.args}
     certificate = context.certificate(rule)
-    der = certificate.der if isinstance(certificate, SigningCertificate) else None
-    key_with = partial(
-        images.build_key,
-        driver=context.driver.key,
-        version=spec.version,
-        target=target,
-        source=source,
-        recipe=recipe.version,
-        base_image=base_image,
-        args=args,
-        modules=spec.modules,
-        firmware_path=spec.firmware_path or "",
-        certificate=der or b"",
-    )
-    key = key_with(rebuild=context.rebuilds.token(target))
     request = BuildRequest(
-        key=key,
         driver=context.driver.key,
         version=spec.version,
         target=target,
         template=recipe.name,
+        recipe=recipe.version,
         base_image=base_image,
         source=source,
         modules=spec.modules,
-        args=args,
+        args={**spec.args, **rule.args},
         rebuild=context.rebuilds.token(target),
         deadline_seconds=min(
             spec.deadline_seconds or context.recipes.deadline_seconds, context.recipes.max_deadline_seconds
         ),
-        signing_certificate=der,
+        signing_certificate=certificate.der if isinstance(certificate, SigningCertificate) else None,
         signing=rule.signing or spec.signing,
         own_template=recipe.own,
         firmware_path=spec.firmware_path or "",
     )
-    tag = images.image_tag(version=spec.version, target=target, key=key)
     return Wanted(
         target=target,
         nodes=nodes,
-        image=spec.image.tagged(tag),
+        image=spec.image.tagged(images.image_tag(version=spec.version, target=target, key=request.key)),
         request=request,
         rebuild=context.rebuilds.of_driver,
-        basis=key_with(rebuild=context.rebuilds.token()),
+        basis=replace(request, rebuild=context.rebuilds.token()).key,
     )

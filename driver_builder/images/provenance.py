@@ -25,6 +25,7 @@ from driver_builder.model.build import (
     SourceGit,
     SourceImage,
     SourcePackage,
+    source_digest,
 )
 from driver_builder.modules.module_signature import parse_certificate
 
@@ -92,7 +93,7 @@ def source_words(source: Source) -> str:
         case SourcePackage():
             return f"package {source.name} {source.version or ''}".rstrip()
         case _:
-            return f"files sha256:{images.source_digest(source)}"
+            return f"files sha256:{source_digest(source)}"
 
 
 def public_url(url: str) -> str:

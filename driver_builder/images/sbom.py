@@ -21,8 +21,15 @@ from driver_builder.archives.image_archive import NO_TIME, canonical_json
 from driver_builder.images.image_contents import Content, Kind
 from driver_builder.images.provenance import public_url, source_words
 from driver_builder.images.verified_image import MadeImage
-from driver_builder.model.build import BuildRequest, SourceArchive, SourceGit, SourceImage, SourcePackage
-from driver_builder.model.images import ImageRef, source_digest
+from driver_builder.model.build import (
+    BuildRequest,
+    SourceArchive,
+    SourceGit,
+    SourceImage,
+    SourcePackage,
+    source_digest,
+)
+from driver_builder.model.images import ImageRef
 
 SPDX_TYPE = "application/spdx+json"
 NAMESPACE = "https://driverwright.io/spdx"

@@ -5,11 +5,13 @@ Place in the flow: ``execute`` makes a :class:`BuildRequest` of a planned action
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import Protocol, runtime_checkable
+from typing import Protocol, assert_never, runtime_checkable
 
 from driver_builder.model.kernels import KernelTarget
 
@@ -65,6 +67,35 @@ class SourcePackage:
 Source = SourceFiles | SourceImage | SourceGit | SourceArchive | SourcePackage
 
 
+def source_digest(source: Source) -> str:
+    """Digest a source: every path and content, or what pins it.
+
+    Where it was fetched from is no part of it: a commit and a checksum say all about the content. A package without
+    a version is the newest of its archive when it is built, and is not built again because a newer one appears.
+    """
+    match source:
+        case SourceFiles():
+            return source.known_digest or _files_digest(source.files)
+        case SourceImage():
+            return f"{source.reference}:{source.path}"
+        case SourceGit():
+            return f"git:{source.commit}:{source.path}"
+        case SourceArchive():
+            return f"archive:{source.sha256}:{source.path}"
+        case SourcePackage():
+            return f"package:{source.name}:{source.version or ''}"
+        case _ as never:
+            assert_never(never)
+
+
+def _files_digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        content = files[path]
+        digest.update(f"{len(path)}:{path}:{len(content)}:".encode() + content)
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTemplate:
     """A Dockerfile template that an admin wrote, and where: ``place`` is for messages.
@@ -99,22 +130,23 @@ class Signing:
     image_key_secret: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """Everything that goes into one driver image; equal requests have equal ``key``.
+    """Everything that goes into one driver image, and with it the image's ``key``.
 
-    ``template`` names one of ours; ``own_template`` is taken in its place. ``modules`` are in load order. ``args``
-    reach the template's make call as ``NAME=value`` words. A ``rebuild`` token, where somebody asked for a rebuild,
-    makes the engine fetch headers and compile anew instead of using its cache. With a ``signing_certificate`` (X.509,
-    DER or PEM) every module must be signed by its key, or nothing is pushed; ``signing`` says where the keys are.
-    ``firmware_path`` is the folder of the build stage with the driver's firmware, empty for a driver without.
+    ``template`` names one of ours, ``own_template`` is taken in its place; ``recipe`` is the version of either.
+    ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words. A ``rebuild`` token,
+    where somebody asked for a rebuild, makes the engine fetch headers and compile anew instead of using its cache. With
+    a ``signing_certificate`` (X.509, DER or PEM) every module must be signed by its key, or nothing is pushed;
+    ``signing`` says where the keys are. ``firmware_path`` is the folder of the build stage with the driver's firmware,
+    empty for a driver without.
     """
 
-    key: str
     driver: str
     version: str
     target: KernelTarget
     template: str
+    recipe: str
     base_image: str
     source: Source
     modules: tuple[ModuleSpec, ...]
@@ -125,6 +157,32 @@ class BuildRequest:
     signing: Signing | None = None
     own_template: OwnTemplate | None = None
     firmware_path: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """The build key: a digest of what goes into the image, 20 hex digits.
+
+        The same image has the same key, so it is built once for the whole fleet, by whichever controller holds the
+        Lease. Deadline and keys are no part of it: they change nothing in the image. Neither is the digest of the
+        target's Module.symvers, which is known only with the headers; it is recorded in the image
+        (``docs/decisions/0003-build-key.md``).
+        """
+        parts: dict[str, object] = {
+            "driver": self.driver,
+            "version": self.version,
+            "target": self.target.id,
+            "source": source_digest(self.source),
+            "recipe": self.recipe,
+            "baseImage": self.base_image,
+            "args": dict(self.args),
+            "modules": [[module.name, *module.parameters] for module in self.modules],
+            "rebuild": self.rebuild,
+        }
+        if self.firmware_path:
+            parts["firmware"] = self.firmware_path
+        if self.signing_certificate:
+            parts["certificate"] = hashlib.sha256(self.signing_certificate).hexdigest()
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

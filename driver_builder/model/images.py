@@ -1,26 +1,8 @@
-"""Which image a target should run: its tag is a digest of everything that goes into it. Pure.
+"""How images are named and labelled: references, repositories, tags that end with the build key. Pure."""
 
-Same inputs, same key, same image: built once for the whole fleet by whichever controller holds the Lease. The digest of
-the target's Module.symvers is not in the key, because it is known only once the headers were fetched; it is recorded in
-the image instead (``docs/decisions/0003-build-key.md``).
-"""
-
-import hashlib
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
-from driver_builder.model.build import (
-    ModuleSpec,
-    Source,
-    SourceArchive,
-    SourceFiles,
-    SourceGit,
-    SourceImage,
-    SourcePackage,
-)
 from driver_builder.model.kernels import KernelTarget
 
 LABEL_PREFIX = "io.driverwright"
@@ -79,70 +61,6 @@ class ImageRepository:
     def tagged(self, tag: str) -> ImageRef:
         """Name the image of a tag."""
         return ImageRef(self.host, self.repository, tag)
-
-
-def build_key(
-    *,
-    driver: str,
-    version: str,
-    target: KernelTarget,
-    source: Source,
-    recipe: str,
-    base_image: str,
-    args: Mapping[str, str],
-    modules: tuple[ModuleSpec, ...],
-    rebuild: str,
-    firmware_path: str = "",
-    certificate: bytes = b"",
-) -> str:
-    """Digest everything that goes into an image, 20 hex digits.
-
-    ``recipe`` is the version of the template, ``rebuild`` the token of :mod:`driver_builder.observed.rebuild`,
-    ``certificate`` the one that modules are signed with, in DER.
-    """
-    parts = {
-        "driver": driver,
-        "version": version,
-        "target": target.id,
-        "source": source_digest(source),
-        "recipe": recipe,
-        "baseImage": base_image,
-        "args": dict(args),
-        "modules": [[module.name, *module.parameters] for module in modules],
-        "rebuild": rebuild,
-        **({"firmware": firmware_path} if firmware_path else {}),
-        **({"certificate": hashlib.sha256(certificate).hexdigest()} if certificate else {}),
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
-
-
-def source_digest(source: Source) -> str:
-    """Digest a source: every path and content, or what pins it.
-
-    Where it was fetched from is no part of it: a commit and a checksum say all about the content. A package without
-    a version is the newest of its archive when it is built, and is not built again because a newer one appears.
-    """
-    match source:
-        case SourceFiles():
-            return source.known_digest or _files_digest(source.files)
-        case SourceImage():
-            return f"{source.reference}:{source.path}"
-        case SourceGit():
-            return f"git:{source.commit}:{source.path}"
-        case SourceArchive():
-            return f"archive:{source.sha256}:{source.path}"
-        case SourcePackage():
-            return f"package:{source.name}:{source.version or ''}"
-        case _ as never:
-            assert_never(never)
-
-
-def _files_digest(files: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        content = files[path]
-        digest.update(f"{len(path)}:{path}:{len(content)}:".encode() + content)
-    return digest.hexdigest()
 
 
 def image_tag(*, version: str, target: KernelTarget, key: str) -> str:

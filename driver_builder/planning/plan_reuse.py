@@ -107,7 +107,7 @@ def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
     """Whether all but the kernel is the same; a rebuild that was asked for one of them is a difference."""
     if (one.target.os, one.target.architecture) != (other.target.os, other.target.architecture):
         return False
-    return replace(one, key="", target=other.target) == replace(other, key="")
+    return replace(one, target=other.target) == other
 
 
 def _image(item: Wanted, request: BuildRequest, *, is_there: bool) -> _Image:

@@ -71,7 +71,7 @@ def test_the_controllers_account_reads_the_key(lab: Lab, control_plane_ground: T
     """By the name that the spec gives, and says what it misses."""
     account = as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
     request = BuildRequest(
-        key="k",
+        recipe="k",
         driver=f"{NAMESPACE}/signed",
         version="1",
         target=target(),

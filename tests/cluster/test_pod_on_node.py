@@ -43,7 +43,7 @@ SECONDS = 600.0
 
 def build(ground: Testbed, kernel: KernelPackage, folder: Path) -> tuple[ImageRef, str]:
     """Build, verify and push the edu driver, with its source for firmware; gives both identities."""
-    request = replace(edu_request(kernel), key="test-pod-on-node", firmware_path="/source")
+    request = replace(edu_request(kernel), recipe="test-pod-on-node", firmware_path="/source")
     client = ground.engine.client()
     try:
         built = DockerBuilder(client).build(request, directory=folder, log=lambda _: None, cancelled=threading.Event())

@@ -79,7 +79,7 @@ def builder(api: docker.APIClient, tmp_path: Path) -> DockerBuilder:
 def quick(script: str = GOOD_SCRIPT, **fields: Any) -> BuildRequest:
     """A request that takes no more than its script."""
     defaults: dict[str, Any] = {
-        "key": "k1",
+        "recipe": "quick:1",
         "driver": "integration/quick",
         "version": "1",
         "target": KernelTarget(KernelVersion(QUICK_KERNEL), "debian", "12", "amd64"),
@@ -168,7 +168,7 @@ def test_a_real_driver_is_built_verified_and_pushed(
     digest = client.push("integration/probe", image.with_labels({"driverwright.io/key": request.key}))
     client.tag("integration/probe", digest, "k1")
     state = client.inspect("integration/probe", "k1")
-    assert state == Present(digest=digest, labels={"driverwright.io/key": "k1"})
+    assert state == Present(digest=digest, labels={"driverwright.io/key": request.key})
 
     with pytest.raises(VerificationFailed) as caught:
         verify(image, request=request, module_symvers=re.sub(r"^0x....", "0x0123", built.module_symvers, flags=re.M))
@@ -304,7 +304,7 @@ def test_a_build_leaves_its_image_on_disk_and_its_cache_in_the_engine(build: Run
 
     api.prune_images()
     build.lines.clear()
-    again = build(quick(key="k2"))
+    again = build(quick(recipe="quick:2"))
     assert "built" not in build.lines
     assert [line for line in build.lines if "Using cache" in line]
     assert again.module_symvers == built.module_symvers

@@ -99,7 +99,7 @@ def compiled(source: bytes = GOOD_SOURCE, makefile: bytes = GOOD_MAKEFILE, **cha
 
 def _common(kernel: str, module: str) -> dict[str, Any]:
     return {
-        "key": "k1",
+        "recipe": "quick:1",
         "driver": "integration/failing",
         "version": "1",
         "target": KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
@@ -253,7 +253,7 @@ def fails_then_works(bench: BuildBench, broken: BuildRequest, wrong: Wrong, mend
     assert all(word in failure.message for word in wrong.words), said
     assert bench.tags() == []
     assert bench.build(mended) is None, bench.log[-20:]
-    assert "1-k1" in bench.tags()
+    assert f"1-{mended.key}" in bench.tags()
 
 
 def test_a_module_of_another_kernel_is_not_pushed(bench: BuildBench) -> None:
@@ -288,7 +288,7 @@ def recovers(
     assert all(word in failure.message for word in words), said
     assert tags() == []
     assert bench.build(request) is None, bench.log[-20:]
-    assert "1-k1" in tags()
+    assert f"1-{request.key}" in tags()
 
 
 def test_package_archives_that_are_away(

@@ -56,7 +56,7 @@ class Mirror:
     def request(self, kernel: KernelPackage, source: SourceArchive, base_image: str) -> BuildRequest:
         """What a DriverContainer for a kernel of one's own leads to."""
         return BuildRequest(
-            key=f"test-generic-{source.sha256}",
+            recipe=f"test-generic-{source.sha256}",
             driver="driverwright/edu-generic",
             version="1.0.0",
             target=KernelTarget(KernelVersion(kernel.release), "custom", "1", "amd64"),

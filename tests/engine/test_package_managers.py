@@ -200,7 +200,7 @@ def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", 
     """
     os_id, _, os_version = node.os.partition(":")
     request = BuildRequest(
-        key=f"test-{node.template}",
+        recipe=f"test-{node.template}",
         driver=f"driverwright/edu-{node.template}",
         version="1.0.0",
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),

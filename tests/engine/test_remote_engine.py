@@ -37,7 +37,7 @@ def build_by(address: str, folder: Path, certificates: Path | None = None) -> st
     templates.mkdir()
     (templates / "plain.Dockerfile.j2").write_text(TEMPLATE)
     request = BuildRequest(
-        key="remote",
+        recipe="remote",
         driver="integration/remote",
         version="1",
         target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),

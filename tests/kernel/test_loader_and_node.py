@@ -70,7 +70,7 @@ def firmware_request(kernel: KernelPackage) -> BuildRequest:
     files = {str(path.relative_to(SOURCE)): path.read_bytes() for path in SOURCE.rglob("*") if path.is_file()}
     return replace(
         edu_request(kernel),
-        key=f"test-firmware-{kernel.release}",
+        recipe=f"test-firmware-{kernel.release}",
         driver="drivers/fw",
         source=SourceFiles(files=files),
         modules=(ModuleSpec(name="fwdrv"),),
@@ -257,7 +257,7 @@ def test_a_build_without_its_firmware_says_so(
 ) -> None:
     """A folder that is not there, told before anything is pushed."""
     assert image
-    request = replace(firmware_request(kernel), key="test-no-firmware", firmware_path="/source/firmwear")
+    request = replace(firmware_request(kernel), recipe="test-no-firmware", firmware_path="/source/firmwear")
     with pytest.raises(BuildFailed, match="the build has no files in /source/firmwear") as caught:
         build(api, request, tmp_path)
     assert caught.value.reason is Reason.SOURCE_MISSING
@@ -266,7 +266,7 @@ def test_a_build_without_its_firmware_says_so(
 def test_the_example_of_an_own_template_is_good(api: docker.APIClient, tmp_path: Path) -> None:
     """Built, verified and loaded, with a device: as docs/templates.md has it."""
     kernel = newest_kernel(CLOUD, PlainLines())
-    request = replace(edu_request(kernel), key="test-own-template", template="own", own_template=own_template())
+    request = replace(edu_request(kernel), recipe="own:1", template="own", own_template=own_template())
     (tmp_path / "image").mkdir()
     image = build(api, request, tmp_path / "image")
     did = boot(kernel, image, {"load": LOAD, "verdict": VERDICT, "probe": PROBE}, tmp_path, "edu,addr=2")

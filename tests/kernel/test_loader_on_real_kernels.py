@@ -73,7 +73,7 @@ class DriverImage:
 def edu_request(kernel: KernelPackage) -> BuildRequest:
     """Return the request that the example's DriverContainer leads to."""
     return BuildRequest(
-        key=f"test-loader-{kernel.release}",
+        recipe=f"test-loader-{kernel.release}",
         driver="driverwright/edu",
         version="1.0.0",
         target=KernelTarget(KernelVersion(kernel.release), "debian", "12", "amd64"),

@@ -120,7 +120,7 @@ class Workshop:
     def request(self, kernel: str) -> BuildRequest:
         """What the example's DriverContainer leads to, with both signatures."""
         return BuildRequest(
-            key=f"key-{kernel}",
+            recipe=f"recipe-{kernel}",
             driver=f"{NAMESPACE}/edu",
             version="1.0.0",
             target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
@@ -139,7 +139,9 @@ class Workshop:
     def make(self, kernel: str, *others: str) -> Made:
         """Carry out the action that a plan would have for a kernel, while the other ones are live."""
         log: list[str] = []
-        candidates = (ReuseCandidate(kernel=other, image=self.image(other), key=f"key-{other}") for other in others)
+        candidates = (
+            ReuseCandidate(kernel=other, image=self.image(other), key=self.request(other).key) for other in others
+        )
         action = StartBuild(
             namespace=NAMESPACE,
             request=self.request(kernel),

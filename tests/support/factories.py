@@ -1,7 +1,8 @@
 """Values for tests: each factory gives a plain good one, a test names only what it is about."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from driver_builder.api import driver_container
@@ -10,7 +11,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.desired import Recipes, Wanted
 from driver_builder.desired.resolve import desired_targets
 from driver_builder.model import images
-from driver_builder.model.build import SourceFiles
+from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.objects import manifests
@@ -254,3 +255,19 @@ def ready_snapshot(*nodes: Node, **changes: Any) -> Snapshot:
         pods=tuple(pod(seen, item.name, kernel=item.labels[names.KERNEL_VERSION_LABEL]) for item in labelled),
     )
     return replace(seen, **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keyed(BuildRequest):
+    chosen: str
+
+    @cached_property
+    def key(self) -> str:
+        """The key that the test chose."""
+        return self.chosen
+
+
+def keyed(request: BuildRequest, key: str, **changes: Any) -> BuildRequest:
+    """A request of any key, for what looks at nothing but the key."""
+    given = {field.name: getattr(request, field.name) for field in fields(BuildRequest)}
+    return _Keyed(**{**given, **changes}, chosen=key)

@@ -35,7 +35,7 @@ from driver_builder.registry.credentials import Credentials
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
-from tests.support.factories import NAMESPACE, NOW, OTHER_KERNEL, SETTINGS, node, snapshot, with_images
+from tests.support.factories import NAMESPACE, NOW, OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
 from tests.support.memory_client import MemoryClient
 from tests.support.model_world import World
 
@@ -51,7 +51,7 @@ LOGS = CONFIG_MAPS.path(namespace=NAMESPACE)
 
 def later(action: StartBuild, key: str) -> StartBuild:
     """Make the build of another key for the same target."""
-    return replace(action, request=replace(action.request, key=key))
+    return replace(action, request=keyed(action.request, key))
 
 
 # ---------------------------------------------------------------- redaction
@@ -205,7 +205,7 @@ def test_a_new_log_replaces_that_of_its_target_and_the_oldest() -> None:
     targets = [replace(ACTION.request.target, kernel_version=kernel) for kernel in kernels]
     logs = [
         log_manifest(
-            replace(ACTION, request=replace(ACTION.request, target=target, key=f"{number:020}")),
+            replace(ACTION, request=keyed(ACTION.request, f"{number:020}", target=target)),
             replace(FAILURE, at=NOW + number),
             [],
             uid="u",
@@ -214,7 +214,7 @@ def test_a_new_log_replaces_that_of_its_target_and_the_oldest() -> None:
     ]
     foreign = log_manifest(ACTION, FAILURE, [], uid="other")
     new = log_manifest(
-        replace(ACTION, request=replace(ACTION.request, target=targets[5], key="f" * 20)), FAILURE, [], uid="u"
+        replace(ACTION, request=keyed(ACTION.request, "f" * 20, target=targets[5])), FAILURE, [], uid="u"
     )
     gone = outdated([foreign, *logs], new)
     assert [log["metadata"]["name"] for log in gone] == [logs[number]["metadata"]["name"] for number in (5, 2, 1, 0)]

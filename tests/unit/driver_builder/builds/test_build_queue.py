@@ -22,7 +22,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason, remedy_of
 from kube_api.errors import Forbidden
-from tests.support.factories import OTHER_KERNEL, SETTINGS, node, snapshot, with_images
+from tests.support.factories import OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
 
 ACTIONS = [
     action
@@ -214,7 +214,7 @@ class ManualPool(Executor):
 
 def build(key: str, waiting: int = 1, *, driver: str = ACTION.request.driver) -> StartBuild:
     """Make an action of any key."""
-    return replace(ACTION, request=replace(ACTION.request, key=key, driver=driver), waiting=waiting)
+    return replace(ACTION, request=keyed(ACTION.request, key, driver=driver), waiting=waiting)
 
 
 class Line:

@@ -24,8 +24,8 @@ DIGEST = sha256(MANIFEST)
 def action(host: str) -> StartBuild:
     """The build of an image at that registry."""
     request = BuildRequest(
-        key="k", driver="team/edu", version="1", target=target(), template="debian", base_image="debian:bookworm-slim",
-        source=SourceFiles(files={}), modules=(ModuleSpec(name="edu"),),
+        recipe="debian:1", driver="team/edu", version="1", target=target(), template="debian",
+        base_image="debian:bookworm-slim", source=SourceFiles(files={}), modules=(ModuleSpec(name="edu"),),
     )  # fmt: skip
     registry = RegistrySettings(plain_http=True)
     return StartBuild(

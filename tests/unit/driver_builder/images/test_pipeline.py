@@ -31,7 +31,7 @@ FILES = {
     "driver/loader": b"#!/bin/busybox sh\n",
 }
 REQUEST = BuildRequest(
-    key="k",
+    recipe="k",
     driver="team/helper",
     version="1",
     target=target(),
@@ -101,7 +101,7 @@ def test_a_build_ends_as_a_tagged_image_with_its_papers(server: ScriptedRegistry
     """Provenance on the image, the bill of materials attached to it."""
     digest, log = build(server.host)
     assert memory.manifests[TAG] == memory.manifests[digest]
-    assert memory.manifest(TAG)["annotations"]["io.driverwright.build-key"] == "k"
+    assert memory.manifest(TAG)["annotations"]["io.driverwright.build-key"] == REQUEST.key
     (entry,) = memory.manifest(digest.replace(":", "-"))["manifests"]
     (document,) = memory.manifest(entry["digest"])["layers"]
     names = {item["name"] for item in json.loads(memory.blobs[document["digest"]])["packages"]}
@@ -156,7 +156,7 @@ class SlowerBuilder(ReadyBuilder):
 def test_who_comes_second_takes_the_image_of_the_first(server: ScriptedRegistry, memory: MemoryRegistry) -> None:
     """Nodes may run it already: its tag is not moved."""
     registries = Registries(MemoryClient())
-    config = json.dumps({"config": {"Labels": {"io.driverwright.build-key": "k"}}}).encode()
+    config = json.dumps({"config": {"Labels": {"io.driverwright.build-key": REQUEST.key}}}).encode()
     other = json.dumps({"schemaVersion": 2, "config": {"digest": sha256(config)}}).encode()
 
     def push() -> None:

@@ -26,7 +26,7 @@ from tests.support.module_signing import a_signer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REQUEST = BuildRequest(
-    key="k1",
+    recipe="k1",
     driver="team/edu",
     version="1.2",
     target=target(),
@@ -47,7 +47,7 @@ MADE = MadeImage(
 def test_everything_that_went_in_is_written_down() -> None:
     """Under keys of OCI where it has one, under our own else; no time, so that digests can be reproduced."""
     assert provenance(REQUEST, MADE) == {
-        "io.driverwright.build-key": "k1",
+        "io.driverwright.build-key": REQUEST.key,
         "io.driverwright.driver": "team/edu",
         "org.opencontainers.image.version": "1.2",
         "io.driverwright.kernel": "6.1.0-55-cloud-amd64",
@@ -139,4 +139,4 @@ def test_a_public_url_has_no_secret(url: str, expected: str) -> None:
 def test_another_configuration_has_another_digest(changed: BuildRequest) -> None:
     """Of what is not source and not kernel."""
     assert config_digest(changed) != config_digest(REQUEST)
-    assert config_digest(replace(REQUEST, key="k2", version="2")) == config_digest(REQUEST)
+    assert config_digest(replace(REQUEST, recipe="r2", version="2")) == config_digest(REQUEST)

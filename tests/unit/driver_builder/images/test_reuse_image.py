@@ -124,7 +124,7 @@ def signed_by(key: ec.EllipticCurvePrivateKey) -> MemoryClient:
 def request(kernel: str) -> BuildRequest:
     """The request of a kernel."""
     return BuildRequest(
-        key=f"key-{kernel}",
+        recipe="debian:1",
         driver="team/probe",
         version="1",
         target=replace(target(), kernel_version=KernelVersion(kernel)),
@@ -182,7 +182,9 @@ def client(server: ScriptedRegistry) -> RegistryClient:
 
 def candidate(server: ScriptedRegistry, kernel: str = OLD, *, key: str = "") -> ReuseCandidate:
     """The image of a kernel."""
-    return ReuseCandidate(kernel=kernel, image=ImageRef(server.host, REPOSITORY, kernel), key=key or f"key-{kernel}")
+    return ReuseCandidate(
+        kernel=kernel, image=ImageRef(server.host, REPOSITORY, kernel), key=key or request(kernel).key
+    )
 
 
 def fetched(server: ScriptedRegistry, kernel: str, folder: Path) -> ImageArchive:
@@ -214,7 +216,7 @@ def test_modules_that_fit_are_used_again(server: ScriptedRegistry, tmp_path: Pat
         }
     labels = state.labels
     assert labels[images.KERNEL_LABEL] == NEW
-    assert labels[images.KEY_LABEL] == f"key-{NEW}"
+    assert labels[images.KEY_LABEL] == request(NEW).key
     assert labels[images.COMPILER_LABEL] == "gcc 12"
     assert json.loads(labels[images.REUSED_LABEL])["kernel"] == OLD
     assert {item["name"] for item in json.loads(labels[images.MODULES_LABEL])} == {"dw_probe"}

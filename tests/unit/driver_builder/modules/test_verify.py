@@ -22,7 +22,7 @@ from tests.support.module_signing import Signer, a_signer
 KERNEL = KernelVersion("6.1.0-55-cloud-amd64")
 FOLDER = f"lib/modules/{KERNEL}"
 REQUEST = BuildRequest(
-    key="k",
+    recipe="k",
     driver="team/probe",
     version="1",
     target=KernelTarget(KERNEL, "debian", "12", "amd64"),

@@ -132,7 +132,7 @@ def as_defined(known: tuple[Wanted, ...], there: list[Wanted], item: Wanted) -> 
     def has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
         if (one.target.os, one.target.architecture) != (other.target.os, other.target.architecture):
             return False
-        return replace(one, key="", target=other.target) == replace(other, key="")
+        return replace(one, target=other.target) == other
 
     found = [
         (
@@ -160,10 +160,9 @@ def some_wanted(draw: st.DrawFn) -> tuple[Wanted, ...]:
     """Make what a driver may want: of few parts, so that many are alike."""
     (plain,) = wanted(snapshot())
     made = []
-    for number, one in enumerate(draw(st.lists(TARGETS, max_size=30, unique=True))):
+    for one in draw(st.lists(TARGETS, max_size=30, unique=True)):
         request = replace(
             plain.request or pytest.fail("it is built"),
-            key=f"{number:020x}",
             target=one,
             args=draw(st.sampled_from([{}, {}, {}, {"A": "1"}])),
             rebuild=draw(st.sampled_from(["", "", "", "token"])),

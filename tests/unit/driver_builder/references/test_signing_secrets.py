@@ -37,7 +37,7 @@ def secrets(**contents: dict[str, bytes]) -> SigningSecrets:
 def request(**changes: Any) -> BuildRequest:
     """A request whose modules and image are signed."""
     fields: dict[str, Any] = {
-        "key": "k",
+        "recipe": "k",
         "driver": f"{NAMESPACE}/edu",
         "version": "1",
         "target": target(),

@@ -41,7 +41,7 @@ def dockerfile(
 ) -> str:
     """Render the template for a request."""
     request = BuildRequest(
-        key="0" * 20,
+        recipe="0" * 20,
         driver=driver,
         version="1.0.0",
         target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),

@@ -71,7 +71,7 @@ def request_for(node: Node, **changes: Any) -> BuildRequest:
     """Make a request for a node's kernel."""
     os_id, _, os_version = node.os.partition(":")
     request = BuildRequest(
-        key="0" * 20,
+        recipe="0" * 20,
         driver="driverwright/edu",
         version="1.0.0",
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, node.architecture),

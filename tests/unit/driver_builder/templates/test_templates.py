@@ -43,7 +43,7 @@ LABEL {{ driver }}={{ version }}-{{ os_id }}{{ os_version }}-{{ architecture }}
 """
 PINNED = "registry.example.com:5000/team/src@sha256:" + "0" * 64
 REQUEST = BuildRequest(
-    key="k",
+    recipe="k",
     driver="team/edu",
     version="1.0",
     target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
@@ -145,7 +145,7 @@ def test_equal_requests_give_equal_contexts(directory: Path) -> None:
     """The engine's cache is found again, whatever order a ConfigMap's keys come in."""
     assert isinstance(REQUEST.source, SourceFiles)
     turned = SourceFiles(files=dict(sorted(REQUEST.source.files.items(), reverse=True)))
-    again = replace(REQUEST, key="other", source=turned, args=dict(sorted(REQUEST.args.items())))
+    again = replace(REQUEST, recipe="other", source=turned, args=dict(sorted(REQUEST.args.items())))
     assert templates.build_context(again, directory) == templates.build_context(REQUEST, directory)
 
 

@@ -19,13 +19,12 @@ from tests.support import factories
 Json = dict[str, Any]
 
 SETTINGS = JobSettings(image="r/buildah:1", hand_over_image="r/driver-builder:1")
-KEY = "0123456789abcdef0123"
 
 
 def action(**changes: Any) -> StartBuild:
     """Make a build of a driver whose registry wants a password."""
     request = BuildRequest(
-        key=KEY,
+        recipe="debian:1",
         driver="driverwright/edu",
         version="1",
         target=factories.target(architecture="arm64"),
@@ -44,6 +43,9 @@ def action(**changes: Any) -> StartBuild:
         **changes,
     }
     return StartBuild(**given)
+
+
+KEY = action().request.key
 
 
 def pod_of(manifest: Json) -> Json:
