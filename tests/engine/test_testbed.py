@@ -63,7 +63,6 @@ def running_pod(api: Api, body: dict[str, Any], timeout: float = 120) -> Iterato
 # ------------------------------------------------------------------ control plane
 
 
-@pytest.mark.integration
 def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_ground: Testbed) -> None:
     """Both mends of the old server hold: it survives a custom resource, and an empty string is not null."""
     api = control_plane_ground.api
@@ -89,7 +88,6 @@ def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_grou
     assert api.request(f"{collection}/a")["spec"] == {"text": ""}
 
 
-@pytest.mark.integration
 def test_strangers_are_refused(control_plane_ground: Testbed) -> None:
     """Another token is no administrator."""
     stranger = Api(control_plane_ground.api_server, "guessed", control_plane_ground.ca_file)
@@ -97,7 +95,6 @@ def test_strangers_are_refused(control_plane_ground: Testbed) -> None:
         stranger.request("/api/v1/nodes")
 
 
-@pytest.mark.integration
 def test_control_plane_comes_back_after_a_crash(control_plane_ground: Testbed) -> None:
     """A killed API server refuses connections; started again it still knows everything."""
     plane, api = control_plane_ground.control_plane, control_plane_ground.api
@@ -110,7 +107,6 @@ def test_control_plane_comes_back_after_a_crash(control_plane_ground: Testbed) -
     assert api.get("/api/v1/namespaces/survivor")
 
 
-@pytest.mark.integration
 def test_a_part_that_was_not_started_says_so(control_plane_ground: Testbed) -> None:
     """A ground without nodes does not pretend."""
     with pytest.raises(TestbedError, match="without its host node"):
@@ -127,7 +123,6 @@ def small_image_url(engine_ground: Testbed) -> str:
     return f"{engine_ground.registry.url}/v2/{path}"
 
 
-@pytest.mark.integration
 def test_images_built_on_the_base_image_can_be_pushed_and_pulled(engine_ground: Testbed) -> None:
     """What a recipe makes of Debian goes to the registry and comes back."""
     reference = f"{engine_ground.registry.host}/test/built"
@@ -161,7 +156,6 @@ def _tar_of(files: dict[str, str]) -> Any:
     return buffer
 
 
-@pytest.mark.integration
 def test_registry_keeps_its_content_over_a_restart(engine_ground: Testbed, small_image_url: str) -> None:
     """Stopped it refuses connections; started again it is the same registry on the same port."""
     engine_ground.registry.stop()
@@ -171,7 +165,6 @@ def test_registry_keeps_its_content_over_a_restart(engine_ground: Testbed, small
     assert requests.get(small_image_url, timeout=30).status_code == 200
 
 
-@pytest.mark.integration
 def test_registry_can_ask_for_a_password(engine_ground: Testbed, small_image_url: str) -> None:
     """With a password set, the anonymous are refused; without it they are welcome again."""
     engine_ground.registry.set_auth("user", "secret")
@@ -183,7 +176,6 @@ def test_registry_can_ask_for_a_password(engine_ground: Testbed, small_image_url
     assert requests.get(small_image_url, timeout=30).status_code == 200
 
 
-@pytest.mark.integration
 def test_engine_keeps_its_images_over_a_crash(engine_ground: Testbed) -> None:
     """A killed engine comes back with what it had."""
     engine_ground.engine.kill()
@@ -199,7 +191,6 @@ def test_engine_keeps_its_images_over_a_crash(engine_ground: Testbed) -> None:
 # ------------------------------------------------------------------ nodes
 
 
-@pytest.mark.e2e
 def test_pod_on_this_machine_reaches_the_api_server(ground: Testbed) -> None:
     """A pod runs on the host node and has a token, the authority, and the API server on 127.0.0.1."""
     script = f"ls /var/run/secrets/kubernetes.io/*; {knock(ground)}; sleep 600"
@@ -219,7 +210,6 @@ def guest(ground: Testbed) -> Iterator[Guest]:
     ground.guests.remove(guest.name)
 
 
-@pytest.mark.e2e
 def test_guest_is_a_node_with_its_own_kernel(guest: Guest) -> None:
     """The Node object and the guest's kernel agree."""
     node = guest.node()
@@ -228,14 +218,12 @@ def test_guest_is_a_node_with_its_own_kernel(guest: Guest) -> None:
     assert guest.check("uname -r").strip() == guest.kernel.release
 
 
-@pytest.mark.e2e
 def test_commands_in_a_guest_report_status_and_output(guest: Guest) -> None:
     """Whatever a command prints, its status and its text come back as they were."""
     assert guest.run('echo "it\'s [0] %s"; exit 7') == (7, "it's [0] %s\n")
     assert len(guest.check("head -c 300000 /dev/zero | tr '\\0' x")) == 300000
 
 
-@pytest.mark.e2e
 def test_pods_in_a_guest_can_be_logged_and_entered(ground: Testbed, guest: Guest) -> None:
     """The API server reaches the guest's kubelet: logs and exec work."""
     script = f"{knock(ground)}; sleep 600"
@@ -246,7 +234,6 @@ def test_pods_in_a_guest_can_be_logged_and_entered(ground: Testbed, guest: Guest
         assert done.stdout.strip() == guest.kernel.release
 
 
-@pytest.mark.e2e
 def test_privileged_pod_loads_a_module_and_sees_the_node(ground: Testbed, guest: Guest) -> None:
     """What driver and worker pods need: the node's kernel takes a module, and its files can be mounted."""
     module = f"/lib/modules/{guest.kernel.release}/kernel/drivers/net/dummy.ko"
@@ -265,7 +252,6 @@ def test_privileged_pod_loads_a_module_and_sees_the_node(ground: Testbed, guest:
         assert "loaded" in guest.pod_logs("default", name)
 
 
-@pytest.mark.e2e
 def test_edu_device_can_be_unplugged_and_plugged(guest: Guest) -> None:
     """The PCI device is there, goes and comes back while the guest runs."""
     find = "grep -l 0x11e8 /sys/bus/pci/devices/*/device"
@@ -276,7 +262,6 @@ def test_edu_device_can_be_unplugged_and_plugged(guest: Guest) -> None:
     wait_until(lambda: guest.run(find)[0] == 0, 20, "the device is back")
 
 
-@pytest.mark.e2e
 def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: Testbed, guest: Guest) -> None:
     """The node keeps its name and its disk, and tells its new kernel."""
     newest = ground.kernels(3)[-1]
@@ -289,7 +274,6 @@ def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: Testbed, gu
     assert guest.check("cat /root/mark") == "kept\n"
 
 
-@pytest.mark.e2e
 def test_guest_survives_a_power_cut(guest: Guest) -> None:
     """The same disks boot again after the power was taken away."""
     before = guest.boot_id()
@@ -300,7 +284,6 @@ def test_guest_survives_a_power_cut(guest: Guest) -> None:
     assert guest.boot_id() != before
 
 
-@pytest.mark.e2e
 def test_guest_cannot_boot_a_kernel_that_its_disk_does_not_know(guest: Guest) -> None:
     """Without modules it could not even find its network: said at once, not after a time-out."""
     import dataclasses
@@ -368,7 +351,6 @@ def killed_harness() -> Iterator[Callable[[], dict[str, str]]]:
             process.kill()
 
 
-@pytest.mark.e2e
 def test_nothing_is_left_after_the_harness_was_killed(killed_harness: Callable[[], dict[str, str]]) -> None:
     """SIGKILL gives no chance to clean up; processes, mounts, control groups and files go all the same."""
     names = killed_harness()
@@ -377,7 +359,6 @@ def test_nothing_is_left_after_the_harness_was_killed(killed_harness: Callable[[
     subprocess.run(["rm", "-rf", names["folder"]], check=True)
 
 
-@pytest.mark.e2e
 def test_nothing_is_left_after_an_orderly_end() -> None:
     """A ground that ends with its context takes even its logs away; an error in it keeps them."""
     if reason := why_unsupported():
