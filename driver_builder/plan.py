@@ -8,12 +8,13 @@ fails says so and is left alone until its time comes, the others go on. Nothing 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.boundary import contained
 from driver_builder.desired.conflicts import Conflict, conflicts
-from driver_builder.desired.desired import Unwanted, Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
+from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.observed.rebuild import Rebuilds
@@ -32,7 +33,7 @@ from driver_builder.planning.plan_rebuild import without_served
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
-from driver_builder.reasons import Reason, TargetState
+from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.status import unloading
@@ -63,15 +64,17 @@ class Plan:
         return min((part.requeue_at for part in self.drivers if part.requeue_at is not None), default=None)
 
 
-def plan(snapshot: Snapshot, settings: PlanSettings) -> Plan:
-    """Decide what to do next for every driver."""
+def plan(snapshot: Snapshot, settings: PlanSettings, resolved: Mapping[str, Resolved] = MappingProxyType({})) -> Plan:
+    """Decide what to do next for every driver; ``resolved`` are those that were resolved before, by their keys."""
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
     nobody: dict[str, tuple[LabelNode, ...]] = {}
     labels = contained("driver", "all", lambda: label_moves(snapshot, settings.recipes), lambda _error: nobody)
     nothing: dict[str, tuple[Conflict, ...]] = {}
     kept = contained("driver", "all", lambda: conflicts(snapshot), lambda _error: nothing)
     views = partial(_view, snapshot, settings, kept)
-    parts = tuple(_plan_alone(snapshot, driver, views, labels.get(driver.key, ())) for driver in drivers)
+    parts = tuple(
+        _plan_alone(snapshot, driver, views, labels.get(driver.key, ()), resolved.get(driver.key)) for driver in drivers
+    )
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     return Plan(drivers=parts, cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
@@ -87,6 +90,7 @@ def _plan_alone(
     driver: DriverContainer,
     view: Callable[[DriverContainer], DriverView],
     labels: tuple[LabelNode, ...],
+    resolved: Resolved | None,
 ) -> DriverPlan:
     """Plan for one driver, whose trouble is its own."""
     if driver.namespace in snapshot.forbidden:
@@ -94,7 +98,7 @@ def _plan_alone(
     return contained(
         "driver",
         driver.key,
-        lambda: _plan_driver(view(driver), labels),
+        lambda: _plan_driver(view(driver), labels, resolved),
         lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error)),
     )
 
@@ -114,14 +118,16 @@ def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, mess
     )
 
 
-def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
+def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Resolved | None) -> DriverPlan:
     """Plan for one driver; ``labels`` are those of all drivers together that are done in its name."""
     driver = view.driver
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
         return replace(view.nothing_new, actions=(*unlabel(view), *labels))
-    wanted, stock, rebuilds = desired_targets(view.snapshot, driver, driver.spec, view.settings.recipes)
+    if resolved is None or not resolved.holds(view.snapshot, driver):
+        resolved = resolve(view.snapshot, driver, driver.spec, view.settings.recipes)
+    wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
     reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
     view = replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable)
     # What was built ahead, or failed to, is not forgotten when a node boots the kernel.
@@ -166,7 +172,7 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
     )
 
 
-def _is_there(snapshot: Snapshot, driver: DriverContainer, item: Wanted) -> bool:
+def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:
     return isinstance(snapshot.image(driver.key, item.image), Present)
 
 
@@ -204,15 +210,15 @@ def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
     return SetFinalizer(namespace=driver.namespace, name=driver.name, present=present)
 
 
-def _is_skipped(item: Wanted | Unwanted) -> bool:
+def _is_skipped(item: DesiredTarget) -> bool:
     """Tell whether a target is to have no driver; one that merely cannot be built now keeps what it has."""
-    return isinstance(item, Unwanted) and item.state is TargetState.SKIPPED
+    return isinstance(item, SkippedTarget)
 
 
-def _needed_key(view: DriverView, item: Wanted | Unwanted) -> str:
+def _needed_key(view: DriverView, item: DesiredTarget) -> str:
     """Name the build that a target's nodes wait for; where none can be named now (no source), the one before."""
-    if isinstance(item, Wanted):
-        return item.request.key if item.request else ""
+    if isinstance(item, ImageTarget):
+        return item.key
     before = view.before.get(item.target.id)
     return before.key if before is not None and not _is_skipped(item) else ""
 

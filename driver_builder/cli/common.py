@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -12,7 +13,8 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cli import output
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
-from driver_builder.desired.desired import Recipes
+from driver_builder.controller.read_images import ImageReader
+from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.errors import ConfigurationError
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
@@ -45,7 +47,7 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
         ConfigurationError: when the file cannot be read; names it.
     """
     if flags.snapshot is None:
-        return observer(settings).observe(), plan_settings(settings)
+        return observe(settings), plan_settings(settings)
     try:
         text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
         return snapshot_file.from_document(yaml.safe_load(text))
@@ -55,7 +57,7 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
 
 def plan_settings(settings: Settings) -> PlanSettings:
     """Give what a plan depends on besides the snapshot, as it is here."""
-    recipes = Recipes(
+    recipes = TemplateVersions(
         versions=templates.recipe_versions(settings.templates),
         deadline_seconds=settings.build_deadline_seconds,
         max_deadline_seconds=max(settings.max_build_deadline_seconds, settings.build_deadline_seconds),
@@ -69,16 +71,11 @@ def plan_settings(settings: Settings) -> PlanSettings:
     )
 
 
-def observer(settings: Settings) -> Observer:
-    """Make what reads the cluster and the registries."""
+def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda seen: seen) -> Snapshot:
+    """Read the cluster, and ask the registries for the images that it wants; ``change`` makes one to come of it."""
     client = Client.from_environment(settings.kubeconfig)
-    return Observer(
-        client,
-        registries(settings, client),
-        namespaces=settings.namespaces,
-        recipes=plan_settings(settings).recipes,
-        clock=time.time,
-    )
+    images = ImageReader(registries(settings, client), plan_settings(settings).recipes)
+    return images.read(change(Observer(client, namespaces=settings.namespaces, clock=time.time).observe()))
 
 
 def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:

@@ -5,6 +5,7 @@ import argparse
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
+from driver_builder.observed.snapshot import Snapshot
 from driver_builder.upgrades.gate import Gate, gate, with_kernel
 
 
@@ -17,10 +18,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print which drivers are there for the kernel and which are not; gives 0 when all are, else 1."""
-    observer = common.observer(settings)
-    seen = observer.observe()
-    common.find_node(seen, flags.node)
-    moved = observer.with_images(with_kernel(seen, flags.node, flags.kernel))
+
+    def change(seen: Snapshot) -> Snapshot:
+        common.find_node(seen, flags.node)
+        return with_kernel(seen, flags.node, flags.kernel)
+
+    moved = common.observe(settings, change)
     answer = gate(moved, flags.node, flags.kernel, common.plan_settings(settings).recipes)
     print(_text(answer) if flags.output == "table" else output.document(answer.as_document(), flags.output))
     return EXIT_OK if answer.is_open else EXIT_FAILED

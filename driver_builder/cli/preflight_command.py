@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print how each driver fares on the kernel; gives 0 when all are well, else 1."""
     target = parse_target(kernel=flags.kernel, os=flags.os, architecture=flags.arch)
-    snapshot = common.observer(settings).observe()
+    snapshot = common.observe(settings)
     drivers = [driver for name in flags.driver or [None] for driver in common.find_drivers(snapshot, name)]
     registries = common.registries(settings, Client.from_environment(settings.kubeconfig))
     preflight = Preflight(

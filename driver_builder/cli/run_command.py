@@ -25,6 +25,7 @@ from driver_builder.controller.controller import Controller, Watcher, watchers
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
 from driver_builder.controller.lease import REQUEST_SECONDS, Lease
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.controller.supervisor import Supervisor
@@ -110,16 +111,14 @@ def _act(
     REGISTRY.register(collector)
     observer = Observer(
         client,
-        answers,
         namespaces=settings.namespaces,
-        recipes=plan_settings.recipes,
         builds=builds,
         look_ups=look_ups,
-        pushed=registries.pushed,
         clock=time.time,
     )
     reconciler = Reconciler(
         observer=observer,
+        images=ImageReader(answers, plan_settings.recipes, pushed=registries.pushed),
         executor=Executor(client, builds, look_ups, is_stopping=stop.is_set),
         reporter=Reporter(client, is_stopping=stop.is_set),
         builds=builds,

@@ -15,6 +15,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print the snapshot."""
-    seen = common.observer(settings).observe()
+    seen = common.observe(settings)
     print(output.document(snapshot_file.to_document(seen, common.plan_settings(settings)), flags.output))
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""Cluster and registries to one frozen :class:`Snapshot`: the only reader.
+"""The cluster to one frozen :class:`Snapshot`: the only reader. What its images are like is asked afterwards.
 
 Either everything was seen or an error is raised: a partial view would look like nodes and pods that are gone. What may
 not be read, a namespace or an object that one driver names, is said in the snapshot. What one driver, pod or image
@@ -8,8 +8,7 @@ makes go wrong stays its own (``boundary``). What an object says is read in ``re
 
 import base64
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import TypeVar
 
@@ -20,22 +19,16 @@ from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, Driver
 from driver_builder.api.spec_cache import SpecCache
 from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
-from driver_builder.cluster import observe_images
 from driver_builder.cluster.read_daemon_sets import read_daemon_set
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, place
 from driver_builder.cluster.read_nodes import read_node
 from driver_builder.cluster.read_pods import read_orphaned_pod, read_pod, read_unload_pod
-from driver_builder.desired.desired import Recipes, Wanted
 from driver_builder.discovery.discovery_queue import LookUpQueue, LookUpStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
-from driver_builder.model.image_state import ImageState, Invalid
-from driver_builder.model.images import ImageRef
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, DaemonSet, Snapshot, Source, SourceMissing
-from driver_builder.planning import image_trust
 from driver_builder.references.named_objects import Missing, read_config_map, read_text
-from driver_builder.references.registry_access import Inspector
 from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
@@ -47,30 +40,21 @@ _Value = TypeVar("_Value")
 
 
 class Observer:
-    """Reads one moment of the cluster: the given namespaces' drivers, all nodes, the wanted images.
-
-    ``registries`` either wait for answers (commands) or give what is known (the controller).
-    """
+    """Reads one moment of the cluster: the given namespaces' drivers, and all nodes."""
 
     def __init__(
         self,
         client: Client,
-        registries: Inspector,
         *,
         namespaces: Iterable[str],
-        recipes: Recipes,
         builds: BuildQueue | None = None,
         look_ups: LookUpQueue | None = None,
-        pushed: Callable[[], Mapping[ImageRef, str]] = dict,
         clock: Callable[[], float],
     ) -> None:
         self._client = client
-        self._registries = registries
         self._namespaces = tuple(namespaces)
-        self._recipes = recipes
         self._builds = builds
         self._look_ups = look_ups
-        self._pushed = pushed
         self._clock = clock
         self._specs = SpecCache()
 
@@ -78,8 +62,7 @@ class Observer:
         """Read everything.
 
         Raises:
-            KubeApiError: when any part of the cluster cannot be read. A registry that cannot be read is part of the
-                picture, not an error.
+            KubeApiError: when any part of the cluster cannot be read.
         """
         nodes = tuple(read_node(obj) for obj in self._client.list(NODES.path(), metadata_only=True).items)
         read = _Reading(self._client, self._namespaces)
@@ -114,7 +97,7 @@ class Observer:
             running_look_ups=look_ups.running,
         )
         read.report()
-        return self.with_images(snapshot)
+        return snapshot
 
     def _terminating(self, drivers: Iterable[DriverContainer]) -> Iterator[str]:
         """Name the namespaces of deleted drivers that are being deleted as well."""
@@ -126,12 +109,6 @@ class Observer:
                 continue
             if "deletionTimestamp" in obj["metadata"]:
                 yield namespace
-
-    def with_images(self, snapshot: Snapshot) -> Snapshot:
-        """Ask the registries for the images that a snapshot wants: also one of a cluster that is yet to be."""
-        seen = observe_images.with_images(snapshot, self._recipes, self._image)
-        # After the images: what was pushed in between is known as ours.
-        return replace(seen, pushed=self._pushed())
 
     def _parsed(self, objects: Iterable[Json]) -> tuple[DriverContainer, ...]:
         found = tuple(driver_container.parse(obj, self._specs) for obj in objects)
@@ -190,21 +167,6 @@ class Observer:
         if not files:
             return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
         return SourceFiles(files=files)
-
-    def _image(self, driver: DriverContainer, spec: DriverSpec, item: Wanted) -> ImageState:
-        return contained(
-            "image",
-            str(item.image),
-            partial(
-                self._registries.inspect,
-                driver.namespace,
-                spec.registry,
-                item.image,
-                item.target.architecture,
-                signed_by=image_trust.image_key(spec, item),
-            ),
-            lambda error: Invalid(message=str(error)),
-        )
 
 
 class _Reading:

@@ -1,4 +1,4 @@
-"""One pass: observe, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
+"""One reconcile: observe, resolve, ask registries, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
@@ -19,6 +20,7 @@ class Reconciler:
         self,
         *,
         observer: Observer,
+        images: ImageReader,
         executor: Executor,
         reporter: Reporter,
         builds: BuildQueue,
@@ -27,6 +29,7 @@ class Reconciler:
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._observer = observer
+        self._images = images
         self._executor = executor
         self._reporter = reporter
         self._builds = builds
@@ -41,8 +44,10 @@ class Reconciler:
             KubeApiError: when the cluster could not be read, or something could not be written for now. What was
                 refused for good is in the driver's status, and is tried again only when there is another reason to.
         """
-        snapshot = self._observer.observe()
-        decided = plan(snapshot, self._settings)
+        seen = self._observer.observe()
+        resolved = self._images.resolve(seen)
+        snapshot = self._images.read(seen, resolved)
+        decided = plan(snapshot, self._settings, resolved)
         self._planned(decided)
         decided, unwritten = self._reporter.acknowledged(decided)
         owners = owners_of(decided)

@@ -1,92 +1,125 @@
 """What each target of a driver should run, in the cluster as it is or as it would be. Pure.
 
-Place in the flow: ``observe`` asks the registries for these images, ``plan`` brings them about; ``gate``, ``preflight``
-and ``ahead`` ask the same of kernels that no node runs yet, so that all of them mean the very same image.
+Place in the flow: a reconcile resolves each driver once, the registries are asked for the images of what comes of it,
+and ``plan`` brings them about; ``gate``, ``preflight`` and ``prebuild`` ask the same of kernels that no node runs yet,
+so that all of them mean the very same image.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired import desired as desired_module
 from driver_builder.desired import targets
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted
+from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
+from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
 from driver_builder.model.build import OwnTemplate
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import rebuild
 from driver_builder.observed.inventory import Inventory, Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import Snapshot, SourceMissing
-from driver_builder.reasons import REASONS, Reason
+from driver_builder.reasons import Reason
 from kube_api import names
 
 
-def desired_targets(
-    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, recipes: Recipes
-) -> tuple[tuple[Wanted | Unwanted, ...], Inventory, Rebuilds]:
-    """Say what each target of a driver should run, which nodes have which target, and which rebuilds are known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """What the targets of a driver should run, which nodes have which target, and which rebuilds are known.
+
+    ``alternatives`` are images of which one that exists would be wanted instead.
+    """
+
+    targets: tuple[DesiredTarget, ...]
+    inventory: Inventory
+    rebuilds: Rebuilds
+    alternatives: tuple[ImageTarget, ...] = ()
+
+    @property
+    def images(self) -> tuple[ImageTarget, ...]:
+        """The targets that the registries are asked for, each image once."""
+        every = (*self.targets, *self.alternatives)
+        return tuple({item.image: item for item in every if isinstance(item, ImageTarget)}.values())
+
+    def holds(self, snapshot: Snapshot, driver: DriverContainer) -> bool:
+        """Tell whether images that are known by now change nothing: each was built for what is wanted anyway."""
+        if self.alternatives:
+            return False
+        homes = {_kernel(item.target): item.target for item in self.targets}
+        return all(homes.get(_kernel(found), found) == found for found in targets.of_images(snapshot, driver))
+
+
+def _kernel(target: KernelTarget) -> KernelTarget:
+    """Give the target without the version of its operating system."""
+    return replace(target, os_version="")
+
+
+def resolve_all(snapshot: Snapshot, versions: TemplateVersions) -> Mapping[str, Resolved]:
+    """Resolve the drivers of a snapshot, by their keys; one that nothing can be decided for is left out."""
+    found = {
+        driver.key: contained(
+            "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions), lambda _error: None
+        )
+        for driver in snapshot.drivers
+    }
+    return {key: resolved for key, resolved in found.items() if resolved is not None}
+
+
+def _resolve_readable(snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions) -> Resolved | None:
+    if not isinstance(driver.spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
+        return None
+    return resolve(snapshot, driver, driver.spec, versions)
+
+
+def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions) -> Resolved:
+    """Resolve one driver."""
     stock = targets.stock_of(snapshot, driver, spec)
-    known = rebuild.from_status(driver.status.get("rebuild"))
     rebuilds = rebuild.acknowledge(
-        known,
+        rebuild.from_status(driver.status.get("rebuild")),
         driver=driver.rebuild,
         targets=stock.targets,
         nodes=snapshot.nodes,
         pods={pod.node: pod.uid for pod in snapshot.pods if pod.driver == driver.key and not pod.deleting},
         now=snapshot.now,
     )
-    wanted = _desired(snapshot, driver, spec, recipes, stock=stock, rebuilds=rebuilds)
-    return _without_namesakes(wanted, snapshot, driver), stock, rebuilds
-
-
-def images_of_nodes(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
-    """Name the images that drivers want, and those of which one that exists would be wanted instead."""
-    for driver in snapshot.drivers:
-        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
-        yield from ((driver, item) for item in found)
-
-
-def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: Recipes) -> tuple[Wanted, ...]:
-    spec = driver.spec
-    if not isinstance(spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
-        return ()
-    wanted, _, rebuilds = desired_targets(snapshot, driver, spec, recipes)
-    others = (
-        item
-        for stock in targets.unrecorded(snapshot, driver, spec)
-        for item in _desired(snapshot, driver, spec, recipes, stock=stock, rebuilds=rebuilds)
-    )
-    return tuple({item.image: item for item in (*wanted, *others) if isinstance(item, Wanted)}.values())
-
-
-def _desired(
-    snapshot: Snapshot,
-    driver: DriverContainer,
-    spec: DriverSpec,
-    recipes: Recipes,
-    *,
-    stock: Inventory,
-    rebuilds: Rebuilds,
-) -> tuple[Wanted | Unwanted, ...]:
-    source = snapshot.sources.get(driver.key, SourceMissing(message="the source has not been read yet"))
-    return desired_module.desired(
-        driver,
-        spec,
+    inputs = _inputs(snapshot, driver, spec, versions, rebuilds)
+    others = (item for other in targets.unrecorded(snapshot, driver, spec) for item in resolve_each(inputs, other))
+    return Resolved(
+        targets=_without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver),
         inventory=stock,
-        source=source.message if isinstance(source, SourceMissing) else source,
         rebuilds=rebuilds,
-        recipes=recipes,
-        template=_own_template(snapshot, driver, spec),
+        alternatives=tuple(item for item in others if isinstance(item, ImageTarget)),
+    )
+
+
+def _inputs(
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions, rebuilds: Rebuilds
+) -> BuildInputs:
+    template: OwnTemplate | SourceMissing | None = None
+    if spec.own_template is not None:
+        template = snapshot.templates.get(driver.key, SourceMissing(message="the template has not been read yet"))
+    return BuildInputs(
+        driver=driver,
+        spec=spec,
+        source=snapshot.sources.get(driver.key, SourceMissing(message="the source has not been read yet")),
+        template=template,
+        rebuilds=rebuilds,
+        known_templates=versions,
         certificates=snapshot.certificates,
     )
 
 
+def resolve_each(inputs: BuildInputs, stock: Inventory) -> Iterator[DesiredTarget]:
+    """Resolve the targets of an inventory, one by one."""
+    for target, nodes in stock.targets.items():
+        yield resolve_target(inputs, target, nodes, selects_os_version=target in stock.divided)
+
+
 def _without_namesakes(
-    items: tuple[Wanted | Unwanted, ...], snapshot: Snapshot, driver: DriverContainer
-) -> tuple[Wanted | Unwanted, ...]:
+    items: tuple[DesiredTarget, ...], snapshot: Snapshot, driver: DriverContainer
+) -> tuple[DesiredTarget, ...]:
     """Refuse targets whose digits are those of another one: they would take each other's DaemonSet.
 
     The target that the DaemonSet was made for keeps it, otherwise the first in order.
@@ -103,30 +136,17 @@ def _without_namesakes(
     )
 
 
-def _refused(item: Wanted | Unwanted, owner: KernelTarget) -> Unwanted:
+def _refused(item: DesiredTarget, owner: KernelTarget) -> BlockedTarget:
     message = (
         f"the names of its objects end in {item.target.short_hash}, as those of {owner.id} do: nothing is rolled out "
         "to its nodes"
     )
-    return Unwanted(
-        target=item.target,
-        nodes=item.nodes,
-        state=REASONS[Reason.TARGET_NAME_TAKEN].states[0],
-        reason=Reason.TARGET_NAME_TAKEN,
-        message=message,
-    )
+    return blocked_target(item.target, item.nodes, Reason.TARGET_NAME_TAKEN, message)
 
 
-def _own_template(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> OwnTemplate | str | None:
-    if spec.own_template is None:
-        return None
-    template = snapshot.templates.get(driver.key, SourceMissing(message="the template has not been read yet"))
-    return template.message if isinstance(template, SourceMissing) else template
-
-
-def wanted_for(
-    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, target: KernelTarget, recipes: Recipes
-) -> Wanted | Unwanted | None:
+def resolve_for(
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, target: KernelTarget, versions: TemplateVersions
+) -> DesiredTarget | None:
     """Say what a node of the driver's choice would have to run on the target; None when it chooses no such node."""
     # No name of a node can have a slash: it meets none that is there.
     node = Node(
@@ -140,5 +160,5 @@ def wanted_for(
         },
         annotations={names.KERNEL_VERSION_ANNOTATION: target.kernel_version},
     )
-    items, _, _ = desired_targets(replace(snapshot, nodes=(*snapshot.nodes, node)), driver, spec, recipes)
+    items = resolve(replace(snapshot, nodes=(*snapshot.nodes, node)), driver, spec, versions).targets
     return next((item for item in items if node.name in item.nodes), None)

@@ -129,7 +129,7 @@ def _records(snapshot: Snapshot, driver: DriverContainer) -> _Records:
     ahead = (entry.target for entry in previous_ahead(driver.status).values())
     return _Records(
         daemon_sets=tuple(item for item in snapshot.daemon_sets if item.driver == driver.key),
-        built=(tuple(_of_statuses(statuses)), tuple(_of_statuses(ahead)), tuple(_of_images(snapshot, driver))),
+        built=(tuple(_of_statuses(statuses)), tuple(_of_statuses(ahead)), tuple(of_images(snapshot, driver))),
     )
 
 
@@ -141,7 +141,7 @@ def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:
             yield target
 
 
-def _of_images(snapshot: Snapshot, driver: DriverContainer) -> Iterator[KernelTarget]:
+def of_images(snapshot: Snapshot, driver: DriverContainer) -> Iterator[KernelTarget]:
     """Give the targets that existing images say they were built for."""
     for state in snapshot.images.values():
         if isinstance(state, Present) and state.labels.get(images.DRIVER_LABEL) == driver.key:

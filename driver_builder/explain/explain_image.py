@@ -4,7 +4,13 @@ from difflib import get_close_matches
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import mapping
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    DesiredTarget,
+    ImageTarget,
+    PrebuiltTarget,
+    SkippedTarget,
+)
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
@@ -72,18 +78,18 @@ def mapping_link(spec: DriverSpec, target: KernelTarget) -> Step:
     return ok("mapping", f"{where} matches")
 
 
-def image_link(item: Wanted | Unwanted) -> Step:
+def image_link(item: DesiredTarget) -> Step:
     """Say which image the target should run."""
-    if isinstance(item, Unwanted):
+    if isinstance(item, SkippedTarget | BlockedTarget):
         return broken("image", f"{item.reason}: {item.message}", remedy_of(item.reason))
-    if item.request is None:
+    if isinstance(item, PrebuiltTarget):
         return ok("image", f"prebuilt: {item.image}")
     own = item.request.own_template
     how = f"template {own.place if own else item.request.template} in {item.request.base_image}"
     return ok("image", f"{item.image}, built by {how}")
 
 
-def build_link(scene: Scene, item: Wanted) -> Step:
+def build_link(scene: Scene, item: ImageTarget) -> Step:
     """Say whether the image is in its registry, and if not, how its build is."""
     match scene.snapshot.image(scene.driver.key, item.image):
         case Present(digest=digest):
@@ -105,9 +111,9 @@ def _present(scene: Scene, digest: str) -> Step:
     return ok("build", f"the registry has it: {digest}")
 
 
-def _absent(scene: Scene, item: Wanted) -> Step:
+def _absent(scene: Scene, item: ImageTarget) -> Step:
     status = scene.status
-    if item.request is None or status is None:
+    if isinstance(item, PrebuiltTarget) or status is None:
         return broken("build", f"{item.image} does not exist", remedy_of(Reason.IMAGE_MISSING))
     if status.state is not TargetState.BUILDING:
         return _not_building(scene, status)

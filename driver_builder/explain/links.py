@@ -12,8 +12,8 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.conflicts import Conflict, conflicts
-from driver_builder.desired.desired import Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import ImageTarget
+from driver_builder.desired.resolve import resolve
 from driver_builder.desired.targets import stock_of
 from driver_builder.explain import explain_driver, explain_image, explain_node
 from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, Verdict, unknown
@@ -109,10 +109,10 @@ def _coming(scene: Scene) -> str:
 
 def _links(scene: Scene) -> Iterator[Step]:
     yield explain_image.mapping_link(scene.spec, scene.target)
-    items, _, _ = desired_targets(scene.snapshot, scene.driver, scene.spec, scene.settings.recipes)
+    items = resolve(scene.snapshot, scene.driver, scene.spec, scene.settings.recipes).targets
     item = next(item for item in items if item.target == scene.target)
     yield explain_image.image_link(item)
-    if not isinstance(item, Wanted):
+    if not isinstance(item, ImageTarget):
         return
     yield explain_image.build_link(scene, item)
     yield explain_node.rollout_link(scene)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired import Wanted
+from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget, TargetToBuild
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
@@ -37,9 +37,9 @@ class Refusal:
     message: str
 
 
-def image_key(spec: DriverSpec, item: Wanted) -> str | None:
+def image_key(spec: DriverSpec, item: ImageTarget) -> str | None:
     """Name the Secret with the key that an image must be signed with; None where it need not be."""
-    if item.request is not None:
+    if isinstance(item, TargetToBuild):
         return item.request.signing.image_key_secret if item.request.signing else None
     if _is_digest(item.image):
         return None
@@ -55,7 +55,7 @@ def refusal(
     snapshot: Snapshot,
     driver: DriverContainer,
     spec: DriverSpec,
-    item: Wanted,
+    item: ImageTarget,
     state: Present,
     *,
     before: TargetStatus | None,
@@ -69,7 +69,9 @@ def refusal(
     )
 
 
-def _moved(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Present, pinned: str) -> Refusal | None:
+def _moved(
+    snapshot: Snapshot, driver: DriverContainer, item: ImageTarget, state: Present, pinned: str
+) -> Refusal | None:
     if not pinned or pinned == state.digest or _is_digest(item.image):
         return None
     is_ours = snapshot.pushed.get(item.image) == state.digest or _is_rolled_out(snapshot, driver, item, state)
@@ -89,7 +91,7 @@ def _moved(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Pre
     )
 
 
-def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: Wanted, state: Present) -> bool:
+def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget, state: Present) -> bool:
     """Tell whether the target's DaemonSet has the image already, which may be known before the status says so."""
     image = str(item.image.at(state.digest))
     return any(
@@ -98,8 +100,8 @@ def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: Wanted, st
     )
 
 
-def _foreign(item: Wanted, state: Present) -> Refusal | None:
-    if item.request is None or state.labels.get(images.KEY_LABEL) == item.request.key:
+def _foreign(item: ImageTarget, state: Present) -> Refusal | None:
+    if isinstance(item, PrebuiltTarget) or state.labels.get(images.KEY_LABEL) == item.request.key:
         return None
     return Refusal(
         reason=Reason.WRONG_BUILD_KEY,
@@ -110,7 +112,7 @@ def _foreign(item: Wanted, state: Present) -> Refusal | None:
     )
 
 
-def _unsigned(spec: DriverSpec, item: Wanted, state: Present) -> Refusal | None:
+def _unsigned(spec: DriverSpec, item: ImageTarget, state: Present) -> Refusal | None:
     secret = image_key(spec, item)
     if secret is None or state.is_signed:
         return None
@@ -124,7 +126,7 @@ def _unsigned(spec: DriverSpec, item: Wanted, state: Present) -> Refusal | None:
 
 
 def _without_identities(
-    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted, state: Present
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
 ) -> Refusal | None:
     if spec.trust_image or identities(state.labels) or _is_rolled_out(snapshot, driver, item, state):
         return None

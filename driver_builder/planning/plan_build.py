@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired import Wanted
+from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget
 from driver_builder.model.build import BuildRequest
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
@@ -13,12 +13,14 @@ from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import TargetStatus
 
 
-def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *, may_start: bool = True) -> TargetPart:
+def build(
+    view: DriverView, spec: DriverSpec, item: ImageTarget, part: TargetPart, *, may_start: bool = True
+) -> TargetPart:
     """The registry proved that the image does not exist: build it, wait for it, or wait for the next try.
 
     ``may_start`` is false where that proof is old: the registry is being asked, and its answer wakes the next pass.
     """
-    if item.request is None:
+    if isinstance(item, PrebuiltTarget):
         status = replace(
             part.status,
             state=TargetState.FAILED,
@@ -49,12 +51,12 @@ def build(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart, *,
     return replace(part, status=status)
 
 
-def blocked(view: DriverView, item: Wanted, part: TargetPart, reason: Reason, message: str) -> TargetPart:
+def blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reason, message: str) -> TargetPart:
     """Say why the registry does not tell whether the image exists, and keep what is known of its builds.
 
     A verdict that the driver is not for the kernel stands, and a build that failed just now is said first.
     """
-    key = item.request.key if item.request else ""
+    key = item.key
     if not key:
         return part.blocked(reason, message)
     if (verdict := _not_applicable(view, key, part)) is not None:
@@ -87,7 +89,7 @@ def _refusal_of_driver(view: DriverView, key: str, target: str) -> str | None:
     return before.message if before is not None and is_known else None
 
 
-def _building_words(view: DriverView, item: Wanted, status: TargetStatus) -> str:
+def _building_words(view: DriverView, item: ImageTarget, status: TargetStatus) -> str:
     words = f"building for {item.target.kernel_version}"
     if not status.failures:
         return words
@@ -141,7 +143,7 @@ def retry_delay(key: str, failures: int, settings: PlanSettings) -> float:
 def start_build(
     driver: DriverContainer,
     spec: DriverSpec,
-    item: Wanted,
+    item: ImageTarget,
     request: BuildRequest,
     *,
     waiting: int = 0,

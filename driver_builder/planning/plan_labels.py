@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.plan_view import DriverView
-from driver_builder.reasons import TargetState
 
 
-def evidence_of(view: DriverView, item: Wanted | Unwanted) -> dict[str, NodeEvidence]:
+def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
     """Say what is known of each node of a target."""
-    if isinstance(item, Unwanted) and item.state is TargetState.SKIPPED:
+    if isinstance(item, SkippedTarget):
         return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
     return {name: of_node(view, view.nodes[name]) for name in item.nodes if name in view.nodes}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, PrebuiltTarget, TargetToBuild
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ReuseCandidate
 
@@ -22,17 +22,17 @@ class Reusable:
     """The images that a driver's targets want; ``is_there`` tells whether the registry has one."""
 
     def __init__(
-        self, wanted: Iterable[Wanted | Unwanted] = (), is_there: Callable[[Wanted], bool] = lambda _: False
+        self, wanted: Iterable[DesiredTarget] = (), is_there: Callable[[ImageTarget], bool] = lambda _: False
     ) -> None:
         self._wanted = tuple(wanted)
         self._is_there = is_there
 
-    def candidates(self, item: Wanted) -> tuple[ReuseCandidate, ...]:
+    def candidates(self, item: ImageTarget) -> tuple[ReuseCandidate, ...]:
         """Name the images that may fit a target, the likeliest first.
 
         Images that are there come first, then kernels of the same flavour, then the newest.
         """
-        if item.request is None:
+        if isinstance(item, PrebuiltTarget):
             return ()
         alike = self._groups.get(_face(item.request), ())
         group = next((group for group in alike if _has_same_parts(group.example, item.request)), None)
@@ -45,7 +45,7 @@ class Reusable:
         images = [
             (_image(item, item.request, is_there=self._is_there(item)), item.request)
             for item in self._wanted
-            if isinstance(item, Wanted) and item.request is not None
+            if isinstance(item, ImageTarget) and isinstance(item, TargetToBuild)
         ]
         for image, request in sorted(images, key=lambda pair: (not pair[0].is_there, pair[0].rank)):
             alike = found.setdefault(_face(request), [])
@@ -110,7 +110,7 @@ def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
     return replace(one, target=other.target) == other
 
 
-def _image(item: Wanted, request: BuildRequest, *, is_there: bool) -> _Image:
+def _image(item: ImageTarget, request: BuildRequest, *, is_there: bool) -> _Image:
     kernel = item.target.kernel_version
     newest_first = tuple(-int(number) for number in re.findall(r"[0-9]+", kernel))
     return _Image(

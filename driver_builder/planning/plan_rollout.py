@@ -8,7 +8,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired import Wanted
+from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.reused import Reused
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 """Names of modules, srcversions and build ids."""
 
 
-def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, part: TargetPart) -> TargetPart:
+def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
     """The image exists: give it to exactly the target's nodes and count where it is proven."""
     existing = view.daemon_sets.get(item.target.short_hash)
     manifest = manifest_of(
@@ -66,7 +66,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: Wanted, state: Present, p
     status = replace(
         part.status,
         digest=state.digest,
-        key=item.request.key if item.request else "",
+        key=item.key,
         state=TargetState.READY if done else TargetState.ROLLING_OUT,
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
         message=_progress_words(view, item, part, current) + _reused_words(state.labels),
@@ -93,7 +93,7 @@ def _is_outdated(view: DriverView, pod: DriverPod, written: DaemonSet) -> bool:
 def manifest_of(
     driver: DriverContainer,
     spec: DriverSpec,
-    item: Wanted,
+    item: ImageTarget,
     state: Present,
     *,
     existing: DaemonSet | None,
@@ -162,7 +162,7 @@ def _adopted(existing: DaemonSet | None, on_node: str) -> str:
     return existing.adopted or (on_node if is_older else "")
 
 
-def _progress_words(view: DriverView, item: Wanted, part: TargetPart, current: set[str]) -> str:
+def _progress_words(view: DriverView, item: ImageTarget, part: TargetPart, current: set[str]) -> str:
     ready = sum(found.version is not None for found in part.evidence.values())
     words = f"{ready} of {len(item.nodes)} nodes ready"
     for node in item.nodes:

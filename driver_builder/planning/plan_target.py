@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.evidence import NodeEvidence
@@ -18,24 +18,24 @@ from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import TargetStatus
 
-WithPresent = Callable[[DriverView, DriverSpec, Wanted, Present, TargetPart], TargetPart]
+WithPresent = Callable[[DriverView, DriverSpec, ImageTarget, Present, TargetPart], TargetPart]
 """Decides what comes of an image that exists."""
 
 _NoImage = Absent | NotAsked | NoAnswer
 
 
 def plan_target(
-    view: DriverView, spec: DriverSpec, item: Wanted | Unwanted, *, present: WithPresent = roll_out
+    view: DriverView, spec: DriverSpec, item: DesiredTarget, *, present: WithPresent = roll_out
 ) -> TargetPart:
     """Decide on one target; what its pods prove is counted whatever its image is."""
     return _since(view, _widened(view, item, _decided(view, spec, item, present)))
 
 
-def _decided(view: DriverView, spec: DriverSpec, item: Wanted | Unwanted, present: WithPresent) -> TargetPart:
+def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:
     known = evidence_of(view, item)
     before = view.before.get(item.target.id)
     part = TargetPart(status=_base_status(item, known, before), evidence=known)
-    if isinstance(item, Unwanted):
+    if isinstance(item, SkippedTarget | BlockedTarget):
         status = replace(part.status, state=item.state, reason=item.reason, message=item.message)
         return replace(part, status=status)
     state = view.snapshot.image(view.driver.key, item.image)
@@ -50,7 +50,7 @@ def _decided(view: DriverView, spec: DriverSpec, item: Wanted | Unwanted, presen
     return _without_image(view, spec, item, state, part)
 
 
-def _widened(view: DriverView, item: Wanted | Unwanted, part: TargetPart) -> TargetPart:
+def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
     """Let a DaemonSet that stays as it is keep its nodes when their operating system is updated under their kernel."""
     existing = view.daemon_sets.get(item.target.short_hash)
     if (
@@ -62,7 +62,7 @@ def _widened(view: DriverView, item: Wanted | Unwanted, part: TargetPart) -> Tar
         return part
     others = (found for found in view.daemon_sets.values() if found is not existing)
     is_divided = (
-        item.selects_os_version if isinstance(item, Wanted) else any(it.kernel == existing.kernel for it in others)
+        item.selects_os_version if isinstance(item, ImageTarget) else any(it.kernel == existing.kernel for it in others)
     )
     if is_divided or any(isinstance(action, ApplyDaemonSet) for action in part.actions):
         return part
@@ -76,7 +76,9 @@ def _widened(view: DriverView, item: Wanted | Unwanted, part: TargetPart) -> Tar
     return replace(part, actions=(*part.actions, widen))
 
 
-def _without_image(view: DriverView, spec: DriverSpec, item: Wanted, state: _NoImage, part: TargetPart) -> TargetPart:
+def _without_image(
+    view: DriverView, spec: DriverSpec, item: ImageTarget, state: _NoImage, part: TargetPart
+) -> TargetPart:
     match state:
         case Absent(is_fresh=is_fresh):
             return build(view, spec, item, part, may_start=is_fresh)
@@ -88,9 +90,9 @@ def _without_image(view: DriverView, spec: DriverSpec, item: Wanted, state: _NoI
             assert_never(never)
 
 
-def _not_asked(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPart) -> TargetPart:
+def _not_asked(view: DriverView, spec: DriverSpec, item: ImageTarget, part: TargetPart) -> TargetPart:
     """Keep what was said of the very image: its answer wakes the next pass, and news in between would be none."""
-    key = item.request.key if item.request else ""
+    key = item.key
     if key in view.snapshot.running_builds or key in view.snapshot.failed_builds:
         return build(view, spec, item, part, may_start=False)
     before = view.before.get(part.status.target)
@@ -101,9 +103,7 @@ def _not_asked(view: DriverView, spec: DriverSpec, item: Wanted, part: TargetPar
     return replace(part, status=status)
 
 
-def _base_status(
-    item: Wanted | Unwanted, known: Mapping[str, NodeEvidence], before: TargetStatus | None
-) -> TargetStatus:
+def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before: TargetStatus | None) -> TargetStatus:
     """What is so whatever becomes of the target; the digest of its image is kept for as long as it wants the image."""
     target: KernelTarget = item.target
     return TargetStatus(
@@ -116,8 +116,8 @@ def _base_status(
         state=TargetState.PENDING,
         reason="",
         message="",
-        image=str(item.image) if isinstance(item, Wanted) else "",
-        digest=image_trust.pin(before, item.image) if isinstance(item, Wanted) else "",
+        image=str(item.image) if isinstance(item, ImageTarget) else "",
+        digest=image_trust.pin(before, item.image) if isinstance(item, ImageTarget) else "",
     )
 
 

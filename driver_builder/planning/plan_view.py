@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted
+from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.model.build import ModuleSpec
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed import rebuild
@@ -34,7 +34,7 @@ class PlanSettings:
     ``unload_deadline_seconds``.
     """
 
-    recipes: Recipes
+    recipes: TemplateVersions
     loader_image: str = DEFAULT_LOADER_IMAGE
     retry_min_seconds: float = 30.0
     retry_max_seconds: float = 3600.0
@@ -86,7 +86,7 @@ class DriverView:
     """By node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver leaves to others."""
-    wanted: tuple[Wanted | Unwanted, ...] = ()
+    wanted: tuple[DesiredTarget, ...] = ()
     """What all targets of the driver should run, once that is known."""
     reusable: Reusable = field(default_factory=Reusable)
     """Which of that may be made of another's modules."""

@@ -10,7 +10,7 @@ the node boots again; that is said, and not waited for.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import LOADED
@@ -25,7 +25,7 @@ from driver_builder.planning.actions import (
     StartUnload,
 )
 from driver_builder.planning.plan_view import DriverView
-from driver_builder.reasons import Reason, TargetState
+from driver_builder.reasons import Reason
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.status.unloading import Unloading
 
@@ -108,10 +108,10 @@ class Leaving:
     requeue_at: float | None = None
 
 
-def leaving(view: DriverView, wanted: Iterable[Wanted | Unwanted]) -> Leaving:
+def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     """Name the nodes that a driver leaves: their kernel is skipped, or its selector has not met them for long."""
     wanted = tuple(wanted)
-    skipped = [item for item in wanted if isinstance(item, Unwanted) and item.state is TargetState.SKIPPED]
+    skipped = [item for item in wanted if isinstance(item, SkippedTarget)]
     gone = {node for item in skipped for node in item.nodes}
     selected = {node for item in wanted for node in item.nodes}
     due: list[float] = []

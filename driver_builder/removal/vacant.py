@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from driver_builder.desired import targets
-from driver_builder.desired.desired import Unwanted, Wanted
+from driver_builder.desired.desired_target import DesiredTarget
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
@@ -18,7 +18,7 @@ from driver_builder.removal.unload_step import memory_of
 from driver_builder.status.status import TargetStatus
 
 
-def vacant(view: DriverView, wanted: Iterable[Wanted | Unwanted], selected: Set[str]) -> frozenset[str]:
+def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]) -> frozenset[str]:
     """Name the targets, by their digits, whose DaemonSets are kept though no node is known to be of them.
 
     ``selected`` are the nodes without a target that the driver selects.

@@ -10,8 +10,14 @@ from dataclasses import dataclass, replace
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    ImageTarget,
+    PrebuiltTarget,
+    SkippedTarget,
+    TemplateVersions,
+)
+from driver_builder.desired.resolve import resolve
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
@@ -79,7 +85,7 @@ def _moved(node: Node, kernel: str) -> Node:
     return replace(node, labels=labels, annotations={**node.annotations, names.KERNEL_VERSION_ANNOTATION: kernel})
 
 
-def gate(snapshot: Snapshot, node: str, kernel: str, recipes: Recipes) -> Gate:
+def gate(snapshot: Snapshot, node: str, kernel: str, recipes: TemplateVersions) -> Gate:
     """Judge a move; ``snapshot`` holds the states of the images that :func:`with_kernel` makes the node want."""
     moved = with_kernel(snapshot, node, kernel)
     drivers = sorted(moved.drivers, key=lambda driver: driver.key)
@@ -91,7 +97,7 @@ def gate(snapshot: Snapshot, node: str, kernel: str, recipes: Recipes) -> Gate:
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
 
 
-def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
+def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: TemplateVersions) -> Finding | None:
     """Judge one driver, whose trouble is its own: what cannot be told is a no."""
     return contained(
         "driver",
@@ -101,7 +107,7 @@ def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: Re
     )
 
 
-def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes) -> Finding | None:
+def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: TemplateVersions) -> Finding | None:
     """Judge one driver; None when it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
         return Finding(
@@ -109,24 +115,27 @@ def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Recipes)
             is_open=False,
             sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
         )
-    wanted, stock, _ = desired_targets(moved, driver, driver.spec, recipes)
-    if node in stock.unknown:
-        return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, stock.unknown[node]))
-    item = next((item for item in wanted if node in item.nodes), None)
+    resolved = resolve(moved, driver, driver.spec, recipes)
+    if (why := resolved.inventory.unknown.get(node)) is not None:
+        return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, why))
+    item = next((item for item in resolved.targets if node in item.nodes), None)
     if item is None:
         return None
-    is_open, sentence = _unwanted(item) if isinstance(item, Unwanted) else _by_image(moved, driver, driver.spec, item)
+    if isinstance(item, ImageTarget):
+        is_open, sentence = _by_image(moved, driver, driver.spec, item)
+    else:
+        is_open, sentence = _without_image(item)
     return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
 
 
-def _unwanted(item: Unwanted) -> tuple[bool, str]:
+def _without_image(item: SkippedTarget | BlockedTarget) -> tuple[bool, str]:
     """Only a kernel that a person named to be skipped needs no driver; one that was forgotten does."""
     if item.reason == Reason.SKIPPED_BY_MAPPING:
         return True, f"not wanted on this kernel: {item.message}"
     return False, _words(item.reason, item.message)
 
 
-def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted) -> tuple[bool, str]:
+def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget) -> tuple[bool, str]:
     match moved.image(driver.key, item.image):
         case Present() as state:
             return _present(moved, driver, spec, item, state)
@@ -143,18 +152,18 @@ def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: 
 
 
 def _present(
-    moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: Wanted, state: Present
+    moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
 ) -> tuple[bool, str]:
     before = previous_targets(driver.status).get(item.target.id)
     refusal = image_trust.refusal(moved, driver, spec, item, state, before=before)
     if refusal is not None:
         return False, _words(refusal.reason, refusal.message)
-    how = "prebuilt" if item.request is None else "built and verified"
+    how = "prebuilt" if isinstance(item, PrebuiltTarget) else "built and verified"
     return True, f"{how}: {item.image.at(state.digest)}"
 
 
-def _absent(driver: DriverContainer, item: Wanted) -> str:
-    if item.request is None:
+def _absent(driver: DriverContainer, item: ImageTarget) -> str:
+    if isinstance(item, PrebuiltTarget):
         return _words(Reason.IMAGE_MISSING, f"{item.image} does not exist")
     ahead = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     known = {**ahead, **previous_targets(driver.status)}.get(item.target.id)

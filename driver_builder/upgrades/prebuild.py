@@ -13,8 +13,8 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted
-from driver_builder.desired.resolve import wanted_for
+from driver_builder.desired.desired_target import ImageTarget, SkippedTarget, TargetToBuild, TemplateVersions
+from driver_builder.desired.resolve import resolve_for
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import LookUp, Repository
@@ -49,19 +49,19 @@ def next_target(knowledge: Knowledge, pool: Pool) -> KernelTarget | None:
     return pool.target(knowledge.newest)
 
 
-def images_ahead(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
+def images_ahead(snapshot: Snapshot, recipes: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
     """Name the images that drivers want of kernels that their nodes can move to: the registries are asked for them."""
     for driver in snapshot.drivers:
         found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
         yield from ((driver, item) for item in found)
 
 
-def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: Recipes) -> tuple[Wanted, ...]:
+def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: TemplateVersions) -> tuple[ImageTarget, ...]:
     if (spec := follows(driver)) is None:
         return ()
     targets = [next_target(known_of(snapshot, driver, pool), pool) for pool in pools_of(snapshot, driver, spec)]
-    items = [wanted_for(snapshot, driver, spec, target, recipes) for target in targets if target is not None]
-    return tuple(item for item in items if isinstance(item, Wanted))
+    items = [resolve_for(snapshot, driver, spec, target, recipes) for target in targets if target is not None]
+    return tuple(item for item in items if isinstance(item, ImageTarget))
 
 
 def plan_ahead(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetPart]) -> AheadPart:
@@ -121,13 +121,13 @@ def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
 
 def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Mapping[str, TargetPart]) -> TargetPart:
     """Plan the image of a target, as for any other."""
-    item = wanted_for(view.snapshot, view.driver, spec, target, view.settings.recipes)
+    item = resolve_for(view.snapshot, view.driver, spec, target, view.settings.recipes)
     # Where nodes run the kernel already its recorded version counts, which need not be that of this pool.
     if item is not None and (known := current.get(item.target.id)) is not None:
         return _of_running_target(known)
     if item is None:
-        item = Unwanted(
-            target=target, nodes=(), state=TargetState.SKIPPED, reason=Reason.NO_NODES,
+        item = SkippedTarget(
+            target=target, nodes=(), reason=Reason.NO_NODES,
             message="spec.nodeSelector selects no node on this kernel",
         )  # fmt: skip
     ahead = {entry.target.target: entry.target for entry in previous_ahead(view.driver.status).values()}
@@ -141,14 +141,16 @@ def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Map
     return replace(part, actions=()) if is_held_back else part
 
 
-def _built_ahead(_view: DriverView, _spec: DriverSpec, item: Wanted, state: Present, part: TargetPart) -> TargetPart:
+def _built_ahead(
+    _view: DriverView, _spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart
+) -> TargetPart:
     status = replace(
         part.status,
         digest=state.digest,
-        key=item.request.key if item.request else "",
+        key=item.key,
         state=TargetState.READY,
         reason=Reason.BUILT_AHEAD,
-        message="built and verified" if item.request else "prebuilt",
+        message="built and verified" if isinstance(item, TargetToBuild) else "prebuilt",
     )
     return replace(part, status=status)
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
 from driver_builder.builds.failures import reason_of
-from driver_builder.desired.desired import Recipes, Unwanted
-from driver_builder.desired.resolve import wanted_for
+from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget, SkippedTarget, TemplateVersions
+from driver_builder.desired.resolve import resolve_for
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
 from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
 from driver_builder.model.images import ImageRef
@@ -90,7 +90,7 @@ class Preflight:
 
     snapshot: Snapshot
     target: KernelTarget
-    recipes: Recipes
+    recipes: TemplateVersions
     inspect: Inspect
     build: Build
     clock: Callable[[], float]
@@ -100,18 +100,18 @@ class Preflight:
         result = Result(driver=driver.key, kernel=self.target.kernel_version, verdict=Verdict.FAILED)
         if not isinstance(driver.spec, DriverSpec):
             return replace(result, reason=Reason.INVALID_SPEC.value, message=str(driver.spec))
-        item = wanted_for(self.snapshot, driver, driver.spec, self.target, self.recipes)
+        item = resolve_for(self.snapshot, driver, driver.spec, self.target, self.recipes)
         if item is None:
             words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
             return replace(result, verdict=Verdict.NOT_WANTED, reason=Reason.NO_NODES.value, message=words)
-        if isinstance(item, Unwanted):
+        if isinstance(item, SkippedTarget | BlockedTarget):
             skipped = item.reason == Reason.SKIPPED_BY_MAPPING
             verdict = Verdict.NOT_WANTED if skipped else Verdict.FAILED
             return replace(result, verdict=verdict, reason=str(item.reason), message=item.message)
         state = self.inspect(driver.namespace, driver.spec.registry, item.image)
         if isinstance(state, Present):
             return replace(result, verdict=Verdict.PRESENT, message=str(item.image.at(state.digest)))
-        if item.request is None:
+        if isinstance(item, PrebuiltTarget):
             reason, why = _not_there(state)
             return replace(result, reason=reason.value, message=f"{item.image}: {why}")
         return self._build(start_build(driver, driver.spec, item, item.request), result)

@@ -14,8 +14,8 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import mapping
-from driver_builder.desired.desired import Recipes, Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
+from driver_builder.desired.resolve import resolve
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds, from_status
@@ -54,7 +54,7 @@ def ready_for_label(kernel: str) -> str:
     return f"{PREFIX}{name}"
 
 
-def images_of_moves(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[DriverContainer, Wanted]]:
+def images_of_moves(snapshot: Snapshot, recipes: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
     """Name the images that the gate asks for, of every driver: the registries are asked for them."""
     for move in _moves(snapshot):
         if move.unheard:
@@ -67,14 +67,16 @@ def images_of_moves(snapshot: Snapshot, recipes: Recipes) -> Iterator[tuple[Driv
             yield from ((driver, item) for item in found)
 
 
-def _images_of_move(moved: Snapshot, driver: DriverContainer, move: _Move, recipes: Recipes) -> tuple[Wanted, ...]:
+def _images_of_move(
+    moved: Snapshot, driver: DriverContainer, move: _Move, recipes: TemplateVersions
+) -> tuple[ImageTarget, ...]:
     if not isinstance(driver.spec, DriverSpec) or driver.deleting:
         return ()
-    items, _, _ = desired_targets(moved, driver, driver.spec, recipes)
-    return tuple(item for item in items if isinstance(item, Wanted) and move.nodes[0] in item.nodes)
+    items = resolve(moved, driver, driver.spec, recipes).targets
+    return tuple(item for item in items if isinstance(item, ImageTarget) and move.nodes[0] in item.nodes)
 
 
-def label_moves(snapshot: Snapshot, recipes: Recipes) -> dict[str, tuple[LabelNode, ...]]:
+def label_moves(snapshot: Snapshot, recipes: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
     """Make the labels of all nodes tell the truth; the actions by the key of the driver they are done for.
 
     A driver that is paused takes labels away and sets none. Where no driver follows a repository, and none did until

@@ -30,7 +30,7 @@ def module_name(path: str) -> str:
 def load_order(dependencies: Mapping[str, Sequence[str]], wanted: Sequence[str]) -> list[str]:
     """Return the files to be inserted for the wanted modules, each after everything it needs.
 
-    Wanted modules that are not there are built into the kernel. busybox's insmod resolves no dependencies.
+    ImageTarget modules that are not there are built into the kernel. busybox's insmod resolves no dependencies.
     """
     by_name = {module_name(path): path for path in dependencies}
     order: list[str] = []

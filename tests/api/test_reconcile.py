@@ -15,6 +15,7 @@ from driver_builder.api.driver_container import FINALIZER
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.errors import BuildFailed
@@ -97,14 +98,13 @@ class Lab:
             self._queue = BuildQueue(self._build, wake=lambda: None)
         observer = Observer(
             self._builder,
-            self._registries,
             namespaces=(NAMESPACE,),
-            recipes=SETTINGS.recipes,
             builds=self._queue,
             clock=time.time,
         )
         reconciler = Reconciler(
             observer=observer,
+            images=ImageReader(self._registries, SETTINGS.recipes),
             executor=Executor(self._builder, self._queue),
             reporter=Reporter(self._builder),
             builds=self._queue,

@@ -21,9 +21,10 @@ from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.cli import main
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.desired import Recipes
+from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.discovery.discovery_queue import LookUpQueue
 from driver_builder.discovery.kernel_discovery import DockerKernelLookup
 from driver_builder.errors import BuildFailed
@@ -140,7 +141,7 @@ class Lab:
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._engine = engine
         self._registries = Registries(self._client)
-        self._settings = PlanSettings(recipes=Recipes(versions=recipe_versions(templates)))
+        self._settings = PlanSettings(recipes=TemplateVersions(versions=recipe_versions(templates)))
         self._templates = templates
         self._names: list[str] = []
         self.restart()
@@ -181,15 +182,14 @@ class Lab:
         """Do a pass."""
         observer = Observer(
             self._client,
-            self._registries,
             namespaces=(NAMESPACE,),
-            recipes=self._settings.recipes,
             builds=self._builds,
             look_ups=self._look_ups,
             clock=time.time,
         )
         Reconciler(
             observer=observer,
+            images=ImageReader(self._registries, self._settings.recipes),
             executor=Executor(self._client, self._builds, self._look_ups),
             reporter=Reporter(self._client),
             builds=self._builds,

@@ -8,8 +8,8 @@ from typing import Any
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired import Recipes, Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget, TemplateVersions
+from driver_builder.desired.resolve import resolve
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import ImageState, Present
@@ -36,7 +36,7 @@ PRESENT = Present(digest=DIGEST, labels=IMAGE_LABELS)
 OLD = "v2:0000000000000000"
 """A fingerprint of before the last change of what is on the node."""
 SOURCE = SourceFiles(files={"edudrv.c": b"int x;", "Makefile": b"obj-m := edudrv.o"})
-SETTINGS = PlanSettings(recipes=Recipes(versions={"debian": "recipe-1"}))
+SETTINGS = PlanSettings(recipes=TemplateVersions(versions={"debian": "recipe-1"}))
 
 
 def target(
@@ -157,11 +157,11 @@ def snapshot(*nodes: Node, drivers: tuple[DriverContainer, ...] | None = None, *
     return Snapshot(nodes=nodes or (node(),), drivers=drivers, **{**defaults, **changes})
 
 
-def wanted(seen: Snapshot, container: DriverContainer | None = None) -> tuple[Wanted, ...]:
+def wanted(seen: Snapshot, container: DriverContainer | None = None) -> tuple[ImageTarget, ...]:
     """Say which images a driver wants, in the order of its targets."""
     container = container or seen.drivers[0]
-    items, _, _ = desired_targets(seen, container, spec_of(container), SETTINGS.recipes)
-    return tuple(item for item in items if isinstance(item, Wanted))
+    items = resolve(seen, container, spec_of(container), SETTINGS.recipes).targets
+    return tuple(item for item in items if isinstance(item, ImageTarget))
 
 
 def with_images(seen: Snapshot, state: ImageState = PRESENT) -> Snapshot:
@@ -170,9 +170,9 @@ def with_images(seen: Snapshot, state: ImageState = PRESENT) -> Snapshot:
     return replace(seen, images={item.image: with_key(state, item) for item in everything})
 
 
-def with_key(state: ImageState, item: Wanted) -> ImageState:
+def with_key(state: ImageState, item: ImageTarget) -> ImageState:
     """Let an image that is there have the key of its build, unless it says which it has."""
-    if not isinstance(state, Present) or item.request is None:
+    if not isinstance(state, Present) or isinstance(item, PrebuiltTarget):
         return state
     return replace(state, labels={images.KEY_LABEL: item.request.key, **state.labels})
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from driver_builder.api import driver_container
 from driver_builder.api.driver_spec import ConfigMapSource
-from driver_builder.desired.desired import Recipes, Wanted
-from driver_builder.desired.resolve import desired_targets
+from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
+from driver_builder.desired.resolve import resolve
 from driver_builder.model import build
 from driver_builder.model.image_state import Absent, ImageState
 from driver_builder.observed.snapshot import SigningCertificate, Snapshot
@@ -117,15 +117,15 @@ CASES: dict[str, Case] = {
 
 def settings() -> PlanSettings:
     """Make the settings with the recipes of the templates as they are in this checkout."""
-    recipes = Recipes(versions=templates.recipe_versions())
+    recipes = TemplateVersions(versions=templates.recipe_versions())
     return PlanSettings(recipes=recipes)
 
 
 def actions(seen: Snapshot, state: ImageState) -> tuple[Action, ...]:
     """Plan with the same answer of the registries for every image."""
     recipes = settings().recipes
-    items = [item for one in seen.drivers for item in desired_targets(seen, one, spec_of(one), recipes)[0]]
-    images = {item.image: with_key(state, item) for item in items if isinstance(item, Wanted)}
+    items = [item for one in seen.drivers for item in resolve(seen, one, spec_of(one), recipes).targets]
+    images = {item.image: with_key(state, item) for item in items if isinstance(item, ImageTarget)}
     return plan(replace(seen, images=images), settings()).actions
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from driver_builder.api import driver_container
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
@@ -176,19 +177,21 @@ class World:
 
     def observe(self) -> Snapshot:
         """Take a snapshot."""
-        return self.observer().observe()
+        return self.images().read(self.observer().observe())
 
     def observer(self) -> Observer:
-        """Make what reads the cluster and the registries."""
+        """Make what reads the cluster."""
         return Observer(
             self.client,
-            self.inspector or self.registries,
             namespaces=self.namespaces,
-            recipes=self.settings.recipes,
             builds=self.builds,
             look_ups=self.look_ups,
             clock=lambda: self.now,
         )
+
+    def images(self) -> ImageReader:
+        """Make what asks the registries."""
+        return ImageReader(self.inspector or self.registries, self.settings.recipes)
 
     def decide(self) -> Plan:
         """Observe and plan, and do nothing."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
+from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from tests.support.factories import NAMESPACE, SETTINGS
@@ -16,12 +17,11 @@ def reconciler(world: World, builds: ModelBuilds, is_stopping: Callable[[], bool
     return Reconciler(
         observer=Observer(
             world.client,
-            world.registries,
             namespaces=(NAMESPACE,),
-            recipes=SETTINGS.recipes,
             builds=builds,
             clock=lambda: world.now,
         ),
+        images=ImageReader(world.registries, SETTINGS.recipes),
         executor=Executor(world.client, builds, is_stopping=is_stopping),
         reporter=Reporter(world.client, is_stopping=is_stopping),
         builds=builds,

@@ -45,6 +45,7 @@ def one_pass(world: World) -> None:
     """Do a pass as the controller does."""
     Reconciler(
         observer=world.observer(),
+        images=world.images(),
         executor=Executor(world.client, world.builds, world.look_ups),
         reporter=Reporter(world.client),
         builds=world.builds,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cli import main, output
-from driver_builder.desired.desired import Recipes
+from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.explain.explanation import LINKS
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import remedy_of
@@ -27,7 +27,7 @@ from tests.support.model_world import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Let the command line see a world of one node and one driver, with an empty registry."""
-    made = World(PlanSettings(recipes=Recipes(versions=templates.recipe_versions())))
+    made = World(PlanSettings(recipes=TemplateVersions(versions=templates.recipe_versions())))
     made.add_node("node-a", KERNEL)
     made.add_driver()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)

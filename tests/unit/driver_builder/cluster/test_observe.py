@@ -14,7 +14,7 @@ from driver_builder.observed.snapshot import Snapshot, SourceMissing
 from kube_api import names
 from kube_api.errors import ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, PODS
-from tests.support.factories import DIGEST, KERNEL, NAMESPACE, NOW, OTHER_KERNEL, SETTINGS, driver_object, target
+from tests.support.factories import DIGEST, KERNEL, NAMESPACE, NOW, OTHER_KERNEL, driver_object, target
 from tests.support.model_world import World, pod_status
 from tests.support.worlds import DRIVER_PATH, small_world
 
@@ -23,13 +23,7 @@ TEMPLATE_PLACE = "ConfigMap driverwright/edu-template/k.j2"
 
 def observed(world: World) -> Snapshot:
     """Observe a world."""
-    return Observer(
-        world.client,
-        world.registries,
-        namespaces=(NAMESPACE,),
-        recipes=SETTINGS.recipes,
-        clock=lambda: NOW,
-    ).observe()
+    return world.images().read(Observer(world.client, namespaces=(NAMESPACE,), clock=lambda: NOW).observe())
 
 
 @pytest.fixture
@@ -289,13 +283,8 @@ def test_drivers_in_two_namespaces_ask_for_themselves() -> None:
         return Unauthorized(message="no") if namespace == "other" else plain(namespace, *words, **more)
 
     world.registries.inspect = inspect  # type: ignore[method-assign]
-    seen = Observer(
-        world.client,
-        world.registries,
-        namespaces=(NAMESPACE, "other"),
-        recipes=SETTINGS.recipes,
-        clock=lambda: NOW,
-    ).observe()
+    observer = Observer(world.client, namespaces=(NAMESPACE, "other"), clock=lambda: NOW)
+    seen = world.images().read(observer.observe())
     image = ImageRef("r.io", "vendor/edu", "1")
     assert seen.image(f"{NAMESPACE}/vendor", image) == Absent()
     assert seen.image("other/vendor", image) == Unauthorized(message="no")

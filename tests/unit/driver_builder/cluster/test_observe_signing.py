@@ -28,9 +28,7 @@ def signed_world() -> World:
 
 def observed(world: World) -> Snapshot:
     """Observe a world."""
-    return Observer(
-        world.client, world.registries, namespaces=(NAMESPACE,), recipes=SETTINGS.recipes, clock=lambda: NOW
-    ).observe()
+    return world.images().read(Observer(world.client, namespaces=(NAMESPACE,), clock=lambda: NOW).observe())
 
 
 def test_the_certificates_of_spec_and_mappings_are_read() -> None:

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted, desired
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    DesiredTarget,
+    ImageTarget,
+    SkippedTarget,
+    TargetToBuild,
+    TemplateVersions,
+)
+from driver_builder.desired.resolve import resolve_each
+from driver_builder.desired.resolve_target import BuildInputs
 from driver_builder.model.build import BuildRequest, Signing
 from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
@@ -17,26 +26,27 @@ OTHERS = {"keySecretRef": {"name": "key-2"}, "certificateSecretRef": {"name": "p
 KNOWN = {f"{NAMESPACE}/public": SigningCertificate(der=b"1"), f"{NAMESPACE}/public-2": SigningCertificate(der=b"2")}
 
 
-def wished(certificates: Mapping[str, Certificate] = KNOWN, **changes: object) -> dict[str, Wanted | Unwanted]:
+def wished(certificates: Mapping[str, Certificate] = KNOWN, **changes: object) -> dict[str, DesiredTarget]:
     """Say what two nodes on two kernels should run, by kernel."""
     container = driver(spec_changes=dict(changes))
-    items = desired(
+    inputs = BuildInputs(
         container,
         spec_of(container),
-        inventory=inventory.take([node("a", KERNEL), node("b", OTHER_KERNEL)], {}),
-        source=SOURCE,
-        rebuilds=Rebuilds(requests={}, tokens={}),
-        recipes=Recipes(versions={"debian": "r"}),
-        certificates=certificates,
+        SOURCE,
+        None,
+        Rebuilds(requests={}, tokens={}),
+        TemplateVersions(versions={"debian": "r"}),
+        certificates,
     )
+    items = resolve_each(inputs, inventory.take([node("a", KERNEL), node("b", OTHER_KERNEL)], {}))
     return {item.target.kernel_version: item for item in items}
 
 
-def request(items: Mapping[str, Wanted | Unwanted], kernel: str = KERNEL) -> BuildRequest:
+def request(items: Mapping[str, DesiredTarget], kernel: str = KERNEL) -> BuildRequest:
     """The request of a target that is to be built."""
     item = items[kernel]
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     return item.request
 
 
@@ -100,6 +110,6 @@ def test_without_its_certificate_nothing_is_built(
     other = {f"{NAMESPACE}/public-2": KNOWN[f"{NAMESPACE}/public-2"]}
     items = wished({**certificates, **other}, signing=SIGNING, kernelMappings=rules)
     item = items[KERNEL]
-    assert isinstance(item, Unwanted)
+    assert isinstance(item, SkippedTarget | BlockedTarget)
     assert (item.state, item.reason, item.message) == (TargetState.PENDING, reason, message)
-    assert isinstance(items[OTHER_KERNEL], Wanted)
+    assert isinstance(items[OTHER_KERNEL], ImageTarget)

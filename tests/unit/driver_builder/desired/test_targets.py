@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from driver_builder.desired.desired import Unwanted, Wanted
-from driver_builder.desired.resolve import desired_targets, images_of_nodes, wanted_for
+from driver_builder.desired.desired_target import BlockedTarget, ImageTarget, SkippedTarget, TargetToBuild
+from driver_builder.desired.resolve import resolve, resolve_all, resolve_for
 from driver_builder.desired.targets import stock_of
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Present
@@ -127,7 +127,11 @@ def test_an_image_that_exists_is_taken_instead_of_building_another() -> None:
     """Where versions differ and nothing is recorded, the registry is asked for the image of each."""
     seen = snapshot(*NODES, drivers=(driver(spec_changes=ANY_VERSION),))
     (container,) = seen.drivers
-    asked = {item.target.os_version: item.image for _, item in images_of_nodes(seen, SETTINGS.recipes)}
+    asked = {
+        item.target.os_version: item.image
+        for resolved in resolve_all(seen, SETTINGS.recipes).values()
+        for item in resolved.images
+    }
     assert set(asked) == {"12", "12.9", "12.10"}
     labels = {
         images.DRIVER_LABEL: container.key, images.KERNEL_LABEL: KERNEL, images.OS_LABEL: "debian:12.10",
@@ -144,7 +148,7 @@ def test_a_kernel_that_no_node_runs_yet_is_asked_about_in_the_same_way() -> None
     here, there = node("a", os_version="12.9"), node("b", OTHER_KERNEL, os_version="12")
     seen = snapshot(here, there, daemon_sets=(recorded("12", OTHER_KERNEL),))
     (container,) = seen.drivers
-    asked = wanted_for(seen, container, spec_of(container), target(OTHER_KERNEL, os_version="12.9"), SETTINGS.recipes)
+    asked = resolve_for(seen, container, spec_of(container), target(OTHER_KERNEL, os_version="12.9"), SETTINGS.recipes)
     assert asked is not None
     assert asked.target == target(OTHER_KERNEL)
     assert gate(with_images(seen), "a", OTHER_KERNEL, SETTINGS.recipes).is_open
@@ -156,9 +160,9 @@ def test_a_rebuild_that_was_asked_for_before_is_still_in_the_key() -> None:
     seen = snapshot(
         node(os_version="12.9"), drivers=(driver(status={"rebuild": known}),), daemon_sets=(recorded("12"),)
     )
-    (item,), _, _ = desired_targets(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes)
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    (item,) = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     assert item.request.rebuild == ".token"
 
 
@@ -167,9 +171,9 @@ def test_of_two_targets_with_one_name_the_second_is_refused(owner: str) -> None:
     """The target that the DaemonSet was made for keeps it, and the other one's status says so."""
     with mock.patch.object(KernelTarget, "short_hash", property(lambda _: "deadbeef")):
         seen = snapshot(node("a"), node("b", OTHER_KERNEL), daemon_sets=(recorded("12", owner),))
-        items, _, _ = desired_targets(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes)
-        assert [item.target.kernel_version for item in items if isinstance(item, Wanted)] == [owner]
-        (refused,) = [item for item in items if isinstance(item, Unwanted)]
+        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+        assert [item.target.kernel_version for item in items if isinstance(item, ImageTarget)] == [owner]
+        (refused,) = [item for item in items if isinstance(item, SkippedTarget | BlockedTarget)]
         assert (refused.state, refused.reason) == ("Blocked", "TargetNameTaken")
         assert owner in refused.message
         decided = plan(with_images(seen, PRESENT), SETTINGS)
@@ -181,8 +185,8 @@ def test_without_a_daemon_set_the_first_of_two_with_one_name_has_it() -> None:
     """The order of kernels decides, the same in every pass."""
     with mock.patch.object(KernelTarget, "short_hash", property(lambda _: "deadbeef")):
         seen = snapshot(node("a"), node("b", OTHER_KERNEL))
-        items, _, _ = desired_targets(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes)
-    assert [type(item) for item in items] == [Wanted, Unwanted]
+        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+    assert [type(item) for item in items] == [TargetToBuild, BlockedTarget]
 
 
 def rebuilt(nodes: tuple[str, str]) -> Snapshot:

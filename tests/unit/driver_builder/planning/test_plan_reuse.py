@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.desired.desired import Wanted
+from driver_builder.desired.desired_target import ImageTarget, TargetToBuild
 from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.images import REUSED_LABEL, ImageRef
@@ -120,10 +120,12 @@ def test_newer_kernels_of_its_own_flavour_do_not_hide_the_others() -> None:
     assert [candidate.kernel for candidate in told(fleet(*kernels), "6.1.0-1-c")] == list(kernels[:3])
 
 
-def as_defined(known: tuple[Wanted, ...], there: list[Wanted], item: Wanted) -> tuple[ReuseCandidate, ...]:
+def as_defined(
+    known: tuple[ImageTarget, ...], there: list[ImageTarget], item: ImageTarget
+) -> tuple[ReuseCandidate, ...]:
     """Compare a target with all others, which takes quadratic time for all: what an index must find as well."""
 
-    def unlikeliness(other: Wanted) -> tuple[bool, bool, tuple[int, ...], str]:
+    def unlikeliness(other: ImageTarget) -> tuple[bool, bool, tuple[int, ...], str]:
         mine, theirs = item.target.kernel_version, other.target.kernel_version
         flavours = [re.sub("[0-9]+", "", kernel) for kernel in (mine, theirs)]
         newest = tuple(-int(number) for number in re.findall("[0-9]+", theirs))
@@ -140,7 +142,7 @@ def as_defined(known: tuple[Wanted, ...], there: list[Wanted], item: Wanted) -> 
             ReuseCandidate(kernel=other.target.kernel_version, image=other.image, key=other.request.key),
         )
         for other in known
-        if item.request is not None and other.request is not None and has_same_parts(other.request, item.request)
+        if isinstance(item, TargetToBuild) and other.request is not None and has_same_parts(other.request, item.request)
         if other.target.kernel_version != item.target.kernel_version
     ]
     return tuple(candidate for _, candidate in sorted(found, key=lambda pair: pair[0])[:MAX_CANDIDATES])
@@ -156,7 +158,7 @@ TARGETS = st.builds(
 
 
 @st.composite
-def some_wanted(draw: st.DrawFn) -> tuple[Wanted, ...]:
+def some_wanted(draw: st.DrawFn) -> tuple[ImageTarget, ...]:
     """Make what a driver may want: of few parts, so that many are alike."""
     (plain,) = wanted(snapshot())
     made = []
@@ -175,7 +177,7 @@ def some_wanted(draw: st.DrawFn) -> tuple[Wanted, ...]:
 
 
 @given(some_wanted(), st.data())
-def test_the_index_finds_what_a_look_at_all_others_would(every: tuple[Wanted, ...], data: st.DataObject) -> None:
+def test_the_index_finds_what_a_look_at_all_others_would(every: tuple[ImageTarget, ...], data: st.DataObject) -> None:
     """For each target, also for one that is not among them, such as a kernel that is built ahead."""
     there = {number for number in range(len(every)) if data.draw(st.booleans())}
     present = [every[number] for number in there]

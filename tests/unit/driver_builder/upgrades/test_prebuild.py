@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from driver_builder.desired.resolve import wanted_for
+from driver_builder.desired.resolve import resolve_for
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
@@ -81,7 +81,7 @@ def test_the_image_ahead_is_the_one_that_preflight_builds() -> None:
     (action,) = of_kind(plan(world, SETTINGS), StartBuild)
     container = world.drivers[0]
     target = parse_target(kernel=NEWEST, os="debian:12", architecture="amd64")
-    item = wanted_for(world, container, spec_of(container), target, SETTINGS.recipes)
+    item = resolve_for(world, container, spec_of(container), target, SETTINGS.recipes)
     assert item is not None
     assert (action.request, action.waiting) == (getattr(item, "request", None), 0)
     assert action.request.key in plan(world, SETTINGS).drivers[0].needed

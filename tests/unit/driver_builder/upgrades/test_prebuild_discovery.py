@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli import main
-from driver_builder.desired.desired import Recipes
+from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.metrics import StateCollector, fleet_state
 from driver_builder.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
@@ -23,7 +23,7 @@ OFFERED = "6.1.0-56-cloud-amd64"
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose builds ahead have failed; the commands look at it."""
     # As the commands have them: keys would differ otherwise.
-    made = World(PlanSettings(recipes=Recipes(versions=recipe_versions())))
+    made = World(PlanSettings(recipes=TemplateVersions(versions=recipe_versions())))
     made.add_node("node-a", KERNEL)
     made.add_node("node-b", OTHER_KERNEL)
     made.add_driver()

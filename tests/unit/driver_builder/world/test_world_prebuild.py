@@ -54,8 +54,8 @@ def conditions(world: World, name: str = "edu") -> dict[str, tuple[str, str]]:
 def may_move(world: World, name: str, kernel: str) -> bool:
     """Ask the gate as the command does: of the cluster as it would be, with a look into the registry."""
     seen = with_kernel(world.observe(), name, kernel)
-    images = dict(world.observer().with_images(seen).images)
-    return gate(world.observer().with_images(seen), name, kernel, world.settings.recipes).is_open and bool(images)
+    images = dict(world.images().read(seen).images)
+    return gate(world.images().read(seen), name, kernel, world.settings.recipes).is_open and bool(images)
 
 
 def assert_labels_agree(world: World, *, follows: bool = True) -> None:
@@ -150,7 +150,7 @@ def test_a_build_ahead_that_fails_is_told_and_keeps_nodes_where_they_are() -> No
     assert conditions(world)[CONDITION] == ("False", "CompileError")
     assert conditions(world)["Ready"] == ("True", "AllNodesReady")
     assert conditions(world)["Degraded"][0] == "False", "no node lacks anything"
-    seen = world.observer().with_images(with_kernel(world.observe(), "node-0", OFFERED))
+    seen = world.images().read(with_kernel(world.observe(), "node-0", OFFERED))
     answer = gate(seen, "node-0", OFFERED, world.settings.recipes)
     assert answer.findings[0].sentence.startswith("Failed, CompileError: error: x")
     reasons = [obj["reason"] for path, obj in world.client.objects.items() if "/events/" in path]

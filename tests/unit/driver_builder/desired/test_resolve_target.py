@@ -2,10 +2,20 @@
 
 import pytest
 
-from driver_builder.desired.desired import Recipes, Unwanted, Wanted, desired
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    DesiredTarget,
+    ImageTarget,
+    SkippedTarget,
+    TargetToBuild,
+    TemplateVersions,
+)
+from driver_builder.desired.resolve import resolve_each
+from driver_builder.desired.resolve_target import BuildInputs
 from driver_builder.model.build import OwnTemplate, SourceImage
 from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.snapshot import SourceMissing
 from driver_builder.reasons import Reason, TargetState
 from tests.support.factories import DIGEST, OTHER_KERNEL, SOURCE, driver, node, snapshot, spec_of, target, wanted
 
@@ -15,34 +25,35 @@ NO_REBUILDS = Rebuilds(requests={}, tokens={})
 def wished(
     *,
     rebuilds: Rebuilds = NO_REBUILDS,
-    template: OwnTemplate | str | None = None,
+    template: OwnTemplate | SourceMissing | None = None,
     **spec_changes: object,
-) -> tuple[Wanted | Unwanted, ...]:
+) -> tuple[DesiredTarget, ...]:
     """Say what two nodes on two kernels should run."""
     container = driver(spec_changes=dict(spec_changes))
-    return desired(
+    inputs = BuildInputs(
         container,
         spec_of(container),
-        inventory=inventory.take([node("a"), node("b", OTHER_KERNEL)], {}),
-        source=SOURCE,
-        rebuilds=rebuilds,
-        recipes=Recipes(versions={"debian": "r"}, deadline_seconds=5.0),
-        template=template,
+        SOURCE,
+        template,
+        rebuilds,
+        TemplateVersions(versions={"debian": "r"}, deadline_seconds=5.0),
+        {},
     )
+    return tuple(resolve_each(inputs, inventory.take([node("a"), node("b", OTHER_KERNEL)], {})))
 
 
-def key_of(item: Wanted | Unwanted) -> str:
+def key_of(item: DesiredTarget) -> str:
     """Give the build key of a target that is to be built."""
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     return item.request.key
 
 
 def test_each_kernel_has_an_image_of_its_own() -> None:
     """Same repository, another tag, and a request that would build it."""
     first, second = wished()
-    assert isinstance(first, Wanted)
-    assert isinstance(second, Wanted)
+    assert isinstance(first, ImageTarget)
+    assert isinstance(second, ImageTarget)
     assert first.image.repository == second.image.repository == "drivers/edu"
     assert first.image.reference != second.image.reference
     assert first.request is not None
@@ -54,8 +65,8 @@ def test_arguments_of_a_mapping_go_before_those_of_the_build() -> None:
     """A mapping adds to the build's arguments and may change them."""
     rule = {"literal": OTHER_KERNEL, "args": {"V": "2", "X": "3"}}
     first, second = wished(build={"args": {"V": "1", "W": "1"}}, kernelMappings=[rule, {"regexp": ".*"}])
-    assert isinstance(first, Wanted)
-    assert isinstance(second, Wanted)
+    assert isinstance(first, ImageTarget)
+    assert isinstance(second, ImageTarget)
     assert first.request is not None
     assert second.request is not None
     assert first.request.args == {"V": "2", "W": "1", "X": "3"}
@@ -67,7 +78,7 @@ def test_a_rebuild_token_reaches_the_builder() -> None:
     plain, annotated = wished(), wished(rebuilds=Rebuilds(requests={}, tokens={target().id: "abc"}))
     assert key_of(plain[0]) == key_of(annotated[0])
     assert key_of(plain[1]) != key_of(annotated[1])
-    assert isinstance(annotated[1], Wanted)
+    assert isinstance(annotated[1], ImageTarget)
     assert annotated[1].request is not None
     assert annotated[1].request.rebuild == ".abc"
 
@@ -76,25 +87,20 @@ def test_a_source_in_an_image_is_passed_on() -> None:
     """A pinned image is a source like any other."""
     container = driver()
     source = SourceImage(reference="r/x@" + DIGEST, path="/")
-    (item,) = desired(
-        container,
-        spec_of(container),
-        inventory=inventory.take([node()], {}),
-        source=source,
-        rebuilds=NO_REBUILDS,
-        recipes=Recipes(versions={"debian": "r"}),
-    )
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    versions = TemplateVersions(versions={"debian": "r"})
+    inputs = BuildInputs(container, spec_of(container), source, None, NO_REBUILDS, versions, {})
+    (item,) = resolve_each(inputs, inventory.take([node()], {}))
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     assert item.request.source == source
 
 
 def test_one_kernel_skipped_leaves_the_other() -> None:
     """Targets are decided one by one."""
     first, second = wished(kernelMappings=[{"literal": OTHER_KERNEL, "skip": True}, {"regexp": ".*"}])
-    assert isinstance(first, Unwanted)
+    assert isinstance(first, SkippedTarget | BlockedTarget)
     assert first.reason is Reason.SKIPPED_BY_MAPPING
-    assert isinstance(second, Wanted)
+    assert isinstance(second, ImageTarget)
 
 
 OWN = OwnTemplate(place="ConfigMap n/t/k", text="FROM x")
@@ -103,8 +109,8 @@ OWN = OwnTemplate(place="ConfigMap n/t/k", text="FROM x")
 def test_an_own_template_is_built_by() -> None:
     """It reaches the builder, and its text is in the build key; where it lies is not."""
     (item, _) = wished(template=OWN)
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     assert item.request.own_template == OWN
     same = OwnTemplate(place="ConfigMap n/other/k", text="FROM x")
     known = OwnTemplate(place="", text="", known_digest=OWN.digest)
@@ -118,10 +124,10 @@ def test_a_mapping_may_name_one_of_ours_instead() -> None:
     """For some kernels, or while the ConfigMap is missing."""
     rules = [{"literal": OTHER_KERNEL, "template": "debian"}, {"regexp": ".*"}]
     first, second = wished(template="it is missing", kernelMappings=rules)
-    assert isinstance(first, Wanted)
+    assert isinstance(first, ImageTarget)
     assert first.request is not None
     assert (first.request.template, first.request.own_template) == ("debian", None)
-    assert isinstance(second, Unwanted)
+    assert isinstance(second, SkippedTarget | BlockedTarget)
     assert (second.state, second.reason, second.message) == (
         TargetState.PENDING,
         Reason.SOURCE_MISSING,
@@ -146,8 +152,8 @@ def test_only_what_is_in_the_image_builds_anew(module: dict[str, object], same: 
 def test_firmware_reaches_the_builder() -> None:
     """Without the slash at its end, which means nothing."""
     (item, _) = wished(module={"names": ["edudrv"], "firmwarePath": "/source/firmware/"})
-    assert isinstance(item, Wanted)
-    assert item.request is not None
+    assert isinstance(item, ImageTarget)
+    assert isinstance(item, TargetToBuild)
     assert item.request.firmware_path == "/source/firmware"
 
 
@@ -163,5 +169,5 @@ def test_a_build_holds_its_place_for_a_bounded_time(asked: str | None, given: fl
     """A spec may ask for less than the longest deadline, never for more."""
     container = driver(spec_changes={"build": {"deadline": asked}} if asked else {})
     (item,) = wanted(snapshot(drivers=(container,)))
-    assert item.request is not None
+    assert isinstance(item, TargetToBuild)
     assert item.request.deadline_seconds == given

@@ -1,0 +1,105 @@
+"""What a target of a driver should run, or why it runs nothing. Values only.
+
+:mod:`driver_builder.desired.resolve` makes them; the registries are asked for their images, and ``plan`` brings them
+about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.model.build import BuildRequest
+from driver_builder.model.images import ImageRef
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.reasons import Reason, TargetState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateVersions:
+    """``versions`` of every known template, by name, as build keys have them.
+
+    ``deadline_seconds`` is a build's deadline, for specs that have none; ``max_deadline_seconds`` is the longest that a
+    spec may ask for.
+    """
+
+    versions: Mapping[str, str]
+    deadline_seconds: float = 1800.0
+    max_deadline_seconds: float = 14400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WithImage:
+    """A target and the image that its nodes should run.
+
+    ``rebuild`` is the token of a rebuild that was asked for on the DriverContainer, and so for all its nodes.
+    ``selects_os_version`` says that its nodes are told from others of their kernel by their version.
+    """
+
+    target: KernelTarget
+    nodes: tuple[str, ...]
+    image: ImageRef
+    rebuild: str = ""
+    selects_os_version: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetToBuild(_WithImage):
+    """A target whose image ``request`` builds; ``basis`` is its key without the rebuilds that single nodes asked for."""
+
+    request: BuildRequest
+    basis: str = ""
+
+    @property
+    def key(self) -> str:
+        """The build key of the image."""
+        return self.request.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrebuiltTarget(_WithImage):
+    """A target whose image a kernel mapping names: nothing is built."""
+
+    @property
+    def request(self) -> None:
+        """None: nothing is built."""
+
+    @property
+    def key(self) -> str:
+        """Empty: a prebuilt image has no build key."""
+        return ""
+
+    @property
+    def basis(self) -> str:
+        """Empty, as the key."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedTarget:
+    """A target whose nodes get no driver, because the admin says so."""
+
+    target: KernelTarget
+    nodes: tuple[str, ...]
+    reason: Reason
+    message: str
+
+    @property
+    def state(self) -> TargetState:
+        """The state in status."""
+        return TargetState.SKIPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedTarget:
+    """A target whose nodes should have a driver, and for which nothing can be built now: they keep what they have."""
+
+    target: KernelTarget
+    nodes: tuple[str, ...]
+    state: TargetState
+    reason: Reason
+    message: str
+
+
+ImageTarget = TargetToBuild | PrebuiltTarget
+"""A target that has an image."""
+
+DesiredTarget = TargetToBuild | PrebuiltTarget | SkippedTarget | BlockedTarget
