@@ -1,4 +1,7 @@
-"""One reconcile: observe, resolve, ask registries, plan, execute, report. Level-based: whatever happened before, it starts from what it sees."""
+"""One reconcile: observe, resolve, ask registries, plan, execute, report.
+
+Level-based: whatever happened before, it starts from what it sees.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -43,7 +43,10 @@ class _WithImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetToBuild(_WithImage):
-    """A target whose image ``request`` builds; ``basis`` is its key without the rebuilds that single nodes asked for."""
+    """A target whose image ``request`` builds.
+
+    ``basis`` is its key without the rebuilds that single nodes asked for.
+    """
 
     request: BuildRequest
     basis: str = ""

@@ -76,10 +76,10 @@ def broken_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bug be in the planning of one driver."""
     plain: Callable[..., DriverPlan] = plan_module._plan_driver
 
-    def planned(view: DriverView, labels: tuple[object, ...]) -> DriverPlan:
+    def planned(view: DriverView, *more: object) -> DriverPlan:
         if view.driver.name == name:
             raise RuntimeError("a value that nobody foresaw")
-        return plain(view, labels)
+        return plain(view, *more)
 
     monkeypatch.setattr(plan_module, "_plan_driver", planned)
 

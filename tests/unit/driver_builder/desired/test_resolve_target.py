@@ -123,7 +123,7 @@ def test_an_own_template_is_built_by() -> None:
 def test_a_mapping_may_name_one_of_ours_instead() -> None:
     """For some kernels, or while the ConfigMap is missing."""
     rules = [{"literal": OTHER_KERNEL, "template": "debian"}, {"regexp": ".*"}]
-    first, second = wished(template="it is missing", kernelMappings=rules)
+    first, second = wished(template=SourceMissing(message="it is missing"), kernelMappings=rules)
     assert isinstance(first, ImageTarget)
     assert first.request is not None
     assert (first.request.template, first.request.own_template) == ("debian", None)

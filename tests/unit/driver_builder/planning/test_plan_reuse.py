@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.desired.desired_target import ImageTarget, TargetToBuild
+from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget, TargetToBuild
 from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.images import REUSED_LABEL, ImageRef
@@ -161,7 +161,7 @@ TARGETS = st.builds(
 def some_wanted(draw: st.DrawFn) -> tuple[ImageTarget, ...]:
     """Make what a driver may want: of few parts, so that many are alike."""
     (plain,) = wanted(snapshot())
-    made = []
+    made: list[ImageTarget] = []
     for one in draw(st.lists(TARGETS, max_size=30, unique=True)):
         request = replace(
             plain.request or pytest.fail("it is built"),
@@ -172,7 +172,11 @@ def some_wanted(draw: st.DrawFn) -> tuple[ImageTarget, ...]:
         )
         image = ImageRef("r.io", "edu", request.key)
         is_prebuilt = draw(st.integers(0, 9)) == 0
-        made.append(replace(plain, target=one, image=image, request=None if is_prebuilt else request))
+        made.append(
+            PrebuiltTarget(target=one, nodes=plain.nodes, image=image)
+            if is_prebuilt
+            else TargetToBuild(target=one, nodes=plain.nodes, image=image, request=request)
+        )
     return tuple(made)
 
 
