@@ -13,8 +13,8 @@ from driver_builder.archives.bounded_tar import read_whole
 from driver_builder.errors import BuildFailed
 from driver_builder.modules.symvers import MAX_SYMVERS
 from driver_builder.reasons import Reason
+from driver_builder.templates.stages import FACTS_FOLDER
 
-FACTS_FOLDER = "/facts"
 SYMVERS, COMPILER, VERMAGIC = "Module.symvers", "compiler", "vermagic"
 MAX_LINE = 4096
 """Bytes of a fact that is one line."""

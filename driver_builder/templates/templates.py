@@ -1,6 +1,7 @@
 """From a build request to what an engine builds: a Dockerfile, and the tar that holds it with everything it copies.
 
-Place in the flow: builders call :func:`build_context`; ``plan`` takes :func:`recipe_versions` into the build key.
+Place in the flow: builders call :func:`render` once, then :func:`build_context`; ``plan`` takes
+:func:`recipe_versions` into the build key.
 
 What a template must do (``dockerfiles/driver/NAME.Dockerfile.j2``): a stage ``build`` leaves ``/out``, the root of the
 driver image, and ``/facts/Module.symvers`` and ``/facts/compiler``; the last stage is ``FROM scratch`` and copies
@@ -14,7 +15,8 @@ key, the text is not: other words and comments build no image again (docs/decisi
 
 Variables: ``kernel_version os_id os_version architecture base_image rebuild driver version``, words;
 ``headers_mirror``, an address or empty; ``firmware_path``, an absolute path of stage ``build`` or empty: its files go
-to ``/out/firmware``; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of words. Where the source is, by
+to ``/out/firmware``; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of words;
+``copy_facts``, in a Job the command that ends stage ``build``, else None (``stages``). Where the source is, by
 what ``spec.source`` names:
 
 ==========  =============================================================================================
@@ -45,16 +47,14 @@ import jinja2
 from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.reasons import Reason
+from driver_builder.templates.stages import Variant, with_facts_copied
 from driver_builder.templates.template_engine import TemplateInvalid, rendered
 from driver_builder.templates.template_process import render_own
 from driver_builder.templates.template_values import modules_text, source_files, template_name, template_values
 
-BUILD_STAGE = "build"
-HEADERS_STAGE = "headers"
 SUFFIX = ".Dockerfile.j2"
 
 _RECIPE = re.compile(r"\{#-?\s*recipe:\s*([1-9][0-9]{0,8})\s*-?#\}")
-_HEADERS = re.compile(rf"^FROM \S+ AS {HEADERS_STAGE}$", re.MULTILINE | re.IGNORECASE)
 
 
 def shipped(folder: str) -> list[Path]:
@@ -95,17 +95,22 @@ def _recipe_number(path: Path) -> int:
     return int(match[1])
 
 
-def render(request: BuildRequest, directory: Path) -> str:
-    """The Dockerfile of a request.
+def render(request: BuildRequest, directory: Path, variant: Variant = Variant.ENGINE) -> str:
+    """The Dockerfile of a request, as an engine builds it or as a Job does.
 
     Raises:
         BuildFailed: TEMPLATE_INVALID, when there is no such template, it has an error, or a value may not stand in it.
             An error names the line.
         TemporaryError: no process can be started to render a template of the admin's own.
     """
-    values = template_values(request)
-    if request.own_template:
-        return render_own(request.own_template, values)
+    values = template_values(request) | variant.values
+    dockerfile = (
+        render_own(request.own_template, values) if request.own_template else _render_ours(request, directory, values)
+    )
+    return with_facts_copied(dockerfile) if variant is Variant.JOB else dockerfile
+
+
+def _render_ours(request: BuildRequest, directory: Path, values: Mapping[str, object]) -> str:
     place = f"{template_name(request)}{SUFFIX}"
     if not directory.joinpath(place).is_file():
         known = ", ".join(sorted(found.name.removesuffix(SUFFIX) for found in directory.glob(f"*{SUFFIX}")))
@@ -116,21 +121,16 @@ def render(request: BuildRequest, directory: Path) -> str:
         raise _invalid(str(error)) from error
 
 
-def has_headers_stage(dockerfile: str) -> bool:
-    """Whether a Dockerfile has a stage that tells of the kernel alone."""
-    return _HEADERS.search(dockerfile) is not None
-
-
-def build_context(request: BuildRequest, directory: Path) -> bytes:
-    """The tar an engine builds from: ``Dockerfile``, ``modules`` and the files below ``source/``.
+def build_context(request: BuildRequest, dockerfile: str) -> bytes:
+    """The tar that ``dockerfile`` is built from: itself, ``modules`` and the files below ``source/``.
 
     Equal requests give equal bytes, so the engine finds in its cache what it has built before.
 
     Raises:
-        BuildFailed: as :func:`render`.
+        BuildFailed: TEMPLATE_INVALID, when a file or a parameter may not stand in it.
     """
     content = {
-        "Dockerfile": render(request, directory).encode(),
+        "Dockerfile": dockerfile.encode(),
         "modules": modules_text(request.modules).encode(),
     }
     folders = set()

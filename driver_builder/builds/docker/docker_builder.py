@@ -31,7 +31,6 @@ from driver_builder.builds.docker.docker_engine import engine_errors
 from driver_builder.builds.failures import classify
 from driver_builder.builds.kernel_metadata import (
     COMPILER,
-    FACTS_FOLDER,
     SYMVERS,
     VERMAGIC,
     fact,
@@ -43,14 +42,8 @@ from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import DOCKER_HUB, Credentials
-from driver_builder.templates.templates import (
-    BUILD_STAGE,
-    HEADERS_STAGE,
-    build_context,
-    has_headers_stage,
-    render,
-    templates_directory,
-)
+from driver_builder.templates.stages import BUILD_STAGE, FACTS_FOLDER, HEADERS_STAGE, has_headers_stage
+from driver_builder.templates.templates import build_context, render, templates_directory
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -85,10 +78,11 @@ class DockerBuilder:
         self._templates = templates
         self._credentials = dict(credentials or {})
         self._clock = clock
+        self._rendered: tuple[BuildRequest, str] | None = None
 
     def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
         """Build in the engine and save the image as ``directory/image.tar``; see :class:`Builder`."""
-        context = build_context(request, templates_directory(self._templates))
+        context = build_context(request, self._dockerfile(request))
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
         names = _Names.of(request, self._owner)
         with self._replaced(names.cache):
@@ -107,13 +101,14 @@ class DockerBuilder:
 
     def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
         """Build the stage of the kernel alone, which stays in the cache; see :class:`FactsBuilder`."""
-        directory = templates_directory(self._templates)
-        if not has_headers_stage(render(request, directory)):
+        dockerfile = self._dockerfile(request)
+        if not has_headers_stage(dockerfile):
             return None
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
         names = _Names.of(request, self._owner)
+        context = build_context(request, dockerfile)
         with self._replaced(names.headers):
-            self._run(build_context(request, directory), {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
+            self._run(context, {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
         facts = self._read_facts(names.headers, names.container)
         return KernelFacts(
             module_symvers=fact(facts, SYMVERS),
@@ -129,6 +124,12 @@ class DockerBuilder:
         """
         with self._removed_after(name):
             self._run(context, {"t": name, "nocache": "1"}, log, limits)
+
+    def _dockerfile(self, request: BuildRequest) -> str:
+        """The request's Dockerfile. It is kept for the build after the facts: an admin's template takes a process."""
+        if self._rendered is None or self._rendered[0] != request:
+            self._rendered = request, render(request, templates_directory(self._templates))
+        return self._rendered[1]
 
     def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> None:
         """One run of the builder. Raises BuildFailed, or TemporaryError when the engine went away."""

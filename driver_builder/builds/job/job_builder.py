@@ -17,7 +17,6 @@ from driver_builder.archives.bounded_tar import read_whole
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.job import job_manifest
 from driver_builder.builds.job.job_cluster import JobCluster
-from driver_builder.builds.job.job_dockerfile import for_a_job
 from driver_builder.builds.job.job_manifest import DOCKER_CONFIG, JobSettings
 from driver_builder.builds.job.job_run import PATIENCE, JobRun, Patience
 from driver_builder.builds.job.upload import IMAGE, fetch_build
@@ -27,7 +26,8 @@ from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.templates import build_context, templates_directory
+from driver_builder.templates.stages import Variant
+from driver_builder.templates.templates import build_context, render, templates_directory
 from kube_api.client import Client
 
 
@@ -64,7 +64,8 @@ class JobBuilder:
         action = replace(self._action, request=request)
         cluster = JobCluster(self._client, action.namespace, pause=cancelled.wait)
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
-        context = for_a_job(build_context(request, templates_directory(self._templates)))
+        dockerfile = render(request, templates_directory(self._templates), Variant.JOB)
+        context = build_context(request, dockerfile)
         manifest = job_manifest.job(action, self._settings, authfile=_authfile(action, cluster))
         job, was_there = cluster.ensure_job(manifest, limits)
         run = JobRun(cluster, job, log=log, limits=limits, patience=self._patience, clock=self._clock)

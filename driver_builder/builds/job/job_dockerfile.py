@@ -7,10 +7,9 @@ import io
 import re
 import tarfile
 
-from driver_builder.builds.kernel_metadata import FACTS_FOLDER
 from driver_builder.errors import BuildFailed
 from driver_builder.reasons import Reason
-from driver_builder.templates.templates import BUILD_STAGE
+from driver_builder.templates.stages import BUILD_STAGE, FACTS_FOLDER
 
 FACTS_VOLUME = "/driverwright-facts"
 """Where ``job_pod/build.sh`` mounts the folder that they are copied to."""

@@ -29,6 +29,7 @@ from driver_builder.model.build import (
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.reasons import Reason, remedy_of
+from driver_builder.templates.stages import Variant
 from driver_builder.templates.template_engine import PARTS
 from driver_builder.templates.template_values import template_values
 from driver_builder.templates.templates import SUFFIX, render, templates_directory
@@ -519,7 +520,7 @@ def test_all_variables_of_a_template_are_known(node: Node) -> None:
     paths = [folder / f"{node.template}{SUFFIX}", *(folder / PARTS).iterdir()]
     trees = [jinja2.Environment(autoescape=True).parse(path.read_text()) for path in paths]
     own = {name.name for tree in trees for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "store"}
-    known = template_values(request_for(node)).keys() | own
+    known = template_values(request_for(node)).keys() | Variant.ENGINE.values.keys() | own
     assert set().union(*(jinja2.meta.find_undeclared_variables(tree) for tree in trees)) <= known
 
 

@@ -76,7 +76,12 @@ def test_a_source_image_is_copied_from(directory: Path) -> None:
     """The template chooses by the variables; no source folder is in the context."""
     request = replace(REQUEST, source=SourceImage(reference=PINNED, path="/usr/src/edu"))
     assert f"COPY --from={PINNED} /usr/src/edu /src\n" in templates.render(request, directory)
-    assert set(members(templates.build_context(request, directory))) == {"Dockerfile", "modules"}
+    assert set(members(context_of(request, directory))) == {"Dockerfile", "modules"}
+
+
+def context_of(request: BuildRequest, directory: Path) -> bytes:
+    """The context that an engine is given."""
+    return templates.build_context(request, templates.render(request, directory))
 
 
 COMMIT = "c" * 40
@@ -106,7 +111,7 @@ def test_a_source_that_is_fetched_reaches_the_template(source: Source, expected:
     (directory / "debian.Dockerfile.j2").write_text(EVERY_KIND)
     request = replace(REQUEST, source=source)
     assert templates.render(request, directory).rstrip("\n") == expected
-    assert set(members(templates.build_context(request, directory))) == {"Dockerfile", "modules"}
+    assert set(members(context_of(request, directory))) == {"Dockerfile", "modules"}
 
 
 @pytest.mark.parametrize(("source", "expected"), KINDS)
@@ -127,7 +132,7 @@ def members(context: bytes) -> dict[str, tarfile.TarInfo]:
 
 def test_the_context_holds_what_the_dockerfile_copies(directory: Path) -> None:
     """Folders come before their files, scripts can be run, everything is of root and of 1970."""
-    context = templates.build_context(REQUEST, directory)
+    context = context_of(REQUEST, directory)
     entries = members(context)
     assert list(entries) == sorted(entries)
     assert {name for name, entry in entries.items() if entry.isdir()} == {"source", "source/hw"}
@@ -146,7 +151,7 @@ def test_equal_requests_give_equal_contexts(directory: Path) -> None:
     assert isinstance(REQUEST.source, SourceFiles)
     turned = SourceFiles(files=dict(sorted(REQUEST.source.files.items(), reverse=True)))
     again = replace(REQUEST, recipe="other", source=turned, args=dict(sorted(REQUEST.args.items())))
-    assert templates.build_context(again, directory) == templates.build_context(REQUEST, directory)
+    assert context_of(again, directory) == context_of(REQUEST, directory)
 
 
 def test_nothing_of_the_loader_goes_into_a_build() -> None:
@@ -154,7 +159,7 @@ def test_nothing_of_the_loader_goes_into_a_build() -> None:
     directory = templates.templates_directory()
     for path in directory.glob("*.Dockerfile.j2"):
         request = replace(REQUEST, template=path.name.removesuffix(".Dockerfile.j2"))
-        context = templates.build_context(request, directory)
+        context = context_of(request, directory)
         assert {name.partition("/")[0] for name in members(context)} == {"Dockerfile", "modules", "source"}
         with tarfile.open(fileobj=io.BytesIO(context)) as tar:
             content = tar.extractfile("Dockerfile")
@@ -165,7 +170,7 @@ def test_nothing_of_the_loader_goes_into_a_build() -> None:
 def test_an_empty_source_is_still_a_folder(directory: Path) -> None:
     """COPY source/ finds it, and make says what is missing."""
     request = replace(REQUEST, source=SourceFiles(files={}))
-    assert "source" in members(templates.build_context(request, directory))
+    assert "source" in members(context_of(request, directory))
 
 
 BAD_VALUES = [
@@ -236,7 +241,7 @@ def test_a_value_that_could_change_the_dockerfile_is_refused(
 ) -> None:
     """The message names the field, the value, and what may be written instead."""
     with pytest.raises(BuildFailed) as caught:
-        templates.build_context(replace(REQUEST, **changes), directory)
+        context_of(replace(REQUEST, **changes), directory)
     assert caught.value.reason is Reason.TEMPLATE_INVALID
     assert message in str(caught.value)
 
@@ -343,7 +348,7 @@ def own(text: str, **changes: Any) -> BuildRequest:
 def test_an_own_template_is_given_the_same_values(directory: Path) -> None:
     """It takes the place of ours, whatever that is called."""
     assert templates.render(own(TEMPLATE), directory) == templates.render(REQUEST, directory)
-    assert set(members(templates.build_context(own("FROM scratch"), directory))) >= {"Dockerfile", "modules"}
+    assert set(members(context_of(own("FROM scratch"), directory))) >= {"Dockerfile", "modules"}
 
 
 def test_an_error_in_an_own_template_is_told_by_its_line(directory: Path) -> None:
