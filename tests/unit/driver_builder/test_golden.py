@@ -14,10 +14,12 @@ import yaml
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
-from driver_builder.templates.templates import render, templates_directory
+from driver_builder.templates.stages import Variant
+from driver_builder.templates.templates import recipe_versions, render, templates_directory
 from tests.support.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
+JOBS = FOLDER.with_name("golden_jobs")
 each_case = pytest.mark.parametrize("name", sorted(CASES))
 
 
@@ -52,6 +54,20 @@ def test_the_dockerfile(name: str) -> None:
     request = request_of(CASES[name])
     if request is not None:
         check(FOLDER / f"{name}.Dockerfile", render(request, templates_directory()))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.iterdir()))
+def test_the_dockerfile_of_a_job(name: str) -> None:
+    """The Dockerfile that a Job is given: one of each template, and one of an admin's own."""
+    request = request_of(CASES[name])
+    assert request is not None
+    check(JOBS / f"{name}.Dockerfile", render(request, templates_directory(), Variant.JOB))
+
+
+def test_every_template_has_a_golden_dockerfile_of_a_job() -> None:
+    """None is left to the rule for an admin's own."""
+    requests = [request_of(CASES[path.stem]) for path in JOBS.iterdir()]
+    assert {request.template for request in requests if request and not request.own_template} == set(recipe_versions())
 
 
 def test_every_golden_file_belongs_to_a_case() -> None:

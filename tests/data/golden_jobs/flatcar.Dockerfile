@@ -1,0 +1,153 @@
+FROM debian:trixie-slim AS headers
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+ENV DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+
+# No package is pinned: the archives keep the newest version only. The lists stay: no layer of this stage is shipped.
+# A build that is cut off is thrown away, so dpkg need not wait for the disk after every file.
+# hadolint ignore=DL3008,DL3009
+RUN echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/driverwright; \
+    apt-get update -q -o APT::Update::Error-Mode=any -o Acquire::Languages=none || { \
+        echo "driverwright: apt-get update failed: an archive of the base image cannot be reached"; exit 67; }; \
+    apt-get install -q --yes --no-install-recommends binutils bzip2 ca-certificates \
+        curl e2fsprogs fdisk gcc kmod libc6-dev libelf1 make patch xz-utils || { \
+        echo "driverwright: compiler and tools cannot be installed from the archives of the base image"; exit 67; }; \
+    apt-get clean
+
+# The script of dkms alone: the rest of its package makes packages, and has hooks that would build by themselves.
+# Without a key: dkms makes one of its own otherwise, another one in every build.
+WORKDIR /dkms
+RUN apt-get download -q dkms || { \
+        echo "driverwright: package dkms cannot be downloaded from the archives of the base image"; exit 67; }; \
+    dpkg-deb -x ./dkms_*.deb .; \
+    cp usr/sbin/dkms /usr/sbin/; \
+    mkdir /etc/dkms /var/lib/dkms; \
+    echo "mok_signing_key=/dev/null/none" >/etc/dkms/framework.conf
+
+# Flatcar has no packages. The disk image of the developer container has the kernel's build folder, with the
+# Module.symvers of the release; it is read without mounting it, from its one partition, which is ext4.
+RUN image=flatcar_developer_container.bin; \
+    folder="/usr/lib/modules/6.6.65-flatcar"; \
+    is_reached=; \
+    try() { \
+        echo "driverwright: looking for $image of 4081.2.1 in $1"; \
+        code=0; \
+        curl -fsSL --retry 2 -o /tmp/image.bz2 "${1%/}/amd64-usr/4081.2.1/$image.bz2" || code=$?; \
+        case "$code" in 0 | 22) is_reached=yes ;; esac; \
+        return "$code"; \
+    }; \
+    try https://stable.release.flatcar-linux.net || \
+    try https://beta.release.flatcar-linux.net || \
+    try https://alpha.release.flatcar-linux.net || \
+    try https://lts.release.flatcar-linux.net || { \
+        [ -n "$is_reached" ] || { echo "driverwright: Flatcar's release servers cannot be reached"; exit 67; }; \
+        echo "driverwright: $image of 4081.2.1 is in none of these places"; exit 64; }; \
+    bunzip2 </tmp/image.bz2 | dd of=/tmp/image bs=1M conv=sparse status=none; \
+    start=$(sfdisk --dump /tmp/image | sed -n "s/.*start= *\([0-9]*\),.*name=\"ROOT\".*/\1/p"); \
+    mkdir -p "${folder%/*}"; \
+    debugfs -R "rdump $folder ${folder%/*}" "/tmp/image?offset=$((start * 512))"; \
+    rm /tmp/image /tmp/image.bz2; \
+    [ -e /lib/modules ] || ln -s ../usr/lib/modules /lib/modules; \
+    [ -f "$folder/build/Module.symvers" ] || { \
+        echo "driverwright: $image of 4081.2.1 has no $folder/build/Module.symvers"; exit 64; }; \
+    ln -s "$folder/build" /kernel; \
+    mkdir /facts; \
+    cp /kernel/Module.symvers /facts/; \
+    gcc --version | sed -n 1p >/facts/compiler
+
+# How the kernel was configured, in the words of an empty module: what modules of another kernel are compared with. Where
+# none can be built this fact is missing, and the driver's own build says why.
+RUN mkdir /magic; \
+    echo "obj-m := magic.o" >/magic/Makefile; \
+    printf "%s\n" "#include <linux/module.h>" "MODULE_LICENSE(\"GPL\");" >/magic/magic.c; \
+    { make -C "/kernel" M=/magic CONFIG_DEBUG_INFO_BTF_MODULES= modules && \
+        modinfo -F vermagic /magic/magic.ko >/facts/vermagic; } >/magic/log 2>&1 || rm -f /facts/vermagic
+
+FROM headers AS build
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+
+COPY source/ /source/
+
+# Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
+# dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
+# A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
+# they get their own back, by which kernel, modprobe and the driver's spec know them.
+RUN headers="/kernel"; \
+    driver="driverwright/edu 1.0.0"; \
+    if [ ! -e /source/dkms.conf ]; then \
+        make -C "$headers" -j "$(nproc)" M=/source \
+            CONFIG_DEBUG_INFO_BTF_MODULES= modules || { \
+            echo "driverwright: $driver does not compile for 6.6.65-flatcar"; exit 65; }; \
+        ln -s /source /built; \
+        exit 0; \
+    fi; \
+    export MAKEFLAGS="-- CONFIG_DEBUG_INFO_BTF_MODULES="; \
+    dkms add -k "6.6.65-flatcar" /source || { \
+        echo "driverwright: $driver has a dkms.conf that dkms does not accept"; exit 68; }; \
+    tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
+    code=0; \
+    dkms build -k "6.6.65-flatcar" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    find "$tree" -name make.log -exec cat {} +; \
+    if [ "$code" = 77 ]; then \
+        wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
+        echo "driverwright: $driver is not for 6.6.65-flatcar, says its dkms.conf: $wanted"; exit 69; \
+    fi; \
+    [ "$code" = 0 ] || { \
+        echo "driverwright: $driver does not compile for 6.6.65-flatcar, says dkms ($code)"; exit 65; }; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    for file in "$tree/6.6.65-flatcar"/*/module/*.ko; do \
+        name=$(modinfo -F name "$file" 2>/dev/null || true); \
+        known=$(basename "$file" .ko | tr - _); \
+        [ -z "$name" ] || [ "$known" = "$name" ] || mv "$file" "${file%/*}/$name.ko"; \
+    done; \
+    ln -s "$tree/6.6.65-flatcar"/*/module /built
+
+# The wanted modules, and those of the driver's own that they depend on. Names are words, to be split.
+# hadolint ignore=SC2001,SC2046
+RUN folder="/out/lib/modules/6.6.65-flatcar"; \
+    mkdir -p "$folder/updates"; \
+    wanted="edudrv"; \
+    set -- $wanted; \
+    while [ "$#" -gt 0 ]; do \
+        module=$1; \
+        shift; \
+        file=$(find /built/ -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko" | sort | sed -n 1p); \
+        if [ -z "$file" ]; then \
+            case " $wanted " in *" $module "*) \
+                echo "driverwright: make built no $module.ko, it built:" $(find /built/ -name "*.ko"); exit 66 ;; \
+            esac; \
+            continue; \
+        fi; \
+        target=$folder/updates/${file##*/}; \
+        [ ! -e "$target" ] || continue; \
+        strip --strip-debug -o "$target" "$file"; \
+        set -- "$@" $(modinfo -F depends "$file" | tr "," " "); \
+    done; \
+    touch "$folder/modules.order" "$folder/modules.builtin" "$folder/modules.builtin.modinfo"; \
+    depmod -b /out "6.6.65-flatcar"
+
+WORKDIR /out/driver
+COPY modules ./
+# hadolint ignore=SC2001
+RUN chmod 0644 modules; \
+    echo "6.6.65-flatcar" >kernel; \
+    touch identities depends needs-device; \
+    while read -r module _; do \
+        file=$(find /out/lib/modules -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko"); \
+        srcversion=$(modinfo -F srcversion "$file"); \
+        build_id=$(readelf -n "$file" 2>/dev/null | sed -n "s/^ *Build ID: //p"); \
+        if [ -n "$srcversion" ]; then \
+            echo "$module srcversion $srcversion" >>identities; \
+        elif [ -n "$build_id" ]; then \
+            echo "$module buildID $build_id" >>identities; \
+        fi; \
+        echo "$module $(modinfo -F depends "$file" | tr "," " ")" >>depends; \
+        if modinfo -F alias "$file" | grep -E "^(bcma|pci|ssb|usb|virtio|vmbus|xen):" >/dev/null; then \
+            echo "$module" >>needs-device; \
+        fi; \
+    done <modules; \
+    find /out -exec touch -h -d @0 {} +
+
+RUN [ ! -d /facts ] || cp -R /facts/. /driverwright-facts/
+
+FROM scratch
+COPY --from=build /out/ /

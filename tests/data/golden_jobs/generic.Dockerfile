@@ -1,0 +1,162 @@
+FROM debian:12 AS build
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+ENV DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+
+# No package is pinned: the archives keep the newest version only. The lists stay: no layer of this stage is shipped.
+# A build that is cut off is thrown away, so dpkg need not wait for the disk after every file.
+# hadolint ignore=DL3008,DL3009
+RUN echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/driverwright; \
+    apt-get update -q -o APT::Update::Error-Mode=any -o Acquire::Languages=none || { \
+        echo "driverwright: apt-get update failed: an archive of the base image cannot be reached"; exit 67; }; \
+    apt-get install -q --yes --no-install-recommends bc binutils bison ca-certificates \
+        curl dwarves flex gcc kmod libc6-dev libelf-dev libssl-dev make patch perl python3 xz-utils || { \
+        echo "driverwright: compiler and tools cannot be installed from the archives of the base image"; exit 67; }; \
+    apt-get clean
+
+# The script of dkms alone: the rest of its package makes packages, and has hooks that would build by themselves.
+# Without a key: dkms makes one of its own otherwise, another one in every build.
+WORKDIR /dkms
+RUN apt-get download -q dkms || { \
+        echo "driverwright: package dkms cannot be downloaded from the archives of the base image"; exit 67; }; \
+    dpkg-deb -x ./dkms_*.deb .; \
+    cp usr/sbin/dkms /usr/sbin/; \
+    mkdir /etc/dkms /var/lib/dkms; \
+    echo "mok_signing_key=/dev/null/none" >/etc/dkms/framework.conf
+
+# 6.6.52-custom is built from linux-6.6.52, 6.6.0-custom from linux-6.6.
+RUN file="linux-6.6.52.tar.xz"; \
+    is_reached=; \
+    try() { \
+        echo "driverwright: looking for $file in $1"; \
+        code=0; \
+        curl -fsSL --retry 2 -o /tmp/linux.tar.xz "${1%/}/$file" || code=$?; \
+        case "$code" in 0 | 22) is_reached=yes ;; esac; \
+        return "$code"; \
+    }; \
+    try "https://cdn.kernel.org/pub/linux/kernel/v6.x" || { \
+        [ -n "$is_reached" ] || { echo "driverwright: the places of kernel sources cannot be reached"; exit 67; }; \
+        echo "driverwright: kernel source $file is in none of these places"; exit 64; }; \
+    mkdir /kernel /facts; \
+    tar -x -J --strip-components=1 --no-same-owner -f /tmp/linux.tar.xz -C /kernel || { \
+        echo "driverwright: kernel source $file is no tar archive"; exit 64; }; \
+    rm /tmp/linux.tar.xz; \
+    gcc --version | sed -n 1p >/facts/compiler
+
+COPY source/ /source/
+
+# An option that the tools here do not allow is dropped by olddefconfig without a word: without pahole the one that makes
+# struct module larger (BTF), and such a kernel writes beyond the end of ours. So what the node has and we have not ends
+# the build. The release is written as the node says it, because the source knows only a part of it.
+RUN config=/source/kernel.config; \
+    [ -f "$config" ] || { \
+        echo "driverwright: the source has no kernel.config; add what zcat /proc/config.gz prints"; exit 64; }; \
+    cp "$config" /kernel/.config; \
+    if [ -f /source/kernel.symvers ]; then \
+        cp /source/kernel.symvers /kernel/Module.symvers; \
+        cp /source/kernel.symvers /facts/Module.symvers; \
+    elif grep -q "^CONFIG_MODVERSIONS=y" "$config"; then \
+        echo "driverwright: for CONFIG_MODVERSIONS the source has to bring the kernel's Module.symvers as kernel.symvers"; \
+        exit 64; \
+    fi; \
+    make -C /kernel olddefconfig || { \
+        echo "driverwright: kernel.config cannot be read by the kernel source"; exit 64; }; \
+    lost=$(python3 /kernel/scripts/diffconfig "$config" /kernel/.config | grep "^[ -]" | \
+        grep -vE "^.(AS|BINDGEN|CC|CLANG|GCC|LD|LLD|PAHOLE|RUSTC)_" | paste -s -d "," | cut -c -300) || true; \
+    [ -z "$lost" ] || { \
+        echo "driverwright: with the tools of debian:12 the kernel would have another configuration:$lost"; exit 64; }; \
+    make -C /kernel -j "$(nproc)" modules_prepare || { \
+        echo "driverwright: kernel source cannot be prepared with kernel.config"; exit 64; }; \
+    echo "6.6.52-custom" >/kernel/include/config/kernel.release; \
+    echo "#define UTS_RELEASE \"6.6.52-custom\"" >/kernel/include/generated/utsrelease.h
+
+# Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
+# dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
+# A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
+# they get their own back, by which kernel, modprobe and the driver's spec know them.
+RUN headers="/kernel"; \
+    driver="driverwright/edu 1.0.0"; \
+    if [ ! -e /source/dkms.conf ]; then \
+        make -C "$headers" -j "$(nproc)" M=/source \
+            KBUILD_MODPOST_WARN=1 CONFIG_DEBUG_INFO_BTF_MODULES= modules || { \
+            echo "driverwright: $driver does not compile for 6.6.52-custom"; exit 65; }; \
+        ln -s /source /built; \
+        exit 0; \
+    fi; \
+    export MAKEFLAGS="-- KBUILD_MODPOST_WARN=1 CONFIG_DEBUG_INFO_BTF_MODULES="; \
+    dkms add -k "6.6.52-custom" /source || { \
+        echo "driverwright: $driver has a dkms.conf that dkms does not accept"; exit 68; }; \
+    tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
+    code=0; \
+    dkms build -k "6.6.52-custom" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    find "$tree" -name make.log -exec cat {} +; \
+    if [ "$code" = 77 ]; then \
+        wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
+        echo "driverwright: $driver is not for 6.6.52-custom, says its dkms.conf: $wanted"; exit 69; \
+    fi; \
+    [ "$code" = 0 ] || { \
+        echo "driverwright: $driver does not compile for 6.6.52-custom, says dkms ($code)"; exit 65; }; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    for file in "$tree/6.6.52-custom"/*/module/*.ko; do \
+        name=$(modinfo -F name "$file" 2>/dev/null || true); \
+        known=$(basename "$file" .ko | tr - _); \
+        [ -z "$name" ] || [ "$known" = "$name" ] || mv "$file" "${file%/*}/$name.ko"; \
+    done; \
+    ln -s "$tree/6.6.52-custom"/*/module /built
+
+# Without the kernel's symbols each imported one stands in Module.symvers as if the kernel had it, without a CRC.
+RUN if [ ! -e /facts/Module.symvers ]; then \
+        echo "driverwright: without kernel.symvers nothing says whether the kernel has the symbols that are imported"; \
+        find /built/ -name "*.ko" -exec nm -u {} + | \
+            sed -n "s/^ *U \(.*\)$/0x00000000\t\1\tnot-compared\tEXPORT_SYMBOL\t/p" | sort -u >/facts/Module.symvers; \
+    fi
+
+# The wanted modules, and those of the driver's own that they depend on. Names are words, to be split.
+# hadolint ignore=SC2001,SC2046
+RUN folder="/out/lib/modules/6.6.52-custom"; \
+    mkdir -p "$folder/updates"; \
+    wanted="edudrv"; \
+    set -- $wanted; \
+    while [ "$#" -gt 0 ]; do \
+        module=$1; \
+        shift; \
+        file=$(find /built/ -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko" | sort | sed -n 1p); \
+        if [ -z "$file" ]; then \
+            case " $wanted " in *" $module "*) \
+                echo "driverwright: make built no $module.ko, it built:" $(find /built/ -name "*.ko"); exit 66 ;; \
+            esac; \
+            continue; \
+        fi; \
+        target=$folder/updates/${file##*/}; \
+        [ ! -e "$target" ] || continue; \
+        strip --strip-debug -o "$target" "$file"; \
+        set -- "$@" $(modinfo -F depends "$file" | tr "," " "); \
+    done; \
+    touch "$folder/modules.order" "$folder/modules.builtin" "$folder/modules.builtin.modinfo"; \
+    depmod -b /out "6.6.52-custom"
+
+WORKDIR /out/driver
+COPY modules ./
+# hadolint ignore=SC2001
+RUN chmod 0644 modules; \
+    echo "6.6.52-custom" >kernel; \
+    touch identities depends needs-device; \
+    while read -r module _; do \
+        file=$(find /out/lib/modules -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko"); \
+        srcversion=$(modinfo -F srcversion "$file"); \
+        build_id=$(readelf -n "$file" 2>/dev/null | sed -n "s/^ *Build ID: //p"); \
+        if [ -n "$srcversion" ]; then \
+            echo "$module srcversion $srcversion" >>identities; \
+        elif [ -n "$build_id" ]; then \
+            echo "$module buildID $build_id" >>identities; \
+        fi; \
+        echo "$module $(modinfo -F depends "$file" | tr "," " ")" >>depends; \
+        if modinfo -F alias "$file" | grep -E "^(bcma|pci|ssb|usb|virtio|vmbus|xen):" >/dev/null; then \
+            echo "$module" >>needs-device; \
+        fi; \
+    done <modules; \
+    find /out -exec touch -h -d @0 {} +
+
+RUN [ ! -d /facts ] || cp -R /facts/. /driverwright-facts/
+
+FROM scratch
+COPY --from=build /out/ /
