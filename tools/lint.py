@@ -8,6 +8,9 @@ from pathlib import Path
 _SHELL = (
     "driver_builder/loader/loader.sh",
     "driver_builder/builds/job/build.sh",
+    "dockerfiles/lookup/apt.sh",
+    "dockerfiles/lookup/dnf.sh",
+    "dockerfiles/lookup/zypper.sh",
     "examples/edu-driver/workload/factorial",
     "tools/set_up.sh",
     "testbed/guest/guest-init.sh",

@@ -1,7 +1,7 @@
 """Asks a package repository for its kernels from a Job: the base image itself runs on a node, and no engine is needed.
 
-The commands are those of the same template that an engine would build. The Job is made anew for each look-up, and taken
-away after it; what it printed is its log.
+The script is the one that an engine would run. The Job is made anew for each kernel discovery, and deleted after it;
+what it printed is its log.
 """
 
 import hashlib
@@ -23,7 +23,8 @@ from driver_builder.builds.job.job_manifest import (
     pod_base,
 )
 from driver_builder.builds.job.job_run import JobRun, Patience
-from driver_builder.discovery.kernel_discovery import DEADLINE_SECONDS, ReleaseLines, render
+from driver_builder.discovery.kernel_discovery import DEADLINE_SECONDS, ReleaseLines
+from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed
 from driver_builder.model.repositories import Repository
 from kube_api.client import Client
@@ -108,10 +109,14 @@ def manifest(
     tolerations: Sequence[Json] = (),
     host_network: bool = False,
 ) -> Json:
-    """Build the Job of a look-up: its commands run first, in the base image, then nothing more."""
+    """Build the Job of a look-up: its script runs first, in the base image, then nothing more.
+
+    Raises:
+        ConfigurationError: as :func:`~driver_builder.discovery.kernel_script.script_for`.
+    """
     key = "look-up-" + hashlib.sha256(repr(repository).encode()).hexdigest()[:20]
     labels = {"app.kubernetes.io/managed-by": "driver-builder", BUILD_LABEL: key}
-    environment, script = commands_of(render(repository))
+    script = script_for(repository)
     container: Json = {
         "image": repository.base_image,
         "imagePullPolicy": "IfNotPresent",
@@ -125,8 +130,7 @@ def manifest(
     }
     asking = {
         "name": BUILD_CONTAINER,
-        "command": ["/bin/bash", "-euo", "pipefail", "-c", script],
-        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "command": ["/bin/bash", "-c", script.text, script.name, *script.arguments],
     }
     base = pod_base(
         repository.architecture,
@@ -146,12 +150,3 @@ def manifest(
         "metadata": {"name": f"driver-{key}", "namespace": namespace, "labels": labels},
         "spec": job_spec({"metadata": {"labels": labels}, "spec": pod}, DEADLINE_SECONDS),
     }
-
-
-def commands_of(dockerfile: str) -> tuple[dict[str, str], str]:
-    """Take the environment and the one command out of the Dockerfile of a look-up."""
-    lines = [line for line in dockerfile.splitlines() if not line.startswith("#")]
-    instructions = "\n".join(lines).replace("\\\n", "").splitlines()
-    words = [word for line in instructions if line.startswith("ENV ") for word in line.split()[1:]]
-    (script,) = (line.removeprefix("RUN ") for line in instructions if line.startswith("RUN "))
-    return dict(word.split("=", 1) for word in words), script

@@ -1,12 +1,13 @@
 """Which kernels a build could be given headers of: asked of the package repository, from inside the base image.
 
-Place in the flow: the plan asks for a look-up, ``look_up_queue`` runs it. A Dockerfile whose one command refreshes the
-package lists and prints the releases is built by the same engine as drivers are, so that what is told is what a build
-would find, mirrors, proxies and credentials included. What a repository prints is checked before anybody uses it.
+Place in the flow: the plan asks for a kernel discovery, ``discovery_queue`` runs it. A script (``kernel_script``)
+refreshes the package lists and prints the releases. The engine that builds drivers runs it in a build, so it finds what
+a build would find, mirrors, proxies and credentials included. What a repository prints is checked before it is used.
 """
 
 import hashlib
 import io
+import json
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,17 +15,14 @@ from threading import Event
 from typing import Protocol
 
 import docker
-import jinja2
 
-from driver_builder.api.spec_rules import BASE_IMAGE
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.docker.docker_builder import DockerBuilder
-from driver_builder.errors import ConfigurationError
-from driver_builder.model.engine_images import LOOK_UP, is_reserved
+from driver_builder.discovery.kernel_script import KernelScript, script_for
+from driver_builder.model.engine_images import LOOK_UP
 from driver_builder.model.kernels import is_kernel_version
 from driver_builder.model.repositories import Repository
 from driver_builder.registry.credentials import Credentials
-from driver_builder.templates.templates import SUFFIX, shipped
 
 MARK = "driverwright-kernel: "
 """Before each release in what a look-up prints."""
@@ -32,13 +30,6 @@ MAX_RELEASES = 20_000
 _MAX_LINE = len(MARK) + 128
 """Characters. One that is cut is no release: those have 64 at most."""
 DEADLINE_SECONDS = 600.0
-
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.DictLoader({}),
-    undefined=jinja2.StrictUndefined,
-    autoescape=False,  # noqa: S701  # a Dockerfile is no HTML; the one value is checked before it is rendered
-    keep_trailing_newline=True,
-)
 
 
 class KernelLookup(Protocol):
@@ -72,7 +63,7 @@ class DockerKernelLookup:
         lines = ReleaseLines()
         name = hashlib.sha256(repr(repository).encode()).hexdigest()[:32]
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        self._engine.run(_context(repository), name=f"{LOOK_UP}/{name}:latest", log=lines.take, limits=limits)
+        self._engine.run(build_context(repository), name=f"{LOOK_UP}/{name}:latest", log=lines.take, limits=limits)
         return lines.releases()
 
 
@@ -98,27 +89,25 @@ def parse_releases(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(word for word in words if is_kernel_version(word))[:MAX_RELEASES])
 
 
-def render(repository: Repository) -> str:
-    """The Dockerfile that asks a repository.
+def dockerfile(repository: Repository, script: KernelScript) -> str:
+    """The Dockerfile in which an engine runs the script."""
+    place = f"/driverwright/{script.name}"
+    command = json.dumps(["/bin/bash", place, *script.arguments])
+    return f"FROM {repository.base_image}\nCOPY {script.name} {place}\nRUN {command}\n"
+
+
+def build_context(repository: Repository) -> bytes:
+    """The tar of that Dockerfile and the script.
 
     Raises:
-        ConfigurationError: when there is no such template, or the base image's name cannot stand in a Dockerfile.
+        ConfigurationError: as :func:`~driver_builder.discovery.kernel_script.script_for`.
     """
-    if not BASE_IMAGE.pattern.fullmatch(repository.base_image) or is_reserved(repository.base_image):
-        raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")
-    places = [folder / f"{repository.template}{SUFFIX}" for folder in shipped("lookup")]
-    template = next((place for place in places if place.is_file()), None)
-    if template is None:
-        words = " or ".join(str(place) for place in places)
-        raise ConfigurationError(f"nobody knows how to ask for kernels of {repository.template!r}: no {words}")
-    return _ENVIRONMENT.from_string(template.read_text()).render(base_image=repository.base_image)
-
-
-def _context(repository: Repository) -> bytes:
-    content = render(repository).encode()
+    script = script_for(repository)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        entry = tarfile.TarInfo("Dockerfile")
-        entry.size = len(content)
-        tar.addfile(entry, io.BytesIO(content))
+        for name, text in (("Dockerfile", dockerfile(repository, script)), (script.name, script.text)):
+            content = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()

