@@ -283,7 +283,7 @@ def _or_error(read: Callable[[], str]) -> str:
         return str(error)
 
 
-def _verdict(pod: Json) -> load_report.Proof | None:
+def _verdict(pod: Json) -> load_report.LoadReport | None:
     for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
         ended = container["state"].get("terminated") or {}
         verdict = load_report.parse(ended.get("message", ""))

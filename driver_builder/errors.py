@@ -15,7 +15,7 @@
         ├── InvalidModule       a file that is no kernel module, or a damaged one
         ├── InvalidSymvers      a text that is no Module.symvers
         └── RegistryRefused     answers with something that is no registry's answer
-            ├── RegistryUnauthorised  wrong credentials, or none
+            ├── RegistryUnauthorized  wrong credentials, or none
             └── RegistryRejected      a registry, which does not take what it is given
 
 Errors of the API server are :mod:`kube_api.errors`; they are a tree of their own.
@@ -90,7 +90,7 @@ class RegistryRefused(PermanentError):
     """The registry, or what stands in its place, answered and said no."""
 
 
-class RegistryUnauthorised(RegistryRefused):
+class RegistryUnauthorized(RegistryRefused):
     """The registry wants other credentials, or this user may not do this."""
 
 

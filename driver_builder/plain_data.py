@@ -99,6 +99,10 @@ def _encode_member(hint: Any, value: Any) -> Any:
     return {"kind": type(value).__name__, **encode(type(value), value)}
 
 
+_RENAMED = {"Unauthorised": "Unauthorized"}
+"""Kinds that documents of earlier versions have under another name."""
+
+
 def _decode_member(hint: Any, data: Any, where: str) -> Any:
     members, by_kind = _members(hint)
     if data is None and types.NoneType in typing.get_args(hint):
@@ -108,6 +112,7 @@ def _decode_member(hint: Any, data: Any, where: str) -> Any:
     entry = dict(_mapping(data, where))
     kinds = {member.__name__: member for member in members}
     kind = _take(entry, "kind", str, where)
+    kind = _RENAMED.get(kind, kind)
     if kind not in kinds:
         raise ConfigurationError(f"{where}.kind: {kind!r} is none of {', '.join(sorted(kinds))}")
     del entry["kind"]

@@ -18,7 +18,7 @@ from nfd_worker.config.config import Settings
 from nfd_worker.config.rule_files import CUSTOM_DIRECTORY, RuleFiles
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.gpu.scan_runner import GpuScans
+from nfd_worker.gpu.scan_runner import ScanRunner
 from nfd_worker.host import Host
 from nfd_worker.metrics import Metrics
 from nfd_worker.publish.publisher import Publisher, jitter
@@ -60,7 +60,7 @@ class Daemon:
         self._publisher = Publisher(
             settings.node_name, settings.kubeconfig, on_answer=self._on_answer, take_over=settings.take_over
         )
-        self._gpus = GpuScans(on_change=lambda now: self._schedule.ask(GPU, now, at_once=True))
+        self._gpus = ScanRunner(on_change=lambda now: self._schedule.ask(GPU, now, at_once=True))
         self._files: FileWatch | None = None
         self._changed_subsystems: frozenset[str] = frozenset()
         self._last_good: Mapping[str, Features] = {}

@@ -14,7 +14,7 @@ _LINE_COST = 64
 """Bytes that Python takes for a line besides its text: a log may have millions of short ones."""
 
 
-class WholeLog:
+class BoundedLog:
     """The lines of one build; ``limit`` is how many bytes of them are kept."""
 
     def __init__(self, limit: int = MAX_BYTES) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from driver_builder import telemetry
 from driver_builder.boundary import contained
 from driver_builder.builds import circuit_breaker
-from driver_builder.builds.bounded_log import WholeLog
+from driver_builder.builds.bounded_log import BoundedLog
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.builds.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.builds.failures import reason_of
@@ -107,7 +107,7 @@ class _Running:
     action: StartBuild
     started: float
     cancelled: threading.Event = field(default_factory=threading.Event)
-    log: WholeLog = field(default_factory=WholeLog)
+    log: BoundedLog = field(default_factory=BoundedLog)
 
 
 class BuildQueue:

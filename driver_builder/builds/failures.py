@@ -16,7 +16,7 @@ from driver_builder.errors import (
     RegistryFull,
     RegistryRefused,
     RegistryRejected,
-    RegistryUnauthorised,
+    RegistryUnauthorized,
     RegistryUnavailable,
     VerificationFailed,
 )
@@ -34,7 +34,7 @@ KILLED = 137
 _REASONS: tuple[tuple[type[DriverBuilderError], Reason], ...] = (
     (RegistryFull, Reason.REGISTRY_FULL),
     (RegistryUnavailable, Reason.REGISTRY_UNREACHABLE),
-    (RegistryUnauthorised, Reason.REGISTRY_UNAUTHORIZED),
+    (RegistryUnauthorized, Reason.REGISTRY_UNAUTHORIZED),
     (RegistryRejected, Reason.REGISTRY_REJECTED),
     (RegistryRefused, Reason.REGISTRY_INVALID),
     (ConfigurationError, Reason.INVALID_CONFIGURATION),

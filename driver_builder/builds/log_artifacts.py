@@ -22,7 +22,7 @@ MAX_PACKED = 1 << 20
 logger = logging.getLogger(__name__)
 
 
-class LogArtefacts:
+class LogArtifacts:
     """Attaches logs to images."""
 
     def __init__(self, registries: Registries) -> None:

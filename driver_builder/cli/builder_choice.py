@@ -17,7 +17,7 @@ from driver_builder.errors import ConfigurationError
 from driver_builder.images.pipeline import PUSH_PATIENCE
 from driver_builder.model.build import Builder
 from driver_builder.planning.actions import StartBuild
-from driver_builder.references.named_objects import Missing, read_secret
+from driver_builder.references.named_objects import ReferenceNotFound, read_secret
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.registry_ca import read_ca
 from kube_api.client import Client
@@ -92,7 +92,7 @@ def secret_values(action: StartBuild, client: Client) -> tuple[str, ...]:
     """Read everything in the Secrets of a build, line by line, for its log to hide; a missing one the builder tells."""
     lines: list[str] = []
     for name in action.build_secrets:
-        with suppress(Missing):
+        with suppress(ReferenceNotFound):
             for value in read_secret(client, action.namespace, name, field="spec.build.secrets").values():
                 lines += (line.strip() for line in value.decode(errors="replace").splitlines())
     return tuple(line for line in lines if len(line) >= SHORTEST_SECRET)

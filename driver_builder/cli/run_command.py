@@ -14,7 +14,7 @@ from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue, Secrets, Work
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.builds.log_artifacts import LogArtefacts
+from driver_builder.builds.log_artifacts import LogArtifacts
 from driver_builder.cli import common
 from driver_builder.cli.builder_choice import builder_for, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
@@ -104,7 +104,7 @@ def _act(
         limit=settings.max_builds,
         secrets=_secrets(client, registries),
         keep_log=BuildLogs(client).keep,
-        attach_log=LogArtefacts(registries).attach,
+        attach_log=LogArtifacts(registries).attach,
     )
     look_ups = LookUpQueue(_look_up_work(client, settings, registries), wake=wake.set)
     collector = StateCollector(builds.states)

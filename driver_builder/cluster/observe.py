@@ -28,7 +28,7 @@ from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, DaemonSet, Snapshot, Source, SourceMissing
-from driver_builder.references.named_objects import Missing, read_config_map, read_text
+from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
@@ -153,14 +153,14 @@ class Observer:
     def _template(self, namespace: str, wanted: ConfigMapKey) -> OwnTemplate | SourceMissing:
         try:
             text = read_text(self._client, namespace, wanted, field="spec.build.templateConfigMap")
-        except Missing as error:
+        except ReferenceNotFound as error:
             return SourceMissing(message=str(error))
         return OwnTemplate(place=f"ConfigMap {namespace}/{wanted.name}/{wanted.key}", text=text)
 
     def _config_map(self, namespace: str, name: str) -> SourceFiles | SourceMissing:
         try:
             obj = read_config_map(self._client, namespace, name, field="spec.source.configMap")
-        except Missing as error:
+        except ReferenceNotFound as error:
             return SourceMissing(message=str(error))
         files = {path: text.encode() for path, text in (obj.get("data") or {}).items()}
         files |= {path: base64.b64decode(data) for path, data in (obj.get("binaryData") or {}).items()}

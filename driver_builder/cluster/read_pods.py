@@ -121,7 +121,7 @@ def _was_ready_since(hold: Json, ready: Json) -> bool:
     return started_at is not None and unready_at is not None and started_at < unready_at
 
 
-def _contrary(*, load_ended: Json, hold_ended: Json) -> load_report.Proof | None:
+def _contrary(*, load_ended: Json, hold_ended: Json) -> load_report.LoadReport | None:
     """Give a verdict of ``hold`` on the boot of ``load``'s verdict, and newer than that."""
     loaded, held = _time(load_ended.get("finishedAt")), _time(hold_ended.get("finishedAt"))
     if loaded is not None and held is not None and held < loaded:

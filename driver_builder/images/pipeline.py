@@ -19,7 +19,7 @@ from driver_builder.images.provenance import provenance
 from driver_builder.images.reuse_image import reused_image
 from driver_builder.images.sbom import SPDX_TYPE, sbom
 from driver_builder.images.tagged_image import TaggedImage
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.modules.module_signer import ModuleSigner, sign_modules
 from driver_builder.modules.verify import verify
@@ -111,7 +111,7 @@ def build_and_verify(
 
 def _promote(
     action: StartBuild,
-    made: MadeImage,
+    made: VerifiedImage,
     *,
     registry: RegistryClient,
     image_key: ec.EllipticCurvePrivateKey | None,
@@ -144,7 +144,7 @@ def _build_and_verify(
     directory: Path,
     log: LogSink,
     cancelled: Event,
-) -> MadeImage:
+) -> VerifiedImage:
     request = action.request
     signer = _known(secrets, action).module_signer(action.namespace, request) if request.signing else None
     built = builder.build(request, directory=directory, log=log, cancelled=cancelled)
@@ -153,7 +153,7 @@ def _build_and_verify(
         image = _signed(image, signer, action, directory / "signed", log)
     modules = verify(image, request=request, module_symvers=built.module_symvers)
     log(f"verified {', '.join(module.name for module in modules)} against {request.target.kernel_version}")
-    return MadeImage(image=image, module_symvers=built.module_symvers, compiler=built.compiler, modules=modules)
+    return VerifiedImage(image=image, module_symvers=built.module_symvers, compiler=built.compiler, modules=modules)
 
 
 def _signed(

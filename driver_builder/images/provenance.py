@@ -16,7 +16,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from urllib.parse import urlsplit, urlunsplit
 
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model import images
 from driver_builder.model.build import (
     BuildRequest,
@@ -37,7 +37,7 @@ CONFIG_LABEL = f"{images.LABEL_PREFIX}.config"
 
 
 def provenance(
-    request: BuildRequest, made: MadeImage, *, firmware: Mapping[str, str] = MappingProxyType({})
+    request: BuildRequest, made: VerifiedImage, *, firmware: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Write down what an image was made of, under the keys of labels and annotations.
 

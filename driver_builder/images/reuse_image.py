@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.archives.image_layers import small_layer
 from driver_builder.errors import InvalidModule, RegistryRefused, RegistryUnavailable, VerificationFailed
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model import images
 from driver_builder.model.build import Builder, BuildRequest, FactsBuilder, KernelFacts, LogSink
 from driver_builder.model.image_state import Present
@@ -48,7 +48,7 @@ def reused_image(
     trusted: ec.EllipticCurvePublicKey | None,
     log: LogSink,
     cancelled: Event,
-) -> MadeImage | None:
+) -> VerifiedImage | None:
     """Make the image of an action out of a candidate's, verified; None when it has to be built.
 
     With a ``trusted`` key only images that are signed with it are candidates: the new one will be, and its loader is
@@ -72,7 +72,7 @@ def reused_image(
         except (RegistryUnavailable, RegistryRefused, VerificationFailed, InvalidModule) as error:
             log(f"the modules of {candidate.kernel} are not used again: {error}")
             continue
-        if isinstance(made, MadeImage):
+        if isinstance(made, VerifiedImage):
             return made
         log(f"the modules of {candidate.kernel} are not used again: {made.message}")
     return None
@@ -110,7 +110,7 @@ def _present(candidate: ReuseCandidate, action: StartBuild, registry: RegistryCl
 
 def _made(
     image: ImageArchive, found: Present, request: BuildRequest, facts: KernelFacts, path: Path
-) -> MadeImage | NotReusable:
+) -> VerifiedImage | NotReusable:
     modules = list(read_modules(image, MODULES_FOLDER).modules.values())
     kernel = request.target.kernel_version
     answer = reusable(modules, facts.module_symvers, kernel=kernel, magic=facts.vermagic)
@@ -120,7 +120,7 @@ def _made(
     layer = small_layer(_entries(kernel, origin.kernel), path)
     composed = _without_labels(image).with_layers([*image.layers, layer])
     verified = verify(composed, request=request, module_symvers=facts.module_symvers, origin=origin)
-    return MadeImage(
+    return VerifiedImage(
         image=composed,
         module_symvers=facts.module_symvers,
         compiler=found.labels.get(images.COMPILER_LABEL, ""),

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from driver_builder.archives.image_archive import NO_TIME, canonical_json
 from driver_builder.images.image_contents import Content, Kind
 from driver_builder.images.provenance import public_url, source_words
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import (
     BuildRequest,
     SourceArchive,
@@ -54,7 +54,7 @@ class _Part:
         return str(self.package["SPDXID"])
 
 
-def sbom(image: ImageRef, request: BuildRequest, made: MadeImage, found: Sequence[Content]) -> bytes:
+def sbom(image: ImageRef, request: BuildRequest, made: VerifiedImage, found: Sequence[Content]) -> bytes:
     """The SPDX document of an image, ``image.reference`` being its digest; ``found`` is what lies in it."""
     contents = tuple(map(_content, found))
     modules = tuple(part.id for part in contents if "-Module-" in part.id)
@@ -119,7 +119,7 @@ def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> _P
     return _Part(package, ())
 
 
-def _made_of(request: BuildRequest, made: MadeImage, modules: tuple[str, ...]) -> Iterator[_Part]:
+def _made_of(request: BuildRequest, made: VerifiedImage, modules: tuple[str, ...]) -> Iterator[_Part]:
     """What the modules were made of, none of which is in the image: of the kernel they were built for."""
     kernel = made.reused.kernel if made.reused else request.target.kernel_version
     symvers = hashlib.sha256(made.module_symvers.encode()).hexdigest()

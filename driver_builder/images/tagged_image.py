@@ -10,7 +10,7 @@ from typing import assert_never
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.errors import RegistryRefused, RegistryUnauthorised, RegistryUnavailable
+from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.planning.actions import StartBuild
@@ -40,7 +40,7 @@ class TaggedImage:
             case Absent():
                 return None
             case Unauthorized(message=message):
-                raise RegistryUnauthorised(message)
+                raise RegistryUnauthorized(message)
             case Unreachable(message=message):
                 raise RegistryUnavailable(message)
             case Invalid(message=message):

@@ -8,7 +8,7 @@ from driver_builder.modules.verify import VerifiedModule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeImage:
+class VerifiedImage:
     """``module_symvers`` is that of the image's own kernel, ``compiler`` the one that made the ``modules``."""
 
     image: ImageArchive

@@ -31,7 +31,7 @@ class LiveModule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class LoadReport:
     """One loader verdict.
 
     ``result`` is :data:`LOADED` or one of :data:`driver_builder.reasons.LOAD_REPORTS`: that of ``hold`` one of
@@ -45,11 +45,11 @@ class Proof:
     message: str = ""
 
 
-def parse(text: str) -> Proof | None:
+def parse(text: str) -> LoadReport | None:
     """Read a termination message; None for anything that is no verdict."""
     try:
         verdict = json.loads(text[:_LONGEST])
-        return Proof(
+        return LoadReport(
             result=_word(verdict["result"]),
             kernel=_word(verdict.get("kernel", "")),
             boot_id=_word(verdict.get("bootID", "")),
@@ -71,7 +71,7 @@ def _word(value: object) -> str:
     return printable(str(value), _LONGEST_WORD)
 
 
-def doubt(proof: Proof | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:
+def doubt(proof: LoadReport | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:
     """Say why a proof does not prove that these modules work on this boot of this kernel; None when it does."""
     if proof is None:
         return "the driver pod has not reported yet"

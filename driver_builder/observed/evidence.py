@@ -108,7 +108,7 @@ def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[s
     return node.labels.get(label, pod.version) if _is_as_labelled(pod, node, label) else pod.version
 
 
-def _place(proven: load_report.Proof) -> str:
+def _place(proven: load_report.LoadReport) -> str:
     """Write the boot and kernel of a proof."""
     return f"{proven.boot_id} {proven.kernel}"
 
@@ -132,5 +132,5 @@ def _kernel_of(node: Node, known: str) -> str:
     return node.kernel_version if KERNEL_VERSION.fullmatch(node.kernel_version) else known
 
 
-def _words(verdict: load_report.Proof) -> str:
+def _words(verdict: load_report.LoadReport) -> str:
     return f"{verdict.result}: {verdict.message}" if verdict.message else verdict.result

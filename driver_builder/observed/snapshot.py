@@ -11,7 +11,7 @@ from driver_builder.model import build
 from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import LookUp, Repository
-from driver_builder.objects.load_report import Proof
+from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
 
@@ -97,14 +97,14 @@ class DriverPod:
     fingerprint: str
     ready: bool
     deleting: bool
-    proof: Proof | None
+    proof: LoadReport | None
     expected: Mapping[str, str]
     message: str = ""
     leaves_modules: bool = False
     firmware: bool = False
     blacklist: bool = False
     image: str = ""
-    contrary: Proof | None = None
+    contrary: LoadReport | None = None
     unready_since: float | None = None
 
 

@@ -1,7 +1,7 @@
 """The ConfigMaps and Secrets that a spec names, and the one way to say that something of them is missing.
 
-Place in the flow: whoever acts on a field of a spec reads what it names, and turns :class:`Missing` into the kind of
-failure that it is there.
+Place in the flow: whoever acts on a field of a spec reads what it names, and turns :class:`ReferenceNotFound` into the
+kind of failure that it is there.
 """
 
 import base64
@@ -14,7 +14,7 @@ from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS, Resource
 
 
-class Missing(ConfigurationError):
+class ReferenceNotFound(ConfigurationError):
     """There is no such object, it may not be read, or it has nothing of that name.
 
     The message names field, object and the next step.
@@ -25,7 +25,7 @@ def read_config_map(client: Client, namespace: str, name: str, *, field: str) ->
     """Read a ConfigMap.
 
     Raises:
-        Missing: when there is none.
+        ReferenceNotFound: when there is none.
     """
     return _read(client, CONFIG_MAPS, namespace, name, field=field, make=f"configmap {name} --from-file=DIRECTORY")
 
@@ -34,12 +34,14 @@ def read_text(client: Client, namespace: str, wanted: ConfigMapKey, *, field: st
     """Read one text of a ConfigMap.
 
     Raises:
-        Missing: when there is no such ConfigMap, or no such text in it.
+        ReferenceNotFound: when there is no such ConfigMap, or no such text in it.
     """
     make = f"configmap {wanted.name} --from-file={wanted.key}"
     texts = _read(client, CONFIG_MAPS, namespace, wanted.name, field=field, make=make).get("data") or {}
     if wanted.key not in texts:
-        raise Missing(f"{field}: ConfigMap {namespace}/{wanted.name} has no text {wanted.key!r} ({_has(texts)})")
+        raise ReferenceNotFound(
+            f"{field}: ConfigMap {namespace}/{wanted.name} has no text {wanted.key!r} ({_has(texts)})"
+        )
     return str(texts[wanted.key])
 
 
@@ -47,7 +49,7 @@ def read_secret(client: Client, namespace: str, name: str, *, field: str, make: 
     """Read what is in a Secret, by key; ``make`` is what ``kubectl create secret`` would be given to make it.
 
     Raises:
-        Missing: when there is none.
+        ReferenceNotFound: when there is none.
     """
     make = f"secret {make or f'generic {name} --from-file=...'}"
     data = _read(client, SECRETS, namespace, name, field=field, make=make).get("data") or {}
@@ -58,14 +60,14 @@ def read_entry(client: Client, namespace: str, name: str, keys: tuple[str, ...],
     """Read the first of these keys of a Secret that has a content.
 
     Raises:
-        Missing: when there is no such Secret, or none of them in it.
+        ReferenceNotFound: when there is no such Secret, or none of them in it.
     """
     make = f"generic {name} --from-file={keys[0]}=FILE"
     entries = read_secret(client, namespace, name, field=field, make=make)
     for key in keys:
         if entries.get(key):
             return entries[key]
-    raise Missing(f"{field}: Secret {namespace}/{name} has neither {' nor '.join(keys)} ({_has(entries)})")
+    raise ReferenceNotFound(f"{field}: Secret {namespace}/{name} has neither {' nor '.join(keys)} ({_has(entries)})")
 
 
 def _read(client: Client, resource: Resource, namespace: str, name: str, *, field: str, make: str) -> Object:
@@ -73,10 +75,12 @@ def _read(client: Client, resource: Resource, namespace: str, name: str, *, fiel
         return client.get(resource.path(namespace=namespace, name=name))
     except Forbidden as error:
         may = f"let the Role of driver-builder in {namespace} get it: {error}"
-        raise Missing(f"{field}: {resource.kind} {namespace}/{name} may not be read: {may}") from error
+        raise ReferenceNotFound(f"{field}: {resource.kind} {namespace}/{name} may not be read: {may}") from error
     except NotFound as error:
         command = f"kubectl -n {namespace} create {make}"
-        raise Missing(f"{field}: {resource.kind} {namespace}/{name} does not exist: make it with {command}") from error
+        raise ReferenceNotFound(
+            f"{field}: {resource.kind} {namespace}/{name} does not exist: make it with {command}"
+        ) from error
 
 
 def _has(entries: dict[str, bytes] | dict[str, str]) -> str:

@@ -9,11 +9,11 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorised
+from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorized
 from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
-from driver_builder.references.named_objects import Missing, read_entry, read_secret
+from driver_builder.references.named_objects import ReferenceNotFound, read_entry, read_secret
 from driver_builder.references.registry_ca import CaFiles, read_ca
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.registry.image_signature import has_signature, parse_private_key
@@ -96,7 +96,7 @@ class Registries:
             state = client.inspect(image.repository, image.reference, architecture=architecture)
             if signed_by is not None and isinstance(state, Present):
                 state = self._with_signature(client, image, state, self._image_key(namespace, signed_by))
-        except (RegistryUnauthorised, Forbidden) as error:
+        except (RegistryUnauthorized, Forbidden) as error:
             # Forbidden by the API server: a Secret that we may not read. It concerns the drivers that name it.
             return Unauthorized(message=str(error))
         except PermanentError as error:
@@ -131,7 +131,7 @@ class Registries:
         is waited for with ``wait``, up to ``patience`` seconds in one request.
 
         Raises:
-            RegistryUnauthorised: when the Secret is missing or holds nothing for this registry.
+            RegistryUnauthorized: when the Secret is missing or holds nothing for this registry.
             ConfigurationError: when the ConfigMap with its CA is missing, or is none; or when a password would be sent
                 without TLS and no setting allows that.
         """
@@ -180,7 +180,7 @@ class Registries:
         """Read all that a driver's Secret holds, by host; ``host`` is whose it is said to lack when it is missing.
 
         Raises:
-            RegistryUnauthorised: when the Secret is missing.
+            RegistryUnauthorized: when the Secret is missing.
         """
         secret = settings.secret
         if secret is None:
@@ -191,8 +191,8 @@ class Registries:
         make = f"docker-registry {secret} --docker-server={host or 'HOST'} ..."
         try:
             entries = read_secret(self._client, namespace, secret, field=FIELD, make=make)
-        except Missing as error:
-            raise RegistryUnauthorised(str(error)) from error
+        except ReferenceNotFound as error:
+            raise RegistryUnauthorized(str(error)) from error
         return parse_docker_config(entries.get(".dockerconfigjson") or entries.get(".dockercfg") or b"")
 
     def _credentials_for(
@@ -200,5 +200,5 @@ class Registries:
     ) -> Credentials | None:
         credentials = credentials_for(self.credentials(namespace, settings, host), host, repository)
         if credentials is None and settings.secret is not None:
-            raise RegistryUnauthorised(f"{FIELD}: Secret {namespace}/{settings.secret} has no credentials for {host}")
+            raise RegistryUnauthorized(f"{FIELD}: Secret {namespace}/{settings.secret} has no credentials for {host}")
         return credentials

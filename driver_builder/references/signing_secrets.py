@@ -20,7 +20,7 @@ from driver_builder.modules.module_signature import der_of, parse_certificate
 from driver_builder.modules.module_signer import ModuleSigner, parse_signer
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, SigningCertificate
 from driver_builder.reasons import Reason
-from driver_builder.references.named_objects import Missing, read_entry
+from driver_builder.references.named_objects import ReferenceNotFound, read_entry
 from driver_builder.registry import image_signature
 from kube_api.client import Client
 
@@ -45,7 +45,7 @@ class SigningSecrets:
             content = self._entry(namespace, name, _CERTIFICATE, CERTIFICATE_ENTRIES)
             _check_kind(parse_certificate(content))
             return SigningCertificate(der=der_of(content))
-        except Missing as error:
+        except ReferenceNotFound as error:
             return CertificateMissing(message=str(error))
         except ConfigurationError as error:
             return CertificateMissing(message=f"{_where(namespace, name, _CERTIFICATE)}: {error}", is_invalid=True)
@@ -112,5 +112,5 @@ def _where(namespace: str, name: str, field: str) -> str:
 
 
 def _failed(namespace: str, name: str, field: str, error: ConfigurationError) -> BuildFailed:
-    told = str(error) if isinstance(error, Missing) else f"{_where(namespace, name, field)}: {error}"
+    told = str(error) if isinstance(error, ReferenceNotFound) else f"{_where(namespace, name, field)}: {error}"
     return BuildFailed(Reason.SIGNING_FAILED, told)

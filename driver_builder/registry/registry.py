@@ -21,7 +21,7 @@ from driver_builder.errors import (
     DriverBuilderError,
     InternalError,
     RegistryRefused,
-    RegistryUnauthorised,
+    RegistryUnauthorized,
     RegistryUnavailable,
 )
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
@@ -276,7 +276,7 @@ def as_state(image: ImageRef, ask: Callable[[], ImageState]) -> ImageState:
         return contained(
             "image", str(image), ask, lambda error: Invalid(message=str(error)), passing=(DriverBuilderError,)
         )
-    except RegistryUnauthorised as error:
+    except RegistryUnauthorized as error:
         return Unauthorized(message=str(error))
     except RegistryBusy as error:
         return Unreachable(message=str(error), retry_after=error.retry_after)

@@ -18,7 +18,7 @@ import requests
 import urllib3
 from requests.auth import AuthBase
 
-from driver_builder.errors import ConfigurationError, RegistryRefused, RegistryUnauthorised, RegistryUnavailable
+from driver_builder.errors import ConfigurationError, RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_host
 from driver_builder.registry.registry_answers import (
@@ -137,7 +137,7 @@ class RegistryTransport:
         Raises:
             RegistryUnavailable: no answer, 429 or 5xx; RegistryBusy where the registry says how long to wait,
                 RegistryFull where it has no room.
-            RegistryUnauthorised: 401 or 403.
+            RegistryUnauthorized: 401 or 403.
             RegistryRefused: an answer that cannot be followed.
         """
         url = self.joined(self._base, path)
@@ -270,7 +270,7 @@ class RegistryTransport:
             raise unavailable(self.host, answer, now=self._clock())
         if answer.status in (401, 403):
             who = f"user {self._credentials.username!r}" if self._credentials.username else "no credentials given"
-            raise RegistryUnauthorised(f"registry {self.host} denies access ({who}): {answer.reason}")
+            raise RegistryUnauthorized(f"registry {self.host} denies access ({who}): {answer.reason}")
         if answer.status == 407:
             raise RegistryUnavailable(
                 f"registry {self.host}: the proxy wants a password ({answer.reason}); give it in HTTPS_PROXY"

@@ -8,7 +8,7 @@ from nfd_worker.cli.pci_names import PciNames, read_pci_names
 from nfd_worker.config.config import Settings
 from nfd_worker.config.rule_files import RuleFiles
 from nfd_worker.cycle import CycleReport, Outcome, run_cycle
-from nfd_worker.gpu.scan_runner import GpuScans
+from nfd_worker.gpu.scan_runner import ScanRunner
 from nfd_worker.host import Host
 
 
@@ -25,5 +25,5 @@ def scan_host(host: Host, settings: Settings, rules: Sequence[str] = ()) -> Cycl
     """Run one cycle with all that belongs to it; waits for the sources that a child reads."""
     scanned: Mapping[str, Outcome] = {}
     if "gpu" in settings.feature_sources:
-        scanned = {"gpu": GpuScans().run_once(host)}
+        scanned = {"gpu": ScanRunner().run_once(host)}
     return run_cycle(host, settings, {}, RuleFiles(host, settings.rules_dir, rules).read(), scanned)

@@ -1,7 +1,7 @@
 """When to scan for GPUs, and the life of the scan child: spawn, deadline, kill, reaping.
 
-Driven by the daemon's loop as the publisher is; it never waits by itself, except for :meth:`GpuScans.run_once`. A scan
-that hangs in the kernel (a GPU that fell off the bus) does not die when it is killed: it is left to die in its own
+Driven by the daemon's loop as the publisher is; it never waits by itself, except for :meth:`ScanRunner.run_once`. A
+scan that hangs in the kernel (a GPU that fell off the bus) does not die when it is killed: it is left to die in its own
 time, and none other is started before.
 """
 
@@ -32,7 +32,7 @@ _DEATH_SECONDS = 1.0
 _WAS_KILLED = float("inf")
 
 
-class GpuScans:
+class ScanRunner:
     """Keeps the newest answer of the scan child. ``on_change`` is called with the time when the answer has changed."""
 
     def __init__(

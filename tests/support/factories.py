@@ -15,7 +15,7 @@ from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.objects import manifests
-from driver_builder.objects.load_report import LiveModule, Proof
+from driver_builder.objects.load_report import LiveModule, LoadReport
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.plan_rollout import as_written, manifest_of
@@ -200,14 +200,14 @@ def daemon_set(seen: Snapshot, kernel: str = KERNEL, *, old: bool = False) -> Da
     return replace(made, fingerprint=OLD, template="", basis="") if old else made
 
 
-def loaded(kernel: str = KERNEL, *, boot_id: str = BOOT_ID, identity: str = IDENTITY) -> Proof:
+def loaded(kernel: str = KERNEL, *, boot_id: str = BOOT_ID, identity: str = IDENTITY) -> LoadReport:
     """Make the verdict of a loader that found everything well."""
     module = LiveModule(name="edudrv", identity=identity, devices=("0000:00:04.0",))
-    return Proof(result="Loaded", kernel=kernel, boot_id=boot_id, modules=(module,))
+    return LoadReport(result="Loaded", kernel=kernel, boot_id=boot_id, modules=(module,))
 
 
 LOADED = loaded()
-GONE = Proof(result="NotLive", kernel=KERNEL, boot_id=BOOT_ID, message="module edudrv is not live")
+GONE = LoadReport(result="NotLive", kernel=KERNEL, boot_id=BOOT_ID, message="module edudrv is not live")
 """A verdict of ``hold``: somebody removed the module."""
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.repositories import LookUp, Repository
-from driver_builder.objects.load_report import Proof
+from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, Source, SourceMissing
 from driver_builder.upgrades.prebuild import images_ahead
 from driver_builder.upgrades.upgrade_labels import images_of_moves, ready_for_label
@@ -51,7 +51,7 @@ ahead_before: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {"ahead":
     "lookedUpTime": "2023-11-14T22:13:00Z", "lastTransitionTime": "2023-11-14T22:13:00Z",
 }]}])  # fmt: skip
 proofs = st.sampled_from([None, LOADED, loaded(OTHER_KERNEL), loaded(identity="x"),
-                          Proof(result="WrongKernel", kernel=KERNEL, boot_id="x")])  # fmt: skip
+                          LoadReport(result="WrongKernel", kernel=KERNEL, boot_id="x")])  # fmt: skip
 states: st.SearchStrategy[ImageState] = st.sampled_from(
     [
         PRESENT,

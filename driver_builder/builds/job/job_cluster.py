@@ -12,7 +12,7 @@ from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, BUILD_LABEL,
 from driver_builder.builds.job.job_state import JobState, Lost, job_state
 from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.reasons import Reason
-from driver_builder.references.named_objects import Missing, read_secret
+from driver_builder.references.named_objects import ReferenceNotFound, read_secret
 from kube_api.client import Client
 from kube_api.errors import Conflict, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, JOBS, PODS
@@ -41,7 +41,7 @@ class JobCluster:
         """
         try:
             secret = read_secret(self._client, self._namespace, name, field="spec.build.secrets")
-        except Missing as error:
+        except ReferenceNotFound as error:
             raise BuildFailed(Reason.SOURCE_MISSING, str(error)) from error
         except KubeApiError as error:
             raise TemporaryError(f"spec.build.secrets: Secret {name} cannot be read: {error}") from error

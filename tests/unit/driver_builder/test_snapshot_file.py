@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from driver_builder.cli.output import document
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
-from driver_builder.model.image_state import Absent
+from driver_builder.model.image_state import Absent, Unauthorized
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
@@ -183,3 +183,10 @@ def test_any_document_is_read_or_refused(place: str, value: Any) -> None:
     """Nothing but our own error comes out, whatever somebody made of the file."""
     with suppress(ConfigurationError):
         from_document(changed(place, value))
+
+
+def test_a_kind_that_had_another_name_is_read() -> None:
+    """A file that an earlier version wrote spells a refused password with an s."""
+    seen = with_images(snapshot(), Unauthorized(message="401"))
+    text = json.dumps(to_document(seen, SETTINGS)).replace('"Unauthorized"', '"Unauthorised"')
+    assert from_document(json.loads(text))[0] == reduced(seen)

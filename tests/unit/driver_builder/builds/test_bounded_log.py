@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.builds.bounded_log import WholeLog, packed, unpacked
+from driver_builder.builds.bounded_log import BoundedLog, packed, unpacked
 
 
 def log_of(lines: list[str], limit: int) -> list[str]:
     """Add lines to a log and give what it kept."""
-    log = WholeLog(limit)
+    log = BoundedLog(limit)
     for line in lines:
         log.add(line)
     return log.lines()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from driver_builder.builds import build_queue
 from driver_builder.builds.build_queue import MAX_EARLIER, BuildQueue, BuildStates, QueuedBuild, next_build
 from driver_builder.builds.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
-from driver_builder.errors import BuildFailed, RegistryUnauthorised, VerificationFailed
+from driver_builder.errors import BuildFailed, RegistryUnauthorized, VerificationFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Absent
 from driver_builder.observed.snapshot import FailedBuild
@@ -122,7 +122,7 @@ def test_the_same_key_can_be_built_again(make_bench: MakeBench) -> None:
     [
         pytest.param(BuildFailed(Reason.HEADERS_MISSING, "no headers"), "HeadersMissing", "no headers", id="build"),
         pytest.param(VerificationFailed(Reason.WRONG_SYMBOL_CRC, "printk"), "WrongSymbolCRC", "printk", id="verify"),
-        pytest.param(RegistryUnauthorised("401"), "RegistryUnauthorized", "401", id="registry"),
+        pytest.param(RegistryUnauthorized("401"), "RegistryUnauthorized", "401", id="registry"),
         pytest.param(Forbidden("GET secret: 403"), "ActionRefused", "GET secret: 403", id="secret unreadable"),
         pytest.param(
             OSError(errno.ENOSPC, "No space left on device", "/tmp/x/layer"),
@@ -410,7 +410,7 @@ def test_a_secret_that_cannot_be_read_is_a_failure() -> None:
     """Nothing is built before it is known what must not be said."""
 
     def refuse(_action: StartBuild) -> Iterable[str]:
-        raise RegistryUnauthorised("no Secret")
+        raise RegistryUnauthorized("no Secret")
 
     pool = ManualPool()
     queue = BuildQueue(lambda *_: "sha256:0", wake=lambda: None, secrets=refuse, pool=pool)

@@ -11,7 +11,7 @@ from driver_builder.errors import (
     RegistryFull,
     RegistryRefused,
     RegistryRejected,
-    RegistryUnauthorised,
+    RegistryUnauthorized,
     RegistryUnavailable,
     TemporaryError,
     VerificationFailed,
@@ -197,7 +197,7 @@ def test_a_failure_has_a_class_and_a_helpful_message(
     [
         pytest.param(BuildFailed(F.HEADERS_MISSING, "x"), "HeadersMissing", id="build"),
         pytest.param(VerificationFailed(Reason.WRONG_SYMBOL_CRC, "x"), "WrongSymbolCRC", id="verify"),
-        pytest.param(RegistryUnauthorised("x"), "RegistryUnauthorized", id="wrong password"),
+        pytest.param(RegistryUnauthorized("x"), "RegistryUnauthorized", id="wrong password"),
         pytest.param(RegistryRejected("x"), "RegistryRejected", id="too large"),
         pytest.param(RegistryRefused("x"), "RegistryInvalid", id="no registry"),
         pytest.param(RegistryFull("x"), "RegistryFull", id="no room"),

@@ -7,7 +7,7 @@ import pytest
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import MANIFEST_TYPE, canonical_json, sha256
 from driver_builder.builds.bounded_log import unpacked
-from driver_builder.builds.log_artifacts import LOG_TYPE, LogArtefacts
+from driver_builder.builds.log_artifacts import LOG_TYPE, LogArtifacts
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.images import ImageRef
 from driver_builder.planning.actions import StartBuild
@@ -35,7 +35,7 @@ def action(host: str) -> StartBuild:
 
 def attach(host: str) -> None:
     """Attach a log to the image."""
-    LogArtefacts(Registries(MemoryClient())).attach(action(host), DIGEST, ["one", "\x1b[31mtwo\x1b[0m"])
+    LogArtifacts(Registries(MemoryClient())).attach(action(host), DIGEST, ["one", "\x1b[31mtwo\x1b[0m"])
 
 
 def test_a_log_is_found_by_its_image() -> None:

@@ -13,7 +13,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.explanation import LINKS, Explanation, Verdict
 from driver_builder.explain.links import explain
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
-from driver_builder.objects.load_report import Proof
+from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
 from driver_builder.planning.plan_build import next_try
@@ -88,7 +88,7 @@ def with_pod(**changes: Any) -> Snapshot:
 
 def not_loaded(result: str, message: str = "") -> Snapshot:
     """Make a snapshot in which the loader gave another verdict."""
-    return with_pod(ready=False, proof=Proof(result=result, kernel=KERNEL, boot_id=BOOT_ID, message=message))
+    return with_pod(ready=False, proof=LoadReport(result=result, kernel=KERNEL, boot_id=BOOT_ID, message=message))
 
 
 def pulling(message: str) -> Snapshot:
@@ -165,7 +165,8 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pull fails somehow", lambda: pulling("ImagePullBackOff"), "pull", B, "ImagePullBackOff", "reaches the registry"),
     ("crashes", lambda: pulling("CrashLoopBackOff: x"), "load", B, "CrashLoopBackOff", "logs edu-node-a -c load"),
     ("has not reported", lambda: pulling(""), "load", W, "not reported yet", "describe pod edu-node-a"),
-    ("wrong kernel", lambda: with_pod(ready=False, proof=Proof(result="WrongKernel", kernel=OTHER_KERNEL, boot_id="b")),
+    ("wrong kernel", lambda: with_pod(ready=False, proof=LoadReport(result="WrongKernel", kernel=OTHER_KERNEL,
+    boot_id="b")),
      "load", W, f"the node runs {OTHER_KERNEL}, its labels say {KERNEL}", "nfd-worker"),
     ("module refused", lambda: not_loaded("LoadFailed", "edudrv: disagrees about version of symbol x"), "load", B,
      "disagrees about version", "driverwright.io/rebuild"),

@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.images.provenance import config_digest, provenance, public_url
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -36,7 +36,7 @@ REQUEST = BuildRequest(
     modules=(ModuleSpec(name="edudrv", parameters=("debug=1",)),),
 )
 MODULE = VerifiedModule(name="edudrv", path="/x", srcversion="A1", build_id="b2", vermagic="6.1 SMP", needs_device=True)
-MADE = MadeImage(
+MADE = VerifiedImage(
     image=ImageArchive(config={}, layers=()),
     module_symvers="",
     compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0",

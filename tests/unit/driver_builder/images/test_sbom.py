@@ -15,7 +15,7 @@ from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.archives.image_layers import small_layer
 from driver_builder.images.image_contents import Content, image_contents
 from driver_builder.images.sbom import sbom
-from driver_builder.images.verified_image import MadeImage
+from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -44,7 +44,7 @@ REQUEST = BuildRequest(
     source=SourceFiles(files={"a.c": b"int x;"}),
     modules=(ModuleSpec(name="dw_probe"),),
 )
-MADE = MadeImage(
+MADE = VerifiedImage(
     image=ImageArchive(config={}, layers=()),
     module_symvers="",
     compiler="gcc (Debian 12.2.0-14+deb12u1) 12.2.0",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.objects.load_report import LiveModule, Proof, doubt, parse
+from driver_builder.objects.load_report import LiveModule, LoadReport, doubt, parse
 from tests.support.factories import BOOT_ID, IDENTITY, KERNEL, LOADED, OTHER_KERNEL, loaded
 
 VERDICT = {
@@ -25,15 +25,17 @@ def test_the_loaders_verdict_is_read() -> None:
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        pytest.param({"result": "WrongKernel"}, Proof(result="WrongKernel", kernel="", boot_id=""), id="bare result"),
+        pytest.param(
+            {"result": "WrongKernel"}, LoadReport(result="WrongKernel", kernel="", boot_id=""), id="bare result"
+        ),
         pytest.param(
             {"result": "LoadFailed", "kernel": "k", "bootID": "b", "message": "Exec format error", "module": "edudrv"},
-            Proof(result="LoadFailed", kernel="k", boot_id="b", message="Exec format error"),
+            LoadReport(result="LoadFailed", kernel="k", boot_id="b", message="Exec format error"),
             id="failure with its message",
         ),
         pytest.param(
             {"result": "Loaded", "modules": [{"name": "edudrv", "buildID": "ab12"}]},
-            Proof(
+            LoadReport(
                 result="Loaded",
                 kernel="",
                 boot_id="",
@@ -43,14 +45,14 @@ def test_the_loaders_verdict_is_read() -> None:
         ),
         pytest.param(
             {"result": "Loaded", "modules": [{"name": "edudrv"}]},
-            Proof(
+            LoadReport(
                 result="Loaded", kernel="", boot_id="", modules=(LiveModule(name="edudrv", identity="", devices=()),)
             ),
             id="no identity",
         ),
     ],
 )
-def test_every_kind_of_verdict_is_read(verdict: dict[str, object], expected: Proof) -> None:
+def test_every_kind_of_verdict_is_read(verdict: dict[str, object], expected: LoadReport) -> None:
     """What a verdict leaves out is empty, not wrong."""
     assert parse(json.dumps(verdict)) == expected
 
@@ -98,10 +100,14 @@ def test_no_text_makes_parsing_fail(text: str) -> None:
         pytest.param(LOADED, BOOT_ID, {}, None, id="proven, prebuilt image without identities"),
         pytest.param(None, BOOT_ID, {}, "the driver pod has not reported yet", id="no report"),
         pytest.param(
-            Proof(result="NoDevice", kernel=KERNEL, boot_id=BOOT_ID), BOOT_ID, {}, "NoDevice", id="failure, no words"
+            LoadReport(result="NoDevice", kernel=KERNEL, boot_id=BOOT_ID),
+            BOOT_ID,
+            {},
+            "NoDevice",
+            id="failure, no words",
         ),
         pytest.param(
-            Proof(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="Exec format error"),
+            LoadReport(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="Exec format error"),
             BOOT_ID,
             {},
             "LoadFailed: Exec format error",
@@ -124,7 +130,7 @@ def test_no_text_makes_parsing_fail(text: str) -> None:
     ],
 )
 def test_a_proof_is_doubted_for_a_reason(
-    proof: Proof | None, boot_id: str | None, expected: dict[str, str], why: str | None
+    proof: LoadReport | None, boot_id: str | None, expected: dict[str, str], why: str | None
 ) -> None:
     """Only a load of these very modules on this boot of this kernel leaves no doubt."""
     assert doubt(proof, kernel=KERNEL, boot_id=boot_id, expected=expected) == why

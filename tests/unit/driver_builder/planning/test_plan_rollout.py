@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects.load_report import Proof
+from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyDaemonSet, LabelNode, ReplacePod
@@ -59,7 +59,7 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
         ),
         pytest.param(
             "current",
-            {"ready": False, "proof": Proof(result="WrongKernel", kernel=OTHER_KERNEL, boot_id=BOOT_ID)},
+            {"ready": False, "proof": LoadReport(result="WrongKernel", kernel=OTHER_KERNEL, boot_id=BOOT_ID)},
             [],
             "RollingOut",
             "WrongKernel",
@@ -67,7 +67,7 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
         ),
         pytest.param(
             "current",
-            {"proof": Proof(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="Invalid argument")},
+            {"proof": LoadReport(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="Invalid argument")},
             [],
             "RollingOut",
             "LoadFailed: Invalid argument",
@@ -123,7 +123,7 @@ def test_a_present_image_reaches_its_node(
         pytest.param({"proof": loaded(identity="FF")}, "module edudrv is FF", id="another srcversion"),
         pytest.param({"proof": loaded(OTHER_KERNEL)}, f"loaded on kernel {OTHER_KERNEL}", id="another kernel"),
         pytest.param(
-            {"proof": Proof(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="m")}, "LoadFailed: m",
+            {"proof": LoadReport(result="LoadFailed", kernel=KERNEL, boot_id=BOOT_ID, message="m")}, "LoadFailed: m",
             id="the load failed",
         ),
     ],

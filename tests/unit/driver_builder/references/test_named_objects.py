@@ -6,7 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from driver_builder.api.driver_spec import ConfigMapKey
-from driver_builder.references.named_objects import Missing, read_config_map, read_entry, read_secret, read_text
+from driver_builder.references.named_objects import (
+    ReferenceNotFound,
+    read_config_map,
+    read_entry,
+    read_secret,
+    read_text,
+)
 from kube_api.client import Client
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from tests.support.memory_client import MemoryClient
@@ -71,6 +77,6 @@ def test_what_is_there_is_read(client: MemoryClient) -> None:
 )
 def test_what_is_missing_is_told(client: MemoryClient, read: Callable[[Client], object], message: str) -> None:
     """With the field that names it, and the command that makes it or what is there instead."""
-    with pytest.raises(Missing) as caught:
+    with pytest.raises(ReferenceNotFound) as caught:
         read(client)
     assert str(caught.value) == f"{FIELD}: {message}"

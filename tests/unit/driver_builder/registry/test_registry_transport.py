@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import RegistryRefused, RegistryUnauthorised, RegistryUnavailable
+from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_answers import RegistryBusy
@@ -110,7 +110,7 @@ def test_a_wrong_password_is_tried_once() -> None:
     with scripted_registry(lambda _: challenge) as registry:
         speaker = transport(registry.host)
         for _ in range(2):
-            with pytest.raises(RegistryUnauthorised, match="user 'anna'"):
+            with pytest.raises(RegistryUnauthorized, match="user 'anna'"):
                 speaker.request("GET", "/v2/a/manifests/1", repository="a")
     assert [request.headers.get("Authorization") for request in registry.requests] == [None, BASIC, BASIC]
 

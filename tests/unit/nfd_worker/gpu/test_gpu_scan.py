@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from feature_rules.features import Failed, Features
 from nfd_worker.gpu.gpu_scan import pci_address
-from nfd_worker.gpu.scan_runner import SCAN_COMMAND, GpuScans
+from nfd_worker.gpu.scan_runner import SCAN_COMMAND, ScanRunner
 from nfd_worker.host import BOOT_ID
 from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
@@ -279,4 +279,4 @@ def test_a_driver_that_hangs_is_killed_at_the_deadline(
         tmp_path / "root",
         {BOOT_ID: Path("/", BOOT_ID).read_text(), "sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de\n"},
     )
-    assert GpuScans().run_once(here) == Failed("the GPU scan took longer than 1 s and was killed")
+    assert ScanRunner().run_once(here) == Failed("the GPU scan took longer than 1 s and was killed")

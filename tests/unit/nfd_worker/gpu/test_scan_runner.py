@@ -1,4 +1,4 @@
-"""GpuScans: when a scan child is started, and what becomes of it. The children are real processes."""
+"""ScanRunner: when a scan child is started, and what becomes of it. The children are real processes."""
 
 import os
 import select
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feature_rules.features import Failed, Features
-from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, GpuScans
+from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, ScanRunner
 from nfd_worker.host import BOOT_ID, Host
 from tests.support.trees import host
 
@@ -44,7 +44,7 @@ class World:
         boot_id = Path("/", BOOT_ID).read_text()
         self.host: Host = host(root, {BOOT_ID: boot_id, "sys/bus/pci/devices/0000:01:00.0/vendor": f"{vendor}\n"})
         self.changes: list[float] = []
-        self.scans = GpuScans(command, on_change=self.changes.append)
+        self.scans = ScanRunner(command, on_change=self.changes.append)
         self._pids = root / "pids"
         self._let_go = root / "let-go"
 
