@@ -1,5 +1,6 @@
 """The drivers of the matrix: Debian's ``-dkms`` packages and the edu driver of ``examples/``, as build requests."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def request(driver: str, version: str, kernel: str, base_image: str) -> BuildReq
     target = KernelTarget(KernelVersion(kernel), release["ID"], release["VERSION_ID"], "amd64")
     return BuildRequest(
         driver=f"matrix/{driver}",
-        version=version,
+        version=re.sub(r"[^A-Za-z0-9_.-]", "_", version),
         target=target,
         template=TEMPLATE,
         recipe=templates.recipe_versions()[TEMPLATE],

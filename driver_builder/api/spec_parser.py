@@ -35,10 +35,14 @@ from driver_builder.api.spec_rules import (
     KERNEL,
     LABEL_KEY,
     LABEL_VALUE,
+    MAX_ITEMS,
+    MIRROR,
+    MIRROR_ARG,
     MODULE,
     OBJECT_NAME,
     PARAMETER,
     PERCENTAGE,
+    PREBUILT_IMAGE,
     QUANTITY,
     REGEXP,
     REPOSITORY,
@@ -50,7 +54,6 @@ from driver_builder.api.spec_rules import (
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.build import ModuleSpec
-from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.images import ImageRepository
 
 MIN_SECONDS, MAX_SECONDS = 10.0, 86400.0
@@ -66,6 +69,8 @@ RESERVED: Mapping[str, tuple[object, ...]] = {
 MAX_REGEXPS = 16384
 """Characters of all expressions of a spec together: classes of Unicode take a second for each few thousand."""
 
+MAX_SECRETS = 16
+"""Secrets of a build."""
 DEFAULT_CA_KEY = "ca.crt"
 MAX_TOLD = 5
 """As many problems are told in one message."""
@@ -114,8 +119,8 @@ def _spec(spec: Reader) -> DriverSpec:
         source=read_source(spec.object("source")) or ConfigMapSource(name=""),
         template=build.text("template", TEMPLATE),
         own_template=_own_template(build),
-        base_image=_base_image(build),
-        args=build.pairs("args", ARG, ARG_VALUE),
+        base_image=build.text("baseImage", BASE_IMAGE),
+        args=_args(build),
         reuse=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
         build_secrets=_build_secrets(build),
         build_resources=_resources(build.object("resources")),
@@ -153,8 +158,8 @@ def _reference(fields: Reader, name: str) -> str | None:
     return fields.object(name).needed("name", OBJECT_NAME) if fields.has(name) else fields.text(name, OBJECT_NAME)
 
 
-def _names(fields: Reader, name: str) -> tuple[str, ...]:
-    return tuple(item.needed("name", OBJECT_NAME) for item in fields.objects(name))
+def _names(fields: Reader, name: str, *, most: int = MAX_ITEMS) -> tuple[str, ...]:
+    return tuple(item.needed("name", OBJECT_NAME) for item in fields.objects(name, most=most))
 
 
 def _registry(registry: Reader) -> RegistrySettings:
@@ -169,15 +174,11 @@ def _registry(registry: Reader) -> RegistrySettings:
     return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca=ca)
 
 
-def _base_image(build: Reader) -> str | None:
-    text = build.text("baseImage", BASE_IMAGE)
-    if text is not None and is_reserved(text):
-        build.wrong(
-            f"{shown(text)} is a name that the builder keeps images of its own under: name an image of a registry",
-            "baseImage",
-        )
-        return None
-    return text
+def _args(fields: Reader) -> dict[str, str]:
+    args = fields.pairs("args", ARG, ARG_VALUE)
+    if MIRROR_ARG in args:
+        fields.check(args[MIRROR_ARG], MIRROR, "args", MIRROR_ARG)
+    return args
 
 
 def _own_template(build: Reader) -> ConfigMapKey | None:
@@ -198,7 +199,7 @@ def _firmware_path(module: Reader) -> str | None:
 
 
 def _build_secrets(build: Reader) -> tuple[str, ...]:
-    names = _names(build, "secrets")
+    names = _names(build, "secrets", most=MAX_SECRETS)
     if names and build.given.get("builder") != BuilderKind.JOB:
         build.wrong("can only be given to a build in a Job: set spec.build.builder: job, or remove them", "secrets")
     if len(set(names)) < len(names):
@@ -258,7 +259,7 @@ def _mapping(item: Reader) -> KernelMapping:
         skip=item.flag("skip"),
         image=_prebuilt(item),
         template=item.text("template", TEMPLATE),
-        args=item.pairs("args", ARG, ARG_VALUE),
+        args=_args(item),
         signing=read_signing(item),
     )
     how = mapping.template or mapping.args or mapping.signing
@@ -274,7 +275,7 @@ def _mapping(item: Reader) -> KernelMapping:
 
 
 def _prebuilt(item: Reader) -> str | None:
-    text = item.text("image", TEXT)
+    text = item.text("image", PREBUILT_IMAGE)
     try:
         return text if text is None else str(images.parse_reference(text))
     except ValueError as error:
@@ -300,6 +301,7 @@ def _modules(module: Reader) -> tuple[ModuleSpec, ...]:
     if not module.items("names"):
         module.wrong("at least one module name is needed, in load order", "names")
     parameters = module.object("parameters")
+    parameters.bound(len(parameters.given), MAX_ITEMS)
     for name in parameters.given:
         if name not in modules:
             parameters.wrong(f"{shown(name)} is not in spec.module.names {list(modules)}")

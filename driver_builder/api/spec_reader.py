@@ -4,22 +4,14 @@ Place in the flow: ``spec_parser`` says what each field of a spec may hold and a
 and read as if it were not there, so that one pass finds all that is wrong; whoever reads looks at the notes at the end.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from driver_builder.api.spec_rules import MAX_ITEMS, Rule
+
 Path = tuple[str | int, ...]
 """The way to a field from the top of its object: names, and places in lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What a text may be: a pattern for all of it, and what is wrong with another one, with the remedy."""
-
-    pattern: re.Pattern[str]
-    words: str
-    max_length: int = 253
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +94,8 @@ class Reader:
         """Tell whether a value is a text that a rule allows, and note it when it is not."""
         if not isinstance(value, str):
             self.wrong(f"{shown(value)} is no text: put it in quotes", *way)
-        elif len(value) > rule.max_length or not rule.pattern.fullmatch(value):
-            self.wrong(f"{shown(value)} {rule.words}", *way)
+        elif words := rule.wrong_with(value):
+            self.wrong(f"{shown(value)} {words}", *way)
         else:
             return True
         return False
@@ -125,12 +117,19 @@ class Reader:
             return None
         return value
 
-    def items(self, name: str) -> list[Any]:
+    def items(self, name: str, *, most: int = MAX_ITEMS) -> list[Any]:
         """Read a list, empty where it is left out."""
         value = self.raw(name)
         if value is not None and not isinstance(value, list):
             self.wrong(f"{shown(value)} is no list: write [{value}]", name)
-        return value if isinstance(value, list) else []
+            return []
+        self.bound(len(value or ()), most, name)
+        return (value or [])[:most]
+
+    def bound(self, count: int, most: int, *way: str | int) -> None:
+        """Note that a list or a mapping has too many entries."""
+        if count > most:
+            self.wrong(f"it has {count} entries: write at most {most}", *way)
 
     def words(self, name: str, rule: Rule) -> tuple[str, ...]:
         """Read a list of texts."""
@@ -141,6 +140,7 @@ class Reader:
         """Read a mapping of text to text."""
         inner = self.object(name)
         inner.asked.update(inner.given)
+        inner.bound(len(inner.given), MAX_ITEMS)
         checked = [(key, value, inner.check(key, keys, key)) for key, value in inner.given.items()]
         return {key: value for key, value, good in checked if good and inner.check(value, values, key)}
 
@@ -148,7 +148,7 @@ class Reader:
         """Read an object, empty where it is left out."""
         return Reader(self.raw(name), (*self.path, name), self._notes)
 
-    def objects(self, name: str) -> Iterator["Reader"]:
+    def objects(self, name: str, *, most: int = MAX_ITEMS) -> Iterator["Reader"]:
         """Read a list of objects."""
-        for index, value in enumerate(self.items(name)):
+        for index, value in enumerate(self.items(name, most=most)):
             yield Reader(value, (*self.path, name, index), self._notes)

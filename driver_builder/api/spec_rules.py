@@ -1,14 +1,53 @@
 """What the texts of a DriverContainer may look like, each with the words for one that does not. Pure.
 
-What reaches a Dockerfile is checked again, more closely, where that is rendered (``template_values``).
+Place in the flow: ``spec_parser`` reads a spec by these rules, and ``template_values`` applies the same ones again to
+what reaches a Dockerfile. The patterns of the CRD may allow more, never less (``tests/contract/test_spec_rules.py``).
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from driver_builder.api.spec_reader import Rule
+from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
 
-_HOST = r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]{1,5})?"
+MIRROR_ARG = "HEADERS_MIRROR"
+"""The one argument that is no word for make: the address of a package repository that a template looks into as well."""
+MAX_ITEMS = 64
+"""Entries of a list or a mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a text may be: a pattern for all of it, and what is wrong with another one, with the remedy.
+
+    ``also`` finds what a pattern cannot say, and says it; empty where nothing is wrong.
+    """
+
+    pattern: re.Pattern[str]
+    words: str
+    max_length: int = 253
+    also: Callable[[str], str] | None = None
+
+    def wrong_with(self, text: str) -> str:
+        """Say what is wrong with a text; empty where nothing is."""
+        if len(text) > self.max_length or not self.pattern.fullmatch(text):
+            return self.words
+        return self.also(text) if self.also else ""
+
+
+def _reserved(reference: str) -> str:
+    if is_reserved(reference):
+        return "is a name that the builder keeps images of its own under: name an image of a registry"
+    return ""
+
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_COMPONENTS = rf"{_COMPONENT}(?:/{_COMPONENT})*"
+_TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_DIGEST = r"@sha256:[0-9a-f]{64}"
 _SEGMENTS = r"[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+)*"
 _NO_CLIMB = r"(?!(?:.*/)?\.\.?(?:/|\Z))"
 _URL_PATH = r"/[A-Za-z0-9._~/+%@-]+"
@@ -37,13 +76,18 @@ REPOSITORY = Rule(
     512,
 )
 BASE_IMAGE = Rule(
-    re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/@-]*"), "is no image reference: write one such as debian:bookworm-slim", 512
+    re.compile(rf"(?:{_HOST}/)?{_COMPONENTS}(?:{_TAG})?(?:{_DIGEST})?"),
+    "is no image reference: write one such as debian:bookworm-slim",
+    512,
+    _reserved,
 )
 PINNED_IMAGE = Rule(
-    re.compile(r"[a-zA-Z0-9.-]+(?::[0-9]+)?/[a-z0-9._/-]+@sha256:[0-9a-f]{64}"),
+    re.compile(rf"{_HOST}/{_COMPONENTS}{_DIGEST}"),
     "must be pinned: write host/repository@sha256:<64 hex digits>",
     512,
+    _reserved,
 )
+PREBUILT_IMAGE = Rule(re.compile(r"(?s:.*)"), "is too long: write at most 512 characters", 512)
 ABSOLUTE_PATH = Rule(
     re.compile(rf"{_NO_CLIMB}/(?:{_SEGMENTS}/?)?"),
     "must be absolute and without '..', of letters, digits and . _ + @ - /",
@@ -66,7 +110,7 @@ COMMIT = Rule(
 )
 ARCHIVE_URL = Rule(
     re.compile(rf"https?://{_HOST}{_URL_PATH}"),
-    "must be a URL by https or http, without a password and a query: write https://host/path.tar.gz",
+    "must be a URL by https or http, without a user, a password and a query: write https://host/path.tar.gz",
     1024,
 )
 SHA256 = Rule(re.compile(r"[0-9a-f]{64}"), "must be the archive's SHA-256, 64 hex digits: sha256sum FILE prints it")
@@ -90,10 +134,15 @@ ARG_VALUE = Rule(
     "is no argument's value: use letters, digits and . / : = , @ % + ^ _ -",
     1024,
 )
+MIRROR = Rule(
+    re.compile(rf"(?:https?://{_HOST}(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._+@-]+)*/?)?"),
+    "is no address of a package repository: write https://host/path (or http), without a user and a query",
+    1024,
+)
 MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is no module name: use letters, digits, '_' and '-'", 55)
 PARAMETER = Rule(
-    re.compile(r"[A-Za-z0-9_.]+(=[^\s\"'\\$`;|&<>]*)?"),
-    "is no parameter: write name=value, without blanks and quotes",
+    re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:=[]A-Za-z0-9!#%()*+,./:=?@[^_{}~-]*)?"),
+    "is no parameter: write name=value in ASCII, without blanks, quotes and any of $ ` \\ ; | & < >",
     1024,
 )
 KERNEL = Rule(KERNEL_VERSION, "is no kernel release: write what uname -r prints, such as 6.1.0-55-cloud-amd64", 128)

@@ -1,80 +1,22 @@
 """The rules (CEL) in DriverContainer's schema, evaluated by CEL's own C++ library: each refuses what the code refuses.
 
-The API server that can be had here is too old for rules. What it would do with them beyond CEL itself is done here, by
-its own description: fields have escaped names, defaults are filled in, and lists and maps are bounded.
+The API server that can be had here is too old for rules. What it would do with them beyond CEL itself is done in
+``tests/support/crd_schema.py``; that lists and maps are bounded is checked here.
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from cel_expr_python import cel
 
 from driver_builder.api.spec_parser import read_spec
 from tests.support import factories
+from tests.support.crd_schema import RULES, escaped, parts, refusals
 
 Json = dict[str, Any]
 
-CRD = Path(__file__).parents[2] / "deploy" / "crds" / "drivercontainers.yaml"
-SCHEMA = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-RULES = "x-kubernetes-validations"
-RESERVED = {
-    *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
-    *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
-}
-"""Words that CEL keeps for itself: Kubernetes calls such a field ``__word__`` (apiserver/pkg/cel/escaping.go)."""
-
-
-def escaped(name: str) -> str:
-    """Give the name that a field of the schema has in a rule."""
-    return f"__{name}__" if name in RESERVED else name
-
-
-def parts(part: Json = SCHEMA, path: str = "spec") -> Iterator[tuple[str, Json]]:
-    """Every part of the schema with its path."""
-    yield path, part
-    for name, child in part.get("properties", {}).items():
-        yield from parts(child, f"{path}.{name}")
-    for name in ("items", "additionalProperties"):
-        if isinstance(part.get(name), dict):
-            yield from parts(part[name], f"{path}[]")
-
-
 WITH_RULES = [(path, part) for path, part in parts() if RULES in part]
 MESSAGES = {rule["message"] for _, part in WITH_RULES for rule in part[RULES]}
-
-
-@cache
-def compiled(rule: str) -> cel.Expression:
-    """Compile a rule; an error names its place."""
-    return cel.NewEnv(variables={"self": cel.Type.DYN}).compile(rule)
-
-
-def in_cel(part: Json, value: Any) -> Any:
-    """A value as rules see it: fields by their escaped names, what has a default filled in."""
-    if isinstance(value, dict) and "properties" in part:
-        filled = {name: child["default"] for name, child in part["properties"].items() if "default" in child} | value
-        return {escaped(name): in_cel(part["properties"].get(name, {}), filled[name]) for name in filled}
-    if isinstance(value, list):
-        return [in_cel(part.get("items", {}), item) for item in value]
-    return value
-
-
-def refusals(value: Any, part: Json = SCHEMA) -> Iterator[str]:
-    """The messages of all rules that a value breaks, anywhere in it."""
-    for rule in part.get(RULES, ()):
-        if compiled(rule["rule"]).eval(data={"self": in_cel(part, value)}).value() is not True:
-            yield rule["message"]
-    if isinstance(value, dict):
-        for name, child in value.items():
-            yield from refusals(child, part.get("properties", {}).get(name, {}))
-    elif isinstance(value, list):
-        for child in value:
-            yield from refusals(child, part.get("items", {}))
 
 
 SOURCE = {"configMap": {"name": "a"}}

@@ -10,7 +10,7 @@ import yaml
 
 from driver_builder import plan
 from driver_builder.api import source_parser, spec_parser
-from driver_builder.api.spec_parser import parse_spec, read_spec
+from driver_builder.api.spec_parser import parse_spec
 from driver_builder.api.spec_reader import Notes, Reader
 from driver_builder.controller import events
 from driver_builder.observed.rebuild import Rebuilds
@@ -285,91 +285,6 @@ def test_printer_columns_show_fields_that_exist() -> None:
         words = [word for word in path.split(".") if word]
         if words[0] != "metadata":
             schema(*words)
-
-
-NAMES = (["a", "a-b.c"], ["", "A", "a_b", "-a", "a" * 254])
-KEYS = (["ca.crt", "A_b-1"], ["", "a/b", "a b"])
-FOLDERS = (["src", "a/b-c+d@e"], ["/a", "a//b", "a b", "a/"])
-
-
-@pytest.mark.parametrize(
-    ("path", "values"),
-    [
-        pytest.param("version", (["1", "1.0-rc_1", "v" * 63], ["", "-1", "1 0", "v" * 64]), id="version"),
-        pytest.param("image", (["r.io/a", "r:5000/a/b-c"], ["a", "r.io/A", "r.io/a:1"]), id="image"),
-        pytest.param("module.names[]", (["edudrv", "a-b_c"], ["", "a b", "a" * 56]), id="module"),
-        pytest.param("module.firmwarePath", (["/lib/firmware", "/a/"], ["lib", "/a b", "/"]), id="firmware path"),
-        pytest.param("registry.secretRef.name", NAMES, id="secret"),
-        pytest.param("registry.caConfigMap.name", NAMES, id="CA's ConfigMap"),
-        pytest.param("registry.caConfigMap.key", KEYS, id="CA's key"),
-        pytest.param("build.templateConfigMap.key", KEYS, id="template's key"),
-        pytest.param("priorityClassName", NAMES, id="priority class"),
-        pytest.param("imagePullSecrets[].name", NAMES, id="pull secret"),
-        pytest.param("source.configMap.name", NAMES, id="source ConfigMap"),
-        pytest.param("source.image.reference", (["r.io/a@sha256:" + "0" * 64], ["r.io/a:1"]), id="pinned"),
-        pytest.param("source.image.path", (["/", "/a/b", "/a/"], ["a", "/a b", "/a//b"]), id="path in an image"),
-        pytest.param(
-            "source.git.url",
-            (["https://h/x.git", "https://h:8443/~a/b"], ["http://h/x", "git@h:x", "ssh://git@h/x", "https://a:b@h/x"]),
-            id="git URL",
-        ),
-        pytest.param("source.git.commit", (["a" * 40, "0" * 64], ["main", "a" * 41, "A" * 40]), id="commit"),
-        pytest.param("source.git.path", FOLDERS, id="folder of a commit"),
-        pytest.param("source.archive.url", (["http://h/x", "https://h:1/x%20y"], ["ftp://h/x", "https://h"]), id="URL"),
-        pytest.param("source.archive.sha256", (["0" * 64], ["0" * 63, "A" * 64]), id="checksum"),
-        pytest.param("source.archive.path", FOLDERS, id="folder of an archive"),
-        pytest.param("source.package.name", (["a-dkms", "libA+1"], ["-a", "a b", ""]), id="package"),
-        pytest.param("source.package.version", (["1:2.0-1+b~c"], ["", "1 2", "$x"]), id="package's version"),
-        pytest.param("build.template", (["debian"], ["", "../a", "A"]), id="template"),
-        pytest.param("build.baseImage", (["debian:12", "r:5/a@sha256:0"], ["", "a b", "-a"]), id="base image"),
-        pytest.param("build.deadline", (["30m", "1h30m5s", "60s"], ["", "1", "1d", "m", "5s1m"]), id="deadline"),
-        pytest.param("build.builder", (["docker", "job"], ["kaniko", ""]), id="builder"),
-        pytest.param("build.args.X", (["", "a/b=c"], ["a b", "$x", "'"]), id="argument"),
-        pytest.param("kernelMappings[].literal", (["6.1.0-55+x~y"], ["", "linux", "6"]), id="literal"),
-        pytest.param("kernelMappings[].image", (["r/a:1", "r:5/a_b/c@sha256:" + "0" * 64], ["r/a", "a:1", "r/A:1"]),
-                     id="prebuilt image"),
-        pytest.param("kernelMappings[].template", (["debian"], ["", "A"]), id="template of a mapping"),
-        pytest.param("nodeSelector.x", (["", "a", "a.b_c"], ["-a", "a b"]), id="label's value"),
-    ],
-)  # fmt: skip
-def test_schema_and_code_agree(path: str, values: tuple[list[str], list[str]]) -> None:
-    """What the API server lets through the code understands, and what it refuses is refused by the code as well."""
-    for good in values[0]:
-        assert _schema_allows(path, good), good
-        assert _code_allows(path, good), good
-    for bad in values[1]:
-        assert not _schema_allows(path, bad), bad
-        assert not _code_allows(path, bad), bad
-
-
-def _schema_allows(path: str, value: str) -> bool:
-    part = schema("spec")
-    for word in path.replace("[]", ".[]").split("."):
-        if word == "[]":
-            part = part["items"]
-        else:
-            part = part["properties"][word] if "properties" in part else part["additionalProperties"]
-    fits = part.get("minLength", 0) <= len(value) <= part.get("maxLength", 1 << 20)
-    return fits and re.search(part.get("pattern", ""), value) is not None and value in part.get("enum", [value])
-
-
-def _code_allows(path: str, value: str) -> bool:
-    """Set one field of a good spec, with what has to be beside it."""
-    beside: Json = {
-        "source.image": {"reference": "r.io/a@sha256:" + "0" * 64},
-        "source.git": {"url": "https://h/x", "commit": "a" * 40},
-        "source.archive": {"url": "https://h/x", "sha256": "0" * 64},
-        "source.package": {"name": "a"},
-        "module": {"names": ["edudrv"]},
-        "registry.caConfigMap": {"name": "a"},
-        "build.templateConfigMap": {"name": "a"},
-        "kernelMappings[]": {} if path.endswith("literal") else {"regexp": "6"},
-    }
-    parent, _, name = path.rpartition(".")
-    made: Any = {**beside.get(parent, {}), name.removesuffix("[]"): [value] if name.endswith("[]") else value}
-    for word in reversed(parent.split(".") if parent else []):
-        made = {word.removesuffix("[]"): [made] if word.endswith("[]") else made}
-    return read_spec(factories.spec(**made)).spec is not None
 
 
 # ---------------------------------------------------------------- examples

@@ -255,6 +255,51 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param(
             {"build": {"args": {"A": "$(x)"}}}, "spec.build.args.A", "'$(x)'", "use letters", id="argument value"
         ),
+        pytest.param(
+            {"build": {"args": {"HEADERS_MIRROR": "ftp://h/x"}}},
+            "spec.build.args.HEADERS_MIRROR",
+            "'ftp://h/x'",
+            "write https://host/path",
+            id="mirror",
+        ),
+        pytest.param(
+            {"build": {"baseImage": "debian::12"}}, "spec.build.baseImage", "'debian::12'", "debian:bookworm", id="tag"
+        ),
+        pytest.param(
+            {"source": {"image": {"reference": "docker.io/driverwright-cache/a@sha256:" + "0" * 64}}},
+            "spec.source.image.reference",
+            "driverwright-cache",
+            "name an image of a registry",
+            id="source that another driver's build left in the engine",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "parameters": {"a": ["x=\u00e9"]}}},
+            "spec.module.parameters.a[0]",
+            "'x=\u00e9'",
+            "write name=value in ASCII",
+            id="parameter not in ASCII",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"] * 65}},
+            "spec.module.names",
+            "65 entries",
+            "write at most 64",
+            id="too many names",
+        ),
+        pytest.param(
+            {"build": {"args": {f"A{n}": "" for n in range(65)}}},
+            "spec.build.args",
+            "65 entries",
+            "at most 64",
+            id="too many arguments",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/" + "a" * 600 + ":1"}]},
+            "spec.kernelMappings[0].image",
+            "aaa",
+            "at most 512",
+            id="too long a reference",
+        ),
         pytest.param({"build": {"template": "../x"}}, "spec.build.template", "'../x'", "lower case", id="template"),
         pytest.param(
             {"build": {"baseImage": "a b"}}, "spec.build.baseImage", "'a b'", "debian:bookworm", id="base image"
