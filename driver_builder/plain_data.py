@@ -22,6 +22,8 @@ from driver_builder.api.driver_spec import Pattern
 from driver_builder.errors import ConfigurationError, InvalidDriver
 
 _USER_OF_A_URL = re.compile(r"(?<=://)[^/@\s]+@")
+_RENAMED = {"Unauthorised": "Unauthorized"}
+"""Kinds that earlier versions wrote by another name."""
 _PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
 
 

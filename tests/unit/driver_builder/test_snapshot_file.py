@@ -136,6 +136,13 @@ def changed(path: str, value: Any) -> Any:
     return made
 
 
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    """What is called otherwise by now is known by its name of then."""
+    earlier = {"kind": "Unauthorised", "message": "the registry refused the password"}
+    read, _ = from_document(changed("snapshot/images/0/value", earlier))
+    assert list(read.images.values()) == [Unauthorized(message="the registry refused the password")]
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
