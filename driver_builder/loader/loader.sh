@@ -985,8 +985,8 @@ load() {
     find_doomed
     claim_modules
     write_blacklist
-    check_blacklist
     check_room
+    check_blacklist
     copy_firmware
     make_room
     for name in $modules; do

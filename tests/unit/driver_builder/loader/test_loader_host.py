@@ -243,6 +243,17 @@ def test_a_blacklisted_module_is_left_where_the_own_ones_are_live(world: World) 
     assert blacklist_of(world).exists()
 
 
+def test_a_blacklisted_module_is_left_where_the_own_one_stays_in_use(world: World) -> None:
+    """A rebuild was asked for, and the driver's module is in use: it goes on working, and so says the verdict."""
+    world.is_live("edudrv", refcnt=1)
+    world.environment |= {"BLACKLIST": "nouveau", "REBUILD": "again"}
+    world.is_live("nouveau", srcversion=IN_TREE)
+    ran = world.run("load")
+    assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
+    assert ran.verdict["message"] == "module nouveau, on spec.module.blacklist, is live: left loaded"
+    assert world.calls == []
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param("vendor-net", id="it makes room as well"), pytest.param("edudrv", id="it is the kernel's own build")],
