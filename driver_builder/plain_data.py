@@ -101,10 +101,6 @@ def _encode_member(hint: Any, value: Any) -> Any:
     return {"kind": type(value).__name__, **encode(type(value), value)}
 
 
-_RENAMED = {"Unauthorised": "Unauthorized"}
-"""Kinds that documents of earlier versions have under another name."""
-
-
 def _decode_member(hint: Any, data: Any, where: str) -> Any:
     members, by_kind = _members(hint)
     if data is None and types.NoneType in typing.get_args(hint):

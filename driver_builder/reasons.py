@@ -562,10 +562,15 @@ def suspends(word: str) -> Suspends:
 
 def with_remedy(word: str, message: str) -> str:
     """Add to a message what to do about its reason."""
-    return ". ".join(filter(None, [message, remedy_of(word)]))
+    remedy = remedy_of(word)
+    if not (message and remedy):
+        return message or remedy
+    return f"{message}{' ' if message.endswith('.') else '. '}{remedy}"
 
 
 def without_remedy(word: str, text: str) -> str:
     """Take off again what :func:`with_remedy` added."""
     remedy = remedy_of(word)
-    return text.removesuffix(remedy).removesuffix(". ") if remedy else text
+    if not remedy or not text.endswith(remedy):
+        return text
+    return text.removesuffix(remedy).removesuffix(" ").removesuffix(".")

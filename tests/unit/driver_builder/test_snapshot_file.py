@@ -190,10 +190,3 @@ def test_any_document_is_read_or_refused(place: str, value: Any) -> None:
     """Nothing but our own error comes out, whatever somebody made of the file."""
     with suppress(ConfigurationError):
         from_document(changed(place, value))
-
-
-def test_a_kind_that_had_another_name_is_read() -> None:
-    """A file that an earlier version wrote spells a refused password with an s."""
-    seen = with_images(snapshot(), Unauthorized(message="401"))
-    text = json.dumps(to_document(seen, SETTINGS)).replace('"Unauthorized"', '"Unauthorised"')
-    assert from_document(json.loads(text))[0] == reduced(seen)
