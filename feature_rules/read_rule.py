@@ -107,7 +107,7 @@ class RuleReader(NodeReader):
                 self.report(node, joined(path, name), "is missing")
         effect = self._required_text(fields, "effect", path)
         if effect and effect not in EFFECTS:
-            self.report(fields["effect"], joined(path, "effect"), f"{effect!r} is none of {', '.join(EFFECTS)}")
+            self.report(fields["effect"], joined(path, "effect"), f"{effect!r} is not one of {', '.join(EFFECTS)}")
         value = self.text(fields["value"], joined(path, "value")) if "value" in fields else ""
         return Taint(self._required_text(fields, "key", path), value, effect)
 

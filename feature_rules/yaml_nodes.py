@@ -176,7 +176,7 @@ class NodeReader:
                 continue
             name = scalar_text(key, convert=key.tag != _BOOL) if isinstance(key, yaml.ScalarNode) else None
             if name is None:
-                self.report(key, path, "has a key that is not a text; put it in quotes")
+                self.report(key, path, "has a key that is not a string; put it in quotes")
             elif name in own:
                 self.report(key, joined(path, name), "is given twice")
             else:
@@ -195,7 +195,7 @@ class NodeReader:
         text = scalar_text(node, convert=self.convert) if isinstance(node, yaml.ScalarNode) else None
         if text is None:
             quote = "; put it in quotes" if isinstance(node, yaml.ScalarNode) and not is_null(node) else ""
-            self.report(node, path, f"must be a text{quote}")
+            self.report(node, path, f"must be a string{quote}")
         return text or ""
 
     def text_map(self, node: yaml.Node | None, path: str) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Client:
             page = self._json("GET", path, query=query, accept=accept)
             metadata = page.get("metadata")
             if not isinstance(metadata, dict):
-                raise Unreachable(f"GET {path}: the answer is no list of objects: is this an API server?")
+                raise Unreachable(f"GET {path}: the response is not a list of objects: is this an API server?")
             items += page.get("items") or []
             query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
@@ -176,9 +176,9 @@ class Client:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise Unreachable(f"{method} {path}: the answer is not JSON: {error}") from error
+            raise Unreachable(f"{method} {path}: the response is not JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise Unreachable(f"{method} {path}: the answer is no object: is this an API server?")
+            raise Unreachable(f"{method} {path}: the response is not an object: is this an API server?")
         return answer
 
     def _read(
@@ -196,7 +196,7 @@ class Client:
             with closing(answer):
                 return answer.read()
         except Unreachable as error:
-            raise Unreachable(f"{method} {path}: the answer broke off: {error}") from error
+            raise Unreachable(f"{method} {path}: the response was cut off: {error}") from error
 
     def _send(
         self,
@@ -223,7 +223,7 @@ class Client:
             with closing(answer):
                 content = answer.read()
         except Unreachable as error:
-            raise Unreachable(f"{method} {path}: no answer from the API server: {error}") from error
+            raise Unreachable(f"{method} {path}: no response from the API server: {error}") from error
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
@@ -254,7 +254,7 @@ def _event(path: str, line: bytes) -> WatchEvent:
         kind, obj = event["type"], event["object"]
         code = int(obj.get("code") or 500) if kind == "ERROR" else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreachable(f"WATCH {path}: {line[:300]!r} is no watch event") from error
+        raise Unreachable(f"WATCH {path}: {line[:300]!r} is not a watch event") from error
     if kind == "ERROR":
         raise _watch_error(path, code, obj)
     return WatchEvent(kind, obj)

@@ -23,7 +23,7 @@ def load_kubeconfig(path: str | None) -> PooledConnection:
     except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, LookupError) as error:
         # The loader does not check shapes: a kubeconfig that is a list ends in a TypeError.
         raise Unreachable(
-            f"no way to the API server found ({error}): pass --kubeconfig FILE, set KUBECONFIG, "
+            f"no API server is configured ({error}): pass --kubeconfig FILE, set KUBECONFIG, "
             "or run in a pod with a service account"
         ) from error
     return connection_of(settings)

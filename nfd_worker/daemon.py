@@ -210,11 +210,11 @@ class Daemon:
         try:
             loaded = self._load()
         except ConfigurationError as error:
-            log.error("config: not reloaded, the old settings stay in force: %s", error)  # noqa: TRY400 - no traceback: the message is for the operator
+            log.error("config: not reloaded, the previous settings stay in use: %s", error)  # noqa: TRY400 - no traceback: the message is for the operator
             return
         self._settings = after = loaded._replace(**{name: getattr(before, name) for name in _FIXED})
         if fixed := [name for name in _FIXED if getattr(loaded, name) != getattr(before, name)]:
-            log.warning("config: %s: taken up by a restart only", ", ".join(fixed))
+            log.warning("config: %s: takes effect only after a restart", ", ".join(fixed))
         if after == before:
             return
         log.info("config: %s changed", after.config_file)

@@ -5,7 +5,7 @@
     NfdWorkerError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
     ├── HostReadError        a file of the node could not be read; its source keeps its last good features
-    └── UnfitFileError       a file that is not read: it is no regular file, or too long
+    └── UnfitFileError       a file that is not read: it is not a regular file, or too long
 
 What the API server answers never reaches the resident process as an exception: the publish child reports it as a line
 of JSON (:mod:`nfd_worker.publish.publish_child`). Errors of rules are :mod:`feature_rules.errors`; they are a tree of
@@ -26,4 +26,4 @@ class HostReadError(NfdWorkerError):
 
 
 class UnfitFileError(NfdWorkerError):
-    """A file is no regular file, or is longer than its reader allows; the message says which, without the path."""
+    """A file is not a regular file, or is longer than its reader allows; the message says which, without the path."""

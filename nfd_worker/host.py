@@ -192,7 +192,7 @@ class Host:
             try:
                 content = self.find_regular(f"{directory}/{name}", max_bytes)
             except HostReadError as error:
-                self.warn_once(f"host: {error}; what it said before stays")
+                self.warn_once(f"host: {error}; its last value stays")
                 found[name] = before.get(name)
             else:
                 found |= {} if content is None else {name: content}
@@ -279,7 +279,7 @@ class Host:
     def _take_for_absent(self, path: str, error: OSError) -> None:
         """Go on as if a file were not there, unless the error is one that can pass."""
         if error.errno in _DENIED:
-            self.warn_once(f"host: not allowed to read {self._below_root(path)}; going on as if it were not there")
+            self.warn_once(f"host: not allowed to read {self._below_root(path)}; treated as missing")
         elif error.errno not in _NO_VALUE:
             raise self._unreadable(path, error) from error
 

@@ -83,22 +83,22 @@ class Metrics:
         yield (
             "feature_discovery_duration_seconds", "histogram", "How long a discovery cycle took.", self._histogram()
         )  # fmt: skip
-        yield "cycles_total", "counter", "Discovery cycles by what asked for them.", _by("trigger", self._triggers)
+        yield "cycles_total", "counter", "Discovery cycles, by trigger.", _by("trigger", self._triggers)
         yield (
             "source_duration_seconds", "gauge", "How long the last read of a feature source took.",
             _by("source", self._source_seconds),
         )  # fmt: skip
         yield (
-            "source_failed", "gauge", "1 where a feature source could not be read: its last good features stand.",
+            "source_failed", "gauge", "1 if a feature source could not be read; its last good features stay in use.",
             _by("source", {name: name in self._failed for name in sorted({*self._source_seconds, *self._failed})}),
         )  # fmt: skip
         for field, amount in self._content._asdict().items():
             yield field, "gauge", f"How many {field.replace('_', ' ')} the Node should carry.", [("", {}, len(amount))]
         yield (
-            "refused_total", "counter", "What rules, files and sources wanted and may not have, each when it appears.",
+            "refused_total", "counter", "Rejected outputs of rules, files and sources, counted when each appears.",
             [("", {"kind": kind, "reason": why}, count) for (kind, why), count in sorted(self._refused.items())],
         )  # fmt: skip
-        yield "rule_errors", "gauge", "What is wrong with rules and rule files now.", [("", {}, self._rule_errors)]
+        yield "rule_errors", "gauge", "Current problems with rules and rule files.", [("", {}, self._rule_errors)]
         yield (
             "publish_total", "counter", "Attempts to publish; error is the class of error.",
             [("", {"result": result, "error": error}, n) for (result, error), n in sorted(self._attempts.items())],

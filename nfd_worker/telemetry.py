@@ -38,7 +38,7 @@ def answer_request(request: bytes, pages: Pages) -> bytes:
         return _response("200 OK", "ok\n")
     if path == b"/metrics":
         return _response("200 OK", pages.metrics())
-    return _response("404 Not Found", "there are /healthz and /metrics\n")
+    return _response("404 Not Found", "available: /healthz and /metrics\n")
 
 
 def _response(status: str, body: str) -> bytes:

@@ -39,7 +39,7 @@ def value_argument(value: Any, type_name: str) -> Any:
 def _nil(type_name: str) -> Any:
     if type_name == ANY or type_name.startswith(("map[", "[]")):
         return zero_value(type_name)
-    raise FunctionError(f"nil where a {type_name} is wanted")
+    raise FunctionError(f"nil where a {type_name} is expected")
 
 
 def _number(literal: Number, type_name: str) -> Any:

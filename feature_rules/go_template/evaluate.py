@@ -215,7 +215,7 @@ class _Run:
         if isinstance(first, Function):
             return self._call(first.name, command.operands[1:], dot, piped)
         if len(command.operands) > 1 or piped is not _NOTHING:
-            raise FunctionError(f"{_described(first)} is no function, so it takes no argument")
+            raise FunctionError(f"{_described(first)} is not a function, so it takes no argument")
         if isinstance(first, Nil):
             raise FunctionError("nil is not a command")
         return self._operand(first, dot)

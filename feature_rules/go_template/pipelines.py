@@ -264,7 +264,7 @@ def _number(token: Token) -> Number:
         return Number(token.text, integer, float(integer), is_float=False)
     floating = parse_float(token.text) if _FLOAT_MARKS.intersection(token.text) else None
     if integer is not None or floating is None:
-        reason = "is too large" if integer is not None else "is no number"
+        reason = "is too large" if integer is not None else "is not a number"
         raise TemplateError(f"line {token.line}: {token.text} {reason}")
     fits = floating.is_integer() and MIN_INT <= floating <= MAX_INT
     return Number(token.text, int(floating) if fits else None, floating, is_float=True)

@@ -34,7 +34,7 @@ def parse_features(document: object, file: str) -> Features:
         features = reader.mapping(spec.get("features") or {}, "spec.features")
     for kind in features:
         if kind not in _KINDS:
-            reader.fail(kind, f"is none of {', '.join(_KINDS)}")
+            reader.fail(kind, f"is not one of {', '.join(_KINDS)}")
     return Features(
         flags=reader.each(features, "flags", reader.flags),
         attributes=reader.each(features, "attributes", reader.attributes),
@@ -57,20 +57,20 @@ class _Reader:
 
     def mapping(self, value: object, place: str) -> Mapping[str, Any]:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-            self.fail(place, "must be a mapping with texts as keys")
+            self.fail(place, "must be a mapping with strings as keys")
         return value
 
     def flags(self, value: object, place: str) -> Flags:
         names = list(value) if isinstance(value, Mapping | list) else None
         if names is None or not all(isinstance(name, str) for name in names):
-            self.fail(place, "must be a list of texts")
+            self.fail(place, "must be a list of strings")
         return frozenset(names)
 
     def attributes(self, value: object, place: str) -> Attributes:
         attributes = self.mapping(value, place)
         for name, text in attributes.items():
             if not isinstance(text, str):
-                self.fail(f"{place}.{name}", f"must be a text; put {text!r:.40} in quotes")
+                self.fail(f"{place}.{name}", f"must be a string; put {text!r:.40} in quotes")
         return dict(attributes)
 
     def instances(self, value: object, place: str) -> Instances:

@@ -56,7 +56,7 @@ def parse_content(document: object, file: str) -> NodeContent:
         raise ConfigurationError(f"{file}: must be a mapping with some of {', '.join(_FIELDS)}")
     for field in document:
         if field not in (*_FIELDS, *_IGNORED):
-            raise ConfigurationError(f"{file}: {field} is none of {', '.join(_FIELDS)}")
+            raise ConfigurationError(f"{file}: {field} is not one of {', '.join(_FIELDS)}")
     return NodeContent(
         labels=_texts(document, "labels", file),
         annotations=_texts(document, "annotations", file),
@@ -96,7 +96,7 @@ def _left_out_silently(
                 by_list = kind == "label" and not is_whitelisted(key, options.label_whitelist)
                 reason = "not-whitelisted" if by_list else "disabled"
                 setting = "labelWhiteList" if by_list else f"restrictions.{restriction}"
-                yield Refusal(_ORIGIN, kind, key, value, reason, f"the configuration leaves it out: {setting}")
+                yield Refusal(_ORIGIN, kind, key, value, reason, f"excluded by the configuration: {setting}")
     for taint in wanted.taints:
         if taint not in accepted.taints and ("taint", taint.key) not in told:
             message = "taints are off, or another taint has the same key and effect"
@@ -121,7 +121,7 @@ def _texts(document: Mapping[str, Any], field: str, file: str) -> dict[str, str]
     for key, value in values.items():
         is_count = field == "extendedResources" and isinstance(value, int) and not isinstance(value, bool)
         if not isinstance(key, str) or not (isinstance(value, str) or is_count):
-            raise ConfigurationError(f"{file}: {field}.{key} must be a text; put {value!r:.40} in quotes")
+            raise ConfigurationError(f"{file}: {field}.{key} must be a string; put {value!r:.40} in quotes")
     return {key: str(value) for key, value in values.items()}
 
 
@@ -135,7 +135,7 @@ def _taints(taints: object, file: str) -> Iterator[Taint]:
             message = f"{file}: taints[{index}] must be a mapping of key, value and effect"
             raise ConfigurationError(message) from error
         if not all(isinstance(part, str) for part in made):
-            raise ConfigurationError(f"{file}: taints[{index}] must have texts for key, value and effect")
+            raise ConfigurationError(f"{file}: taints[{index}] must have strings for key, value and effect")
         yield made
 
 

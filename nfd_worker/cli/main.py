@@ -107,5 +107,5 @@ def _with_logging(settings: Settings) -> Settings:
     handler.setFormatter(PrintableFormatter(line))
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
     if settings.notes:
-        log.info("config: accepted without effect: %s", "; ".join(settings.notes))
+        log.info("config: ignored: %s", "; ".join(settings.notes))
     return settings

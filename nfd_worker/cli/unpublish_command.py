@@ -26,9 +26,10 @@ def unpublish(settings: Settings, start: Callable[[bytes], Child] = start_child)
     request = PublishRequest(settings.node_name, NodeContent(), kubeconfig=settings.kubeconfig, action=UNPUBLISH)
     answer = _ask(request, start)
     if not answer.is_published:
-        sys.stderr.write(f"nfd-worker: node {settings.node_name} not cleaned up: {answer.error}\n")
+        sys.stderr.write(f"nfd-worker: node {settings.node_name} could not be cleaned up: {answer.error}\n")
         return 1
-    sys.stdout.write("\n".join([f"node {settings.node_name}: all that is ours is removed", *answer.notes]) + "\n")
+    done = f"node {settings.node_name}: everything that nfd-worker set is removed"
+    sys.stdout.write("\n".join([done, *answer.notes]) + "\n")
     return 0
 
 
@@ -40,7 +41,7 @@ def _ask(request: PublishRequest, start: Callable[[bytes], Child]) -> PublishAns
     if not _has_ended(child, time.monotonic() + CHILD_DEADLINE_SECONDS):
         child.kill()
         child.reap()
-        return PublishAnswer(f"no answer after {CHILD_DEADLINE_SECONDS:.0f} s: the API server is too slow", "Late")
+        return PublishAnswer(f"no response within {CHILD_DEADLINE_SECONDS:.0f} s: the API server is too slow", "Late")
     return read_answer(child.reap())
 
 

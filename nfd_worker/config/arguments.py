@@ -75,15 +75,15 @@ def build_parser() -> argparse.ArgumentParser:
     _add_scan(commands)
     rules = commands.add_parser(
         "rules",
-        help="try and check rules",
-        description="Try and check rules, without a cluster.",
+        help="evaluate and validate rules",
+        description="Evaluate and validate rules, without a cluster.",
         formatter_class=_Help,
     )
     rules_verbs = rules.add_subparsers(metavar="VERB", required=True)
     _add_rules_eval(rules_verbs)
     _add_rules_validate(rules_verbs)
     labels = commands.add_parser(
-        "labels", help="check labels", description="Check labels, without a cluster.", formatter_class=_Help
+        "labels", help="check labels", description="Validate labels, without a cluster.", formatter_class=_Help
     )
     _add_labels_validate(labels.add_subparsers(metavar="VERB", required=True))
     _add_unpublish(commands)
@@ -105,30 +105,31 @@ def _add_command(commands: _Commands, command: str, short: str, long: str, examp
 
 def _add_run(commands: _Commands) -> None:
     text = """\
-Keep the labels of this node right until told to stop. Flags win over environment
-variables, and these over the configuration file. SIGHUP reloads the file."""
-    parser = _add_command(commands, "run", "keep the labels of this node right (default)", text, _RUN_EXAMPLES)
+Keep the labels of this node up to date until stopped. Flags override environment
+variables, which override the configuration file. SIGHUP reloads the file."""
+    parser = _add_command(commands, "run", "keep the labels of this node up to date (default)", text, _RUN_EXAMPLES)
     _add_options(parser, [option.flag for option in OPTIONS])
 
 
 def _add_scan(commands: _Commands) -> None:
     text = """\
-Show what would be labelled, without a cluster. With --root everything is read
-below it, the configuration file too. Exit status 1 when a source could not be
+Show what would be labelled, without a cluster. With --root, everything is read
+below it, including the configuration file. Exit status 1 when a source could not be
 read or a rule is wrong."""
-    short = "show the labels of this host, or of a recorded one, and send nothing"
+    short = "show the labels of this host, or of a recorded one; publish nothing"
     parser = _add_command(commands, "scan", short, text, _SCAN_EXAMPLES)
     _add_options(parser, _SCAN_OPTIONS)
-    parser.add_argument("--sources", metavar="LIST", help="look at these only, such as pci,kernel")
-    _add_rules(parser, "apply these rules, too", is_required=False)
-    parser.add_argument("--features", action="store_true", help="show the features behind the labels, too")
+    parser.add_argument("--sources", metavar="LIST", help="read only these sources, such as pci,kernel")
+    _add_rules(parser, "also apply these rules", is_required=False)
+    parser.add_argument("--features", action="store_true", help="also show the features behind the labels")
     _add_output(parser, FORMATS)
 
 
 def _add_rules_eval(commands: _Commands) -> None:
     text = """\
 Show what rules would do to a node with these features: labels and the rest with
-full keys, checked as on a node, taints on. What was left out is under errors.
+full keys, validated as on a node, with taints enabled. Rejected outputs are listed
+under errors.
 Exit status 1 when there are errors."""
     parser = _add_command(commands, "rules eval", "show what rules would do to a node", text, _EVAL_EXAMPLES)
     _add_rules(parser, "NodeFeatureRule objects, or a list of rules", is_required=True)
@@ -140,9 +141,9 @@ Exit status 1 when there are errors."""
 
 def _add_rules_validate(commands: _Commands) -> None:
     text = """\
-Check rules: one line for each mistake, file:line: rule: field: message.
+Validate rules: one line for each error, file:line: rule: field: message.
 Exit status 1 when there are any."""
-    parser = _add_command(commands, "rules validate", "find mistakes in rules", text, _VALIDATE_EXAMPLES)
+    parser = _add_command(commands, "rules validate", "find errors in rules", text, _VALIDATE_EXAMPLES)
     parser.add_argument("files", metavar="FILE", nargs="+", help="NodeFeatureRule objects, or a list of rules; - for"
                         " standard input")  # fmt: skip
     _add_namespace_config(parser)
@@ -150,11 +151,11 @@ Exit status 1 when there are any."""
 
 def _add_labels_validate(commands: _Commands) -> None:
     text = """\
-Tell which labels, annotations, extended resources and taints a Node may carry,
-and why not the others. The file is like the output of nfd-worker scan; under
-"options" it may have denyLabelNs and what else nfd-worker.conf has of them.
-Exit status 1 when anything is refused."""
-    short = "tell which labels a Node may carry"
+Show which labels, annotations, extended resources and taints a Node may have,
+and why the others are rejected. The file has the format of the output of nfd-worker
+scan; "options" may hold denyLabelNs and the other namespace settings of
+nfd-worker.conf. Exit status 1 when anything is rejected."""
+    short = "show which labels a Node may have"
     parser = _add_command(commands, "labels validate", short, text, _LABELS_EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="JSON or YAML; - for standard input")
     _add_namespace_config(parser)
@@ -164,8 +165,8 @@ Exit status 1 when anything is refused."""
 def _add_unpublish(commands: _Commands) -> None:
     text = """\
 Remove from a Node all labels, annotations, extended resources and taints that
-this program put there. Stop its DaemonSet first, or they come back."""
-    short = "remove everything of ours from a Node"
+nfd-worker set. Delete its DaemonSet first, or they come back."""
+    short = "remove everything that nfd-worker set on a Node"
     parser = _add_command(commands, "unpublish", short, text, _UNPUBLISH_EXAMPLES)
     _add_options(parser, _UNPUBLISH_OPTIONS)
 

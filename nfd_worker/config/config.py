@@ -152,7 +152,7 @@ def _source_settings(values: Values) -> SourceSettings:
 
 def _field_notes(values: Values) -> list[str]:
     return [
-        f"sources.{source}.deviceLabelFields: {field} is none of {', '.join(known)}"
+        f"sources.{source}.deviceLabelFields: {field} is not one of {', '.join(known)}"
         for source, known in (("pci", pci.FIELDS), ("usb", usb.FIELDS))
         for field in values.get(f"{source}.device_label_fields", ())
         if field not in known

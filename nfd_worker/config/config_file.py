@@ -40,7 +40,7 @@ Read = Callable[[_Reader, yaml.Node, str], Any]
 
 def _text(reader: _Reader, node: yaml.Node, key: str) -> str:
     if is_null(node):
-        reader.report(node, key, "must be a text")
+        reader.report(node, key, "must be a string")
     return reader.text(node, key)
 
 
@@ -79,7 +79,7 @@ def _parsed(parse: Callable[[str], Any]) -> Read:
 
 def _parse_mig_strategy(text: str) -> str:
     if text not in MIG_STRATEGIES:
-        raise ValueError(f"{text!r} is none of {', '.join(MIG_STRATEGIES)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(MIG_STRATEGIES)}")
     return text
 
 
@@ -132,8 +132,8 @@ IGNORED_KEYS: Mapping[str, str] = {
     "leaderElection": _ONE_NODE,
     "nfdApiParallelism": _ONE_NODE,
     "resourceLabels": "upstream removed it; write extendedResources in a NodeFeatureRule",
-    "restrictions.allowOverwrite": "a label that somebody else set on the Node is taken over where a source or rule"
-    " wants the same key",
+    "restrictions.allowOverwrite": "a label that another client set on the Node is overwritten when a source or"
+    " rule sets the same key",
     "restrictions.denyNodeFeatureLabels": _NO_OBJECTS,
     "restrictions.disableTaints": "taints are off unless enableTaints is true",
     "restrictions.nodeFeatureNamespaceSelector": _NO_OBJECTS,

@@ -96,7 +96,7 @@ def _parse_port(text: str) -> int:
 
 def _parse_log_level(text: str) -> str:
     if text.lower() not in _LOG_LEVELS:
-        raise ValueError(f"{text!r} is none of {', '.join(_LOG_LEVELS)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(_LOG_LEVELS)}")
     return text.lower()
 
 
@@ -148,31 +148,31 @@ _IGNORED: Mapping[str, tuple[str, str]] = {
 
 OPTIONS = (
     _setting("config", "FILE", "nfd-worker.conf of Node Feature Discovery", setting="config_file"),
-    _setting("options", "YAML", "more configuration, as in the file, over which it wins"),
-    _setting("root", "DIR", "what stands for the node's / (default: /)", environment="HOST_ROOT"),
+    _setting("options", "YAML", "more configuration, in the file's format; it overrides the file"),
+    _setting("root", "DIR", "where the node's / is mounted (default: /)", environment="HOST_ROOT"),
     _setting("node-name", "NAME", "the Node to label", environment="NODE_NAME"),
-    _setting("kubeconfig", "FILE", "how to reach the API server (default: the pod's service account, else your own)"),
+    _setting("kubeconfig", "FILE", "kubeconfig (default: the pod's service account, else your own kubeconfig)"),
     _setting("port", "PORT", "port of /healthz and /metrics; 0 for none (default: 8080)", _parse_port),
     _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", _parse_log_level),
-    _setting("oneshot", "BOOL", "label once and end", parse_bool),
-    _setting("no-publish", "BOOL", "find labels, but send nothing", parse_bool),
+    _setting("oneshot", "BOOL", "label once and exit", parse_bool),
+    _setting("no-publish", "BOOL", "discover labels, but do not publish them", parse_bool),
     _setting("take-over", "BOOL", "remove what an upstream Node Feature Discovery left on the Node", parse_bool),
-    _setting("sleep-interval", "DURATION", "time between two looks at the host, such as 60s (default) or 5m;"
+    _setting("sleep-interval", "DURATION", "interval between discovery cycles, such as 60s (default) or 5m;"
              " 0: only on events", parse_interval),
-    _setting("resync-period", "DURATION", "time after which everything is sent again, changed or not (default: 1h)",
+    _setting("resync-period", "DURATION", "publish everything again after this time, even if unchanged (default: 1h)",
              parse_interval, setting="resync_seconds"),
     _setting("feature-sources", "LIST", "sources to read, such as all,-pci", parse_list),
-    _setting("label-sources", "LIST", "which of these make labels, and whether custom rules do", parse_list),
-    _setting("label-whitelist", "REGEX", "label only what this is found in, after the label's namespace",
+    _setting("label-sources", "LIST", "sources that create labels; custom: those of rules", parse_list),
+    _setting("label-whitelist", "REGEX", "publish only labels whose name, after the namespace, matches this",
              parse_pattern),
-    _setting("deny-label-ns", "LIST", "namespaces without labels, such as vendor.io,*.example.com", parse_list),
-    _setting("extra-label-ns", "LIST", "namespaces with labels though they are denied, or below kubernetes.io",
+    _setting("deny-label-ns", "LIST", "namespaces to deny for labels, such as vendor.io,*.example.com", parse_list),
+    _setting("extra-label-ns", "LIST", "namespaces to allow for labels although denied or below kubernetes.io",
              parse_list),
     _setting("enable-taints", "BOOL", "let rules taint the Node", parse_bool),
     _setting("rules-dir", "DIR", f"NodeFeatureRules as files (default: {DEFAULT_RULES_DIR})", parse_directory),
-    _setting("feature-gates", "LIST", "DisableAutoPrefix=true keeps keys without a namespace as they are",
+    _setting("feature-gates", "LIST", "DisableAutoPrefix=true: do not add a default namespace to keys without one",
              _parse_feature_gates, setting="auto_prefix"),
-    *(Option(flag, metavar, f"accepted without effect: {reason}", is_switch=metavar == "BOOL", no_effect=reason)
+    *(Option(flag, metavar, f"ignored: {reason}", is_switch=metavar == "BOOL", no_effect=reason)
       for flag, (metavar, reason) in _IGNORED.items()),
 )  # fmt: skip
 """All flags, in the order of the help."""

@@ -99,7 +99,7 @@ class RuleFiles:
         try:
             self._listed[directory] = tuple(places(directory)) if directory else ()
         except HostReadError as error:
-            yield RuleProblem("", "", f"{error}; the rules found there before stay in force")
+            yield RuleProblem("", "", f"{error}; the rules read there before stay in use")
 
     def _custom_places(self, directory: str) -> Iterator[_Place]:
         for path, is_directory in _visible(self._host, directory):
@@ -156,5 +156,5 @@ def _unusable(
     """Keep what the file said before."""
     if before is None or not before.is_known:
         return _Loaded(fingerprint, (), problems, is_known=False)
-    kept = RuleProblem("", "", "no rule of it can be used; those it had before stay in force", place.shown)
+    kept = RuleProblem("", "", "none of its rules can be used; its previous rules stay in use", place.shown)
     return _Loaded(fingerprint, before.rules, (*problems, kept), is_known=True)

@@ -240,7 +240,7 @@ def _absences() -> frozenset[int]:
 
 
 def _explained(attempt: str, error: Any) -> ScanError:
-    devices = "may this container use /dev/nvidiactl and /dev/nvidia*?"
+    devices = "check that this container may use /dev/nvidiactl and /dev/nvidia*"
     next_step = {
         nvml.NVML_ERROR_NO_PERMISSION: devices,
         nvml.NVML_ERROR_OPERATING_SYSTEM: devices,

@@ -60,7 +60,7 @@ _INVALID_VALUE = Problem(
     "invalid-value",
     "the value must be empty or at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at both ends",
 )
-_OURS = Problem("ns-not-allowed", f"the namespace {GROUP} says what driverwright has proven; choose another")
+_OURS = Problem("ns-not-allowed", f"the namespace {GROUP} is reserved for driverwright; choose another")
 
 
 def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | None:
@@ -116,10 +116,10 @@ def check_extended_resource(key: str, value: str) -> Problem | None:
     if quantity is None:
         return Problem("invalid-value", "the value is not a quantity such as 4, 10k or 2Gi")
     if quantity.nanos < 0:
-        return Problem("invalid-value", "a resource cannot be less than nothing")
+        return Problem("invalid-value", "a resource cannot be negative")
     if not quantity.is_whole and "/" in key and f"{_KUBERNETES}/" not in key:
         # The API server checks exactly this, and would refuse all other resources together with it.
-        return Problem("invalid-value", "an extended resource is counted in whole numbers")
+        return Problem("invalid-value", "an extended resource must be a whole number")
     return None
 
 
@@ -133,7 +133,7 @@ def check_taint(taint: Taint) -> Problem | None:
     if problem is not None:
         return problem
     if taint.effect not in EFFECTS:
-        return Problem("invalid-effect", f"the effect {taint.effect!r} is none of {', '.join(EFFECTS)}")
+        return Problem("invalid-effect", f"the effect {taint.effect!r} is not one of {', '.join(EFFECTS)}")
     return None if is_label_value(taint.value) else _INVALID_VALUE
 
 

@@ -42,7 +42,7 @@ class NodeState(NamedTuple):
         """
         metadata = node.get("metadata")
         if node.get("kind") != NODES.kind or not isinstance(metadata, dict):
-            raise Unreachable("the answer is no Node: is there an API server at this address?")
+            raise Unreachable("the response is not a Node: is there an API server at this address?")
         status, spec = node.get("status") or {}, node.get("spec") or {}
         return cls(
             name=metadata.get("name", ""),

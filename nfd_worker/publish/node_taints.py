@@ -59,7 +59,7 @@ def taints_patch(node: NodeState, wanted: Sequence[Taint], *, take_over: bool) -
     body: Json = {"metadata": {"annotations": annotations}} if annotations else {}
     if merged.taints != node.taints:
         body["spec"] = {"taints": list(merged.taints) or None}
-    notes = (f"taint {taint} is left as somebody else has set it on node {node.name}" for taint in merged.held)
+    notes = (f"taint {taint} is left unchanged: another client set it on node {node.name}" for taint in merged.held)
     return Change(body, tuple(notes))
 
 

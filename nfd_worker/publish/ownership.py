@@ -109,7 +109,7 @@ def with_kept_origins(wanted: Origins, kept: Kept) -> Origins:
 
 
 def parse_origins(text: str | None) -> Origins | None:
-    """Read the record of what made what; None when there is none that can be read."""
+    """Read the record of what made what; None when there is none readable."""
     try:
         record = json.loads(text or "")
         return {str(origin): tuple(map(str, keys)) for origin, keys in record.items()}

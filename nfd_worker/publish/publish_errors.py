@@ -12,18 +12,16 @@ from kube_api.errors import (
 )
 
 _REMEDIES: dict[type[KubeApiError], str] = {
-    NotFound: "node {node} does not exist: if it is not just joining, correct --node-name or NODE_NAME",
+    NotFound: "node {node} does not exist: unless it is just joining, correct --node-name or NODE_NAME",
     Forbidden: "not allowed: a ClusterRole of the service account needs {rule}, as in deploy/nfd-worker/rbac.yaml",
-    Unauthorized: "the credentials are not accepted: look at the service account's token, or at --kubeconfig",
-    Invalid: "the API server does not accept what node {node} should carry: please report this as a bug of nfd-worker",
-    Conflict: "node {node} was changed by others each time it was to be written",
-    TooManyRequests: "the API server has too much to do",
-    Unreachable: "the API server was not reached: see whether it is up, and its address and the credentials right",
+    Unauthorized: "the credentials were rejected: check the service account's token, or --kubeconfig",
+    Invalid: "the API server rejected the metadata of node {node}: please report this as a bug in nfd-worker",
+    Conflict: "node {node} was changed by other clients at each attempt to write it",
+    TooManyRequests: "the API server is overloaded",
+    Unreachable: "the API server could not be reached: check that it is up, and check its address and the credentials",
 }
-_DENIED = (
-    "not allowed, and not for a missing ClusterRole: the answer says which admission policy, webhook or proxy denies it"
-)
-_OTHERWISE = "the API server could not do it now"
+_DENIED = "forbidden, but not by RBAC: the response names the admission policy, webhook or proxy that denies it"
+_OTHERWISE = "the API server failed temporarily"
 
 
 def explain(error: KubeApiError, node_name: str) -> str:

@@ -21,7 +21,7 @@ CHILD_DEADLINE_SECONDS = 120.0
 """Generous: an emulated guest needs half a minute for the imports alone."""
 
 _LATE = PublishAnswer(
-    f"the publish child had no answer after {CHILD_DEADLINE_SECONDS:.0f} s and was killed: "
+    f"the publish child did not respond within {CHILD_DEADLINE_SECONDS:.0f} s and was killed: "
     "the API server or the node is too slow",
     "Late",
 )
@@ -56,8 +56,8 @@ def read_answer(ended: Ended) -> PublishAnswer:
 
 def _last_words(status: int) -> str:
     if status == -signal.SIGKILL:
-        return "the publish child was killed: if not by hand, the container's memory limit is too low for it"
-    return f"the publish child ended with status {status} and without an answer: its traceback is in the log above"
+        return "the publish child was killed: if nobody killed it, raise the container's memory limit"
+    return f"the publish child ended with status {status} without a response: its traceback is in the log above"
 
 
 class Publisher:
@@ -160,11 +160,11 @@ class Publisher:
         self.failures = 0
         self._not_before = 0.0
         log.info("publish: node %s labelled, %d bytes", self._node_name, len(request))
-        self._tell(answer)
+        self._log_notes(answer)
         self._on_answer(answer, len(request))
 
-    def _tell(self, answer: PublishAnswer) -> None:
-        """Log what else the answer says; a note that is repeated is told once."""
+    def _log_notes(self, answer: PublishAnswer) -> None:
+        """Log what else the answer says; a repeated note is logged once."""
         for note in answer.notes:
             if note not in self._noted:
                 log.warning("publish: %s", note)
@@ -173,13 +173,13 @@ class Publisher:
             return
         if self._has_taken_over:
             log.warning(
-                "publish: an upstream Node Feature Discovery wrote to node %s again (%s) after it was taken over: "
-                "stop its nfd-master, or both go on changing the node in turn",
+                "publish: an upstream Node Feature Discovery wrote to node %s again (%s) after nfd-worker adopted it: "
+                "stop its nfd-master, or both keep overwriting each other",
                 self._node_name,
                 answer.took_over,
             )
         else:
-            log.info("publish: took over from an upstream Node Feature Discovery: %s", answer.took_over)
+            log.info("publish: adopted the node from an upstream Node Feature Discovery: %s", answer.took_over)
         self._has_taken_over = True
 
     def _failed(self, now: float, answer: PublishAnswer, request: bytes) -> None:

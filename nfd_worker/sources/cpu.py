@@ -208,7 +208,7 @@ def _ask_this_cpu(vendor_id: str, *_others: str) -> _Identity | None:
     with this_cpu(vendor_id) as cpuid:
         if cpuid is None:
             return None
-        log.debug("cpu: asked through %s", cpuid.way)
+        log.debug("cpu: read through %s", cpuid.way)
         return _identity_of_cpuid(cpuid)
 
 

@@ -95,9 +95,9 @@ def parse_answer(line: bytes) -> Features | Failed:
             case "failed":
                 return Failed(str(answer["reason"]))
             case state:
-                return Failed(f"the GPU scan answered with the unknown state {state!r}")
+                return Failed(f"the GPU scan returned the unknown state {state!r}")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        return Failed(f"the GPU scan's answer {line[:80]!r} cannot be read: {error!r}")
+        return Failed(f"the GPU scan's output {line[:80]!r} cannot be read: {error!r}")
 
 
 def labels(features: Features, settings: _HasGpuSettings) -> dict[str, str]:

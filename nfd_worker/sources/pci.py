@@ -60,7 +60,7 @@ def parse_device(raw: Mapping[str, str]) -> Attributes | None:
 def _read_device(host: Host, address: str) -> Attributes | None:
     device = parse_device(host.find_all(f"{_DEVICES}/{address}", (*FIELDS, *_OPTIONAL)))
     if device is None:
-        log.debug("pci: %s does not tell all of %s; left out", address, ", ".join(FIELDS))
+        log.debug("pci: %s does not report all of %s; left out", address, ", ".join(FIELDS))
     return device
 
 

@@ -130,7 +130,9 @@ class FileWatch:
         error = _last_error()
         if error.errno not in _NOT_THERE and directory not in self._told:
             self._told.add(directory)
-            log.warning("files: cannot watch %s (%s); changes are seen at the next interval", directory, error.strerror)
+            log.warning(
+                "files: cannot watch %s (%s); changes are found at the next interval", directory, error.strerror
+            )
         return None
 
 
@@ -139,7 +141,9 @@ def watch_files(places: Iterable[Place]) -> FileWatch | None:
     try:
         return FileWatch(places)
     except OSError as error:
-        log.warning("files: changes are not seen at once (%s), but at the next interval or SIGHUP", error.strerror)
+        log.warning(
+            "files: changes cannot be watched (%s); they are found at the next interval or on SIGHUP", error.strerror
+        )
         return None
 
 

@@ -69,5 +69,5 @@ def _equals(first: Any, second: Any) -> bool:
     if first is None or second is None:
         return first is second
     if kind_of(first) != kind_of(second) or kind_of(first) in ("slice", "map"):
-        raise FunctionError(f"{type_of(first)} and {type_of(second)} cannot be compared; deepEqual may do")
+        raise FunctionError(f"{type_of(first)} and {type_of(second)} cannot be compared; try deepEqual")
     return first is second

@@ -20,7 +20,7 @@ def _folded(operation: str) -> Callable[..., float]:
 
         numbers = [cast_float64(value) for value in values]
         if not all(map(math.isfinite, numbers)):
-            raise FunctionError("infinity and NaN are no decimal fractions")
+            raise FunctionError("infinity and NaN are not decimal numbers")
         with decimal.localcontext(prec=1400, Emax=999_999, Emin=-999_999):
             total = decimal.Decimal(repr(numbers[0]))
             for number in numbers[1:]:

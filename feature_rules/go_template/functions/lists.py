@@ -20,7 +20,7 @@ _WITH_ELEMENTS = (list, dict, Object)
 def _list(value: Any, action: str) -> list[Any]:
     if isinstance(value, list):
         return value
-    raise FunctionError(f"cannot {action} on type {'nil' if value is None else kind_of(value)}; a list is wanted")
+    raise FunctionError(f"cannot {action} on type {'nil' if value is None else kind_of(value)}; expected a list")
 
 
 class _Known:

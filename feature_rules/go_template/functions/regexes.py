@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 class _BadPattern(FunctionError):
-    """A pattern is no regular expression."""
+    """A pattern is not a regular expression."""
 
 
 def _pattern(meter: Meter, pattern: str, text: str) -> Any:
@@ -32,7 +32,7 @@ def _pattern(meter: Meter, pattern: str, text: str) -> Any:
     try:
         return re2.compile(to_bytes(pattern), options=options)
     except re2.error as error:
-        raise _BadPattern(f"{pattern[:60]!r} is no regular expression: {error}") from error
+        raise _BadPattern(f"{pattern[:60]!r} is not a regular expression: {error}") from error
 
 
 def _matches(pattern: Any, raw: bytes, count: int) -> Iterator[Any]:

@@ -117,5 +117,5 @@ def test_a_range_of_versions_may_be_empty() -> None:
 
 
 def test_a_type_matters_for_comparisons_only() -> None:
-    """Other operators ignore it."""
+    """``type`` has no effect on operators that do not compare."""
     assert match_expression(expression("In", "a", kind="semver"), present=True, value="a")

@@ -124,15 +124,15 @@ def test_nothing_is_no_rules(text: str, dialect: str) -> None:
             "labelsTemplate, vars, varsTemplate, matchFeatures, matchAny, annotations, taints, extendedResources",
             id="unknown field",
         ),
-        pytest.param("labels: {a: true}", "f.yaml:2: rule f.yaml/r: labels.a: must be a text; put it in quotes",
+        pytest.param("labels: {a: true}", "f.yaml:2: rule f.yaml/r: labels.a: must be a string; put it in quotes",
                      id="boolean for a text"),
-        pytest.param("labels: {a: [x]}", "f.yaml:2: rule f.yaml/r: labels.a: must be a text", id="list for a text"),
+        pytest.param("labels: {a: [x]}", "f.yaml:2: rule f.yaml/r: labels.a: must be a string", id="list for a text"),
         pytest.param("labels: [a]", "f.yaml:2: rule f.yaml/r: labels: must be a mapping", id="list for a mapping"),
         pytest.param("labels: {yes: a}",
-                     "f.yaml:2: rule f.yaml/r: labels: has a key that is not a text; put it in quotes",
+                     "f.yaml:2: rule f.yaml/r: labels: has a key that is not a string; put it in quotes",
                      id="key that YAML would change"),
         pytest.param("labels: {[a]: b}",
-                     "f.yaml:2: rule f.yaml/r: labels: has a key that is not a text; put it in quotes",
+                     "f.yaml:2: rule f.yaml/r: labels: has a key that is not a string; put it in quotes",
                      id="list as key"),
         pytest.param("vars: {a: x}\nvars: {b: y}", "f.yaml:3: rule f.yaml/r: vars: is given twice", id="twice"),
         pytest.param("matchAny: {}", "f.yaml:2: rule f.yaml/r: matchAny: must be a list", id="mapping for a list"),
@@ -145,7 +145,7 @@ def test_nothing_is_no_rules(text: str, dialect: str) -> None:
         pytest.param("matchFeatures: [{feature: pci}]", "f.yaml:2: rule f.yaml/r: matchFeatures[0].feature: 'pci' is "
                      "not of the form domain.feature", id="feature without a domain"),
         pytest.param("taints: [{key: a, effect: NoSchedul}]", "f.yaml:2: rule f.yaml/r: taints[0].effect: 'NoSchedul' "
-                     "is none of NoSchedule, PreferNoSchedule, NoExecute", id="bad effect"),
+                     "is not one of NoSchedule, PreferNoSchedule, NoExecute", id="bad effect"),
         pytest.param("taints: [{key: a}]", "f.yaml:2: rule f.yaml/r: taints[0].effect: is missing", id="no effect"),
         pytest.param("taints: [{effect: NoExecute}]", "f.yaml:2: rule f.yaml/r: taints[0].key: is missing",
                      id="no key"),
@@ -176,9 +176,9 @@ def test_what_is_wrong_with_a_rule(text: str, problem: str) -> None:
                      "integers, or use version", id="no type"),
         pytest.param("{op: InRegexp, value: [(]}", "value: '(' is not a regular expression: missing ): (",
                      id="bad pattern"),
-        pytest.param("{op: In, value: [1]}", "value[0]: must be a text; put it in quotes", id="number"),
+        pytest.param("{op: In, value: [1]}", "value[0]: must be a string; put it in quotes", id="number"),
         pytest.param("{op: In, value: a}", "value: must be a list", id="text for a list"),
-        pytest.param("{op: [In], value: [a]}", "op: must be a text", id="list for an operator"),
+        pytest.param("{op: [In], value: [a]}", "op: must be a string", id="list for an operator"),
         pytest.param("{op: Exists, values: []}", "values: there is no such field; did you mean value?", id="field"),
         pytest.param("[a]", "must be a mapping", id="list for a condition"),
         pytest.param("null", "must be a mapping", id="nothing for a condition"),
@@ -337,7 +337,7 @@ def test_the_custom_dialect_turns_labels_into_texts() -> None:
 def test_numbers_that_yaml_would_change_must_be_quoted(number: str) -> None:
     """An unquoted 0300 is 192 to YAML: upstream takes it, and the rule never matches."""
     loaded = load_rules(condition(number), "f.yaml", "custom")
-    assert [one.message for one in loaded.problems] == ["must be a text; put it in quotes"]
+    assert [one.message for one in loaded.problems] == ["must be a string; put it in quotes"]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_numbers_that_yaml_would_change_must_be_quoted(number: str) -> None:
         pytest.param(condition("[]"),
                      "matchFeatures[0].matchExpressions.x: operator In takes at least one value, not 0",
                      id="no values"),
-        pytest.param(condition("[01]"), "matchFeatures[0].matchExpressions.x[0]: must be a text; put it in quotes",
+        pytest.param(condition("[01]"), "matchFeatures[0].matchExpressions.x[0]: must be a string; put it in quotes",
                      id="numbers in a list"),
     ],
 )  # fmt: skip

@@ -27,14 +27,14 @@ def test_an_example_gives_what_it_says(name: str, capsys: pytest.CaptureFixture[
 
 
 def test_every_file_belongs_to_an_example_of_the_page() -> None:
-    """None is forgotten."""
+    """The page mentions every example file."""
     files = {f"{name}.{end}" for name in NAMES for end in ("yaml", "features.yaml", "expected.json")}
     assert {file.name for file in EXAMPLES.iterdir()} == files
     assert all(f"examples/rules/{name}.yaml" in PAGE for name in NAMES)
 
 
 def test_the_page_names_every_operator() -> None:
-    """In its table."""
+    """The table of the page lists every operator."""
     assert set(re.findall(r"`(\w+)`", PAGE)) >= set(OPERATORS[1:])
 
 

@@ -69,7 +69,7 @@ def test_later_rules_see_labels_and_variables_of_earlier_ones() -> None:
 
 
 def test_no_rule_sees_itself_or_later_ones() -> None:
-    """The order decides."""
+    """A rule can refer to the output of earlier rules only."""
     rules = [
         Rule("r", labels={"a": "1"}, match_features=seen(a=MatchExpression("Exists"))),
         Rule("s", labels={"a": ""}),
@@ -166,11 +166,11 @@ def test_a_template_that_makes_no_pairs_fails_its_rule(rule: Rule, name: str) ->
     ],
 )
 def test_pairs_of_a_text(text: str, pairs: dict[str, str]) -> None:
-    """One pair a line."""
+    """Each line of a template's output is one key=value pair."""
     assert expand_pairs(text) == pairs
 
 
 def test_a_line_without_an_equal_sign_is_an_error() -> None:
-    """It is shown."""
+    """A template line without an equal sign is an error that quotes the line."""
     with pytest.raises(MatchError, match="'oops'"):
         expand_pairs("a=1\noops\n")

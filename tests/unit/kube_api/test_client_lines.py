@@ -38,7 +38,7 @@ class Chunks:
 
 
 def test_a_log_comes_line_by_line() -> None:
-    """Wherever its chunks end."""
+    """Lines are complete, wherever the chunks of the response end."""
     assert list(Client(Chunks([b"one\ntw", b"o\n\nthr", b"ee"])).follow("/log")) == ["one", "two", "three"]
 
 

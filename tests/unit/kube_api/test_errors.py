@@ -85,7 +85,7 @@ def test_any_body_makes_an_error(body: str | bytes | None, words: str) -> None:
         pytest.param("", None, id="empty"),
         pytest.param("-1", None, id="negative"),
         pytest.param("soon", None, id="a word"),
-        pytest.param("\u00b2", None, id="a digit that is no number"),
+        pytest.param("\u00b2", None, id="a digit that is not a number"),
     ],
 )
 def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:

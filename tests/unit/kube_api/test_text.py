@@ -33,7 +33,7 @@ def test_any_text_can_be_written_and_shown(text: str, limit: int) -> None:
     ],
 )
 def test_what_cannot_be_shown_goes(text: str, expected: str) -> None:
-    """The words stay."""
+    """Unprintable characters are removed; the words stay."""
     assert printable(text, MAX_MESSAGE) == expected
 
 
@@ -71,7 +71,7 @@ def test_a_message_has_as_much_as_fits(text: str, expected: str) -> None:
 
 @given(any_text)
 def test_a_token_is_bounded(value: str) -> None:
-    """Whatever is in it."""
+    """A token's length is limited, whatever it contains."""
     made = bounded_token(value)
     made.encode()
     assert len(made) <= MAX_TOKEN

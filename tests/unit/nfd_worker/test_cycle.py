@@ -192,7 +192,7 @@ def test_fake_labels_need_no_fake_features() -> None:
 
 
 def test_the_whitelist_of_the_settings_is_used() -> None:
-    """It comes from core.labelWhiteList."""
+    """core.labelWhiteList filters the labels of a cycle."""
     settings = load_settings({"label-whitelist": "10de"}, {})
     assert set(run_cycle(recorded("intel-gpu-server"), settings, {}).content.labels) == {
         f"{PREFIX}/pci-0302_10de.present",
@@ -267,7 +267,7 @@ def test_all_problems_and_refusals_are_reported() -> None:
 
 
 def test_rules_give_all_four_kinds() -> None:
-    """With taints enabled."""
+    """With taints enabled, rules create labels, annotations, extended resources and taints."""
     text = """
     - name: all
       labels: {l: "1"}

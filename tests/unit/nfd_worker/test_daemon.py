@@ -323,7 +323,7 @@ def test_a_configuration_that_becomes_a_pipe_holds_nobody(start: Callable[..., W
     worker.wait_for("cycle: ")
     file.unlink()
     os.mkfifo(file)
-    worker.wait_for("not reloaded, the old settings stay in force: .* it is not a regular file")
+    worker.wait_for("not reloaded, the previous settings stay in use: .* it is not a regular file")
     assert worker.end() == 0
 
 
@@ -377,7 +377,7 @@ def test_sighup_and_a_changed_file_reload_it(start: Callable[..., Worker], tmp_p
     file.write_text("core: {labelWhiteList: cstate}")
     worker.wait_for("cycle: 1 labels .*config")
     file.write_text("core: {labelWhiteLust: cstate}")
-    assert "did you mean core.labelWhiteList?" in worker.wait_for("not reloaded, the old settings stay in force")
+    assert "did you mean core.labelWhiteList?" in worker.wait_for("not reloaded, the previous settings stay in use")
     worker.process.send_signal(signal.SIGHUP)
     worker.wait_for("cycle: 1 labels .*config")
     assert "cycle: 1 labels" not in before
@@ -389,7 +389,7 @@ def test_what_needs_a_restart_is_told(start: Callable[..., Worker]) -> None:
     worker = start("--no-publish", "--sleep-interval", "0", code=OTHER_SETTINGS)
     worker.wait_for("cycle: ")
     worker.process.send_signal(signal.SIGHUP)
-    worker.wait_for("config: port: taken up by a restart only")
+    worker.wait_for("config: port: takes effect only after a restart")
     assert worker.end() == 0
 
 
@@ -417,7 +417,7 @@ def test_health_and_metrics_are_served(start: Callable[..., Worker]) -> None:
 
 
 def test_a_trouble_that_stays_is_told_once(start: Callable[..., Worker], tmp_path: Path) -> None:
-    """And not every minute."""
+    """A problem that persists is logged once."""
     rules = tmp_path / "rules.d"
     rules.mkdir()
     (rules / "bad.yaml").write_text("no: rule")

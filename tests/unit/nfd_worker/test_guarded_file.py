@@ -18,7 +18,7 @@ def test_a_regular_file_comes_whole(tmp_path: Path, size: int) -> None:
 
 
 def test_a_longer_file_is_not_read(tmp_path: Path) -> None:
-    """Its size alone tells."""
+    """A file whose size exceeds the limit is not read."""
     (tmp_path / "f").write_bytes(b"x" * 11)
     with pytest.raises(UnfitFileError, match="it has 11 bytes, and 10 is the most"):
         read_regular(str(tmp_path / "f"), 10)
@@ -53,6 +53,6 @@ def test_a_pipe_that_takes_the_files_place_between_two_looks_holds_nobody(
 
 
 def test_a_stream_without_end_is_left_behind_the_limit() -> None:
-    """Whatever its size said."""
+    """Reading stops at the limit, whatever size was reported."""
     with open("/dev/zero", "rb", buffering=0) as zeros:  # noqa: PTH123 - a descriptor is wanted
         assert 10 < len(read_descriptor(zeros.fileno(), 10)) <= 1 << 17

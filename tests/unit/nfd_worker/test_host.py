@@ -115,7 +115,7 @@ def test_the_files_of_a_directory_come_together_and_trimmed(tmp_path: Path) -> N
 
 
 def test_a_directory_that_leads_to_itself_cannot_be_read(tmp_path: Path) -> None:
-    """That is not absence."""
+    """A symbolic link loop is a failed read, not a missing directory."""
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(HostReadError, match="Too many levels"):
         Host(str(tmp_path)).find_all("loop", ("x",))
@@ -129,7 +129,7 @@ def test_the_start_of_a_long_file_is_enough_where_it_is_asked_for(tmp_path: Path
 
 
 def test_a_pipe_in_place_of_a_file_does_not_stop_the_worker(tmp_path: Path) -> None:
-    """It reads as empty."""
+    """A pipe instead of a file reads as empty and does not block."""
     os.mkfifo(tmp_path / "pipe")
     assert Host(str(tmp_path)).find("pipe") == ""
 

@@ -24,7 +24,7 @@ def test_what_starting_left_behind_is_freed_and_the_rest_is_set_aside() -> None:
 
 
 def test_garbage_is_freed() -> None:
-    """Later as well."""
+    """Memory that a cycle no longer needs is freed, also in later cycles."""
     garbage = weakref.ref(Loop())
     memory.give_back()
     assert garbage() is None

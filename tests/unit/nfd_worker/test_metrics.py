@@ -47,7 +47,7 @@ def refusal(key: str, **changes: Any) -> Refusal:
 
 
 def test_the_version_is_told() -> None:
-    """Under upstream's name."""
+    """The version is a metric with upstream's name."""
     assert value(Metrics("n"), "nfd_worker_build_info", version=__version__) == 1
 
 

@@ -50,14 +50,14 @@ def test_cpu_model(case: dict[str, Any]) -> None:
 
 @of("cpuid_filter")
 def test_cpuid_filter(case: dict[str, Any]) -> None:
-    """Which flags become labels."""
+    """The attribute filters select CPUID flags as in upstream."""
     settings = CpuSettings(cpuid_whitelist=tuple(case["input"]["attributeWhitelist"]))
     assert sorted(cpu.filter_cpuid(frozenset(case["input"]["flags"]), settings)) == case["expect"]["label_flags"]
 
 
 @of("x86_64_level_flags")
 def test_x86_64_level_flags(case: dict[str, Any]) -> None:
-    """Levels are cumulative."""
+    """Each level includes the flags of the lower levels."""
     assert sorted(x86_64_level_flags(case["input"]["level"])) == case["expect"]["flags"]
 
 
@@ -123,7 +123,7 @@ def test_version_id_split(case: dict[str, Any]) -> None:
 
 @of("dmi_attribute")
 def test_dmi_attribute(case: dict[str, Any], tmp_path: Path) -> None:
-    """White space is trimmed."""
+    """White space around DMI values is removed."""
     name = case["input"]["file"]
     it = host(tmp_path, {f"sys/devices/virtual/dmi/id/{name}": case["input"]["content"]})
     assert system.read_dmi(it) == {name: case["expect"]["value"]}
@@ -131,5 +131,5 @@ def test_dmi_attribute(case: dict[str, Any], tmp_path: Path) -> None:
 
 @of("dmi_attribute_names")
 def test_dmi_attribute_names(case: dict[str, Any]) -> None:
-    """No serial numbers."""
+    """The DMI attributes do not include serial numbers."""
     assert list(system.DMI_NAMES) == case["expect"]["names"]

@@ -10,7 +10,7 @@ from tests.support.nfd_cases import of
 
 @of("template_parse")
 def test_template_parse(case: dict[str, Any]) -> None:
-    """A template of the largest size parses; what is no template does not."""
+    """A template of the largest size parses; what is not a template does not."""
     given = case["input"]
     text = given["template"] if "template" in given else given["repeat"] * given["count"]
     if not case["expect"]["error"]:

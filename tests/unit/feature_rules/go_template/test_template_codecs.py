@@ -39,7 +39,7 @@ DATA = {
     ],
 )
 def test_encodings(template: str, expected: str) -> None:
-    """Base64, base32 and sums."""
+    """Base64, base32 and checksum functions give Sprig's results."""
     assert parse_template(template).expand(DATA) == expected
 
 

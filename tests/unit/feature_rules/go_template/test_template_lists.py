@@ -69,7 +69,7 @@ def test_lists(template: str, expected: str) -> None:
     ],
 )
 def test_counts(template: str, expected: str) -> None:
-    """Numbers in a row."""
+    """Functions that generate numbers give Sprig's results."""
     assert parse_template(template).expand(DATA) == expected
 
 

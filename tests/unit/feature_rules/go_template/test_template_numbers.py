@@ -55,7 +55,7 @@ def test_whole_numbers(template: str, expected: str) -> None:
     ],
 )
 def test_rounding(template: str, expected: str) -> None:
-    """Rounding gives fractions."""
+    """The rounding functions return floating-point numbers."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -71,7 +71,7 @@ def test_rounding(template: str, expected: str) -> None:
     ],
 )
 def test_decimals(template: str, expected: str) -> None:
-    """Arithmetic on decimal fractions."""
+    """Decimal arithmetic gives Sprig's results."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -123,5 +123,5 @@ def test_decimals(template: str, expected: str) -> None:
     ],
 )
 def test_conversions(template: str, expected: str) -> None:
-    """What is no number becomes 0."""
+    """What is not a number becomes 0."""
     assert parse_template(template).expand(DATA) == expected

@@ -186,5 +186,5 @@ def test_printf_mistakes(template: str, expected: str) -> None:
     ],
 )
 def test_escapes(template: str, expected: str) -> None:
-    """html, js and urlquery."""
+    """html, js and urlquery escape as in Go."""
     assert parse_template(template).expand(DATA) == expected

@@ -198,5 +198,5 @@ def test_joins_and_splits(template: str, expected: str) -> None:
     ],
 )
 def test_paths(template: str, expected: str) -> None:
-    """Parts of slash-separated paths."""
+    """Path functions split slash-separated paths as in Go."""
     assert parse_template(template).expand(DATA) == expected

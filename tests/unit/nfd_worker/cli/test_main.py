@@ -226,7 +226,7 @@ def test_a_rule_that_fails_at_work_is_an_error(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_evaluation_heeds_the_namespaces_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As the node would."""
+    """``rules eval --config`` applies the namespace settings as the node would."""
     config = written(tmp_path, "c", "extraLabelNs: [kubernetes.io]\ndenyLabelNs: [denied.io]")
     rules = written(tmp_path, "r", "[{name: r, labels: {kubernetes.io/x: '1', denied.io/y: '1'}}]")
     arguments = ["rules", "eval", "--rules", rules, "--features", written(tmp_path, "f", "{}"), "--config", config]
@@ -239,8 +239,8 @@ def test_evaluation_heeds_the_namespaces_of_a_configuration(tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ("flags: {a.b: [1]}", "flags.a.b must be a list of texts"),
-        ("colour: red", "colour is none of flags, attributes, instances"),
+        ("flags: {a.b: [1]}", "flags.a.b must be a list of strings"),
+        ("colour: red", "colour is not one of flags, attributes, instances"),
         ("{", "is neither JSON nor YAML"),
     ],
     ids=["wrong type", "unknown kind", "no YAML"],
@@ -279,7 +279,7 @@ def test_rules_that_refer_to_themselves_are_a_mistake(tmp_path: Path, capsys: py
 
 
 def test_a_file_that_cannot_be_read_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named."""
+    """An unreadable file ends the command with the usage status and its name."""
     assert run(["rules", "validate", "/nonexistent"], {}) == 2
     assert capsys.readouterr().err == "nfd-worker: cannot read /nonexistent: No such file or directory\n"
 
@@ -398,12 +398,12 @@ def test_what_the_admin_leaves_out_is_refused_too(
     ("text", "message"),
     [
         ("[]", "must be a mapping"),
-        ("colour: red", "colour is none of labels"),
-        ("labels: {a: true}", "labels.a must be a text; put True in quotes"),
+        ("colour: red", "colour is not one of labels"),
+        ("labels: {a: true}", "labels.a must be a string; put True in quotes"),
         ("labels: []\nannotations: [a]", "annotations must be a mapping"),
-        ("taints: {}\nextendedResources: {a: true}", "extendedResources.a must be a text"),
+        ("taints: {}\nextendedResources: {a: true}", "extendedResources.a must be a string"),
         ("taints: [key]", "taints[0] must be a mapping of key, value and effect"),
-        ("taints: [{key: 1}]", "taints[0] must have texts for key, value and effect"),
+        ("taints: [{key: 1}]", "taints[0] must have strings for key, value and effect"),
         ("taints: {a: b}", "taints must be a list"),
         ("options: {denyLabelNS: []}\nlabels: {}", ""),
         ("options: {denyLabels: []}", "options:1: denyLabels is not a setting"),
@@ -412,7 +412,7 @@ def test_what_the_admin_leaves_out_is_refused_too(
 def test_a_document_of_another_shape_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
-    """The field is named."""
+    """A document with a wrong structure is a usage error that names the field."""
     status = run(["labels", "validate", written(tmp_path, "w", text)], {})
     assert status == (2 if message else 0)
     assert message in capsys.readouterr().err
@@ -467,9 +467,9 @@ def test_oneshot_that_cannot_publish_is_status_1(tmp_path: Path) -> None:
 
 
 def test_a_node_that_cannot_be_reached_is_not_unpublished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The child says why."""
+    """Without the API server unpublish fails with the child's error."""
     assert run(["unpublish", "--kubeconfig", str(tmp_path / "none")], {"NODE_NAME": "n"}) == 1
-    assert "nfd-worker: node n not cleaned up: " in capsys.readouterr().err
+    assert "nfd-worker: node n could not be cleaned up: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["scan", "--colour"], ["scan", "--feat"], ["rules"], ["rules", "eval"]])

@@ -43,7 +43,7 @@ def table(made: CycleReport, *, with_features: bool = False) -> list[str]:
 
 
 def test_json_has_the_documented_shape() -> None:
-    """Other programs read it."""
+    """The JSON output has the documented fields, because other programs read it."""
     document = json.loads(render(report(), "json", with_features=False))
     fields = ["labels", "annotations", "extendedResources", "taints", "failed", "problems", "refused"]
     assert list(document) == fields
@@ -98,7 +98,7 @@ def test_features_are_shown_when_asked_for() -> None:
 
 
 def test_yaml_says_the_same_as_json() -> None:
-    """Only the form differs."""
+    """YAML and JSON output hold the same data."""
     made = report()
     as_json = json.loads(render(made, "json", with_features=True))
     assert yaml.safe_load(render(made, "yaml", with_features=True)) == as_json
@@ -139,7 +139,7 @@ def test_the_table_says_what_pci_numbers_mean() -> None:
 
 
 def test_other_label_fields_have_words_too() -> None:
-    """Whatever sources.pci.deviceLabelFields says."""
+    """Labels are described for every setting of sources.pci.deviceLabelFields."""
     plain = Settings().sources
     fields = plain.pci._replace(device_label_fields=("vendor", "device"))
     lines = table(report(Settings(sources=plain._replace(pci=fields))))

@@ -38,32 +38,32 @@ def test_everything_of_ours_is_asked_to_go() -> None:
 
 
 def test_success_is_told_with_what_was_left_undone(capsys: pytest.CaptureFixture[str]) -> None:
-    """On standard output."""
+    """Success and the notes of the child are printed to standard output."""
     assert unpublish(SETTINGS, lambda _request: answering(PublishAnswer(notes=("a note",)))) == 0
-    assert capsys.readouterr().out == "node node-1: all that is ours is removed\na note\n"
+    assert capsys.readouterr().out == "node node-1: everything that nfd-worker set is removed\na note\n"
 
 
 def test_a_failure_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error, with what the API server said."""
     assert unpublish(SETTINGS, lambda _request: answering(PublishAnswer("forbidden", "Forbidden"))) == 1
-    assert capsys.readouterr().err == "nfd-worker: node node-1 not cleaned up: forbidden\n"
+    assert capsys.readouterr().err == "nfd-worker: node node-1 could not be cleaned up: forbidden\n"
 
 
 def test_a_child_that_dies_without_an_answer_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its status is told."""
+    """A child that ends without a response is a failure that names its exit status."""
     assert unpublish(SETTINGS, lambda _request: child("raise SystemExit(3)")) == 1
     assert "status 3" in capsys.readouterr().err
 
 
 def test_a_child_that_hangs_is_killed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its deadline."""
+    """A child without a response is killed at its deadline."""
     monkeypatch.setattr("nfd_worker.cli.unpublish_command.CHILD_DEADLINE_SECONDS", 0.05)
     assert unpublish(SETTINGS, lambda _request: child("import time; time.sleep(60)")) == 1
-    assert "no answer after" in capsys.readouterr().err
+    assert "no response within" in capsys.readouterr().err
 
 
 def test_a_child_that_cannot_be_started_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    """No memory, no processes."""
+    """A child that cannot be started is a reported failure."""
 
     def start(_request: bytes) -> Child:
         raise OSError(11, "Resource temporarily unavailable")

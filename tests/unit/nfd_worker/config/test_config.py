@@ -222,7 +222,7 @@ def test_flags_of_the_master_are_options_of_the_worker() -> None:
 
 
 def test_flags_without_effect_are_noted() -> None:
-    """With the reason."""
+    """A flag without effect is accepted and noted with its reason."""
     settings = load_settings({"owner-refs": "pod", "no-owner-refs": "false", "v": "4"}, {})
     assert [note.partition(" has no effect: ")[0] for note in settings.notes] == [
         "flag --no-owner-refs", "flag --owner-refs", "flag --v",
@@ -237,7 +237,7 @@ def test_flags_without_effect_are_noted() -> None:
         ("port", "65536", "flag --port: '65536' is not a port"),
         ("port", "9" * 5000, "is not a port"),
         ("oneshot", "maybe", "flag --oneshot: 'maybe' is neither true nor false"),
-        ("log-level", "loud", "flag --log-level: 'loud' is none of"),
+        ("log-level", "loud", "flag --log-level: 'loud' is not one of"),
         ("sleep-interval", "60", "flag --sleep-interval: '60' is not a duration"),
         ("label-whitelist", "(", r"flag --label-whitelist: '\(' is not a regular expression"),
         ("label-sources", "pcii", r"there is no source 'pcii'; did you mean pci\?"),
@@ -283,9 +283,9 @@ def test_custom_rules_have_no_features() -> None:
 
 
 def test_unknown_label_fields_are_noted_and_dropped() -> None:
-    """Upstream warns, too."""
+    """Unknown label fields cause a note and are ignored, as in upstream."""
     values = {"pci.device_label_fields": ("class", "colour"), "usb.device_label_fields": ("size",)}
     notes = build_settings(values).notes
-    assert [note.partition(" is none of ")[0] for note in notes] == [
+    assert [note.partition(" is not one of ")[0] for note in notes] == [
         "sources.pci.deviceLabelFields: colour", "sources.usb.deviceLabelFields: size",
     ]  # fmt: skip

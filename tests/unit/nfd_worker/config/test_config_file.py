@@ -89,17 +89,17 @@ def test_empty_sections_set_nothing(text: str) -> None:
         ),
         pytest.param(
             "sources:\n  pci:\n    deviceClassWhitelist: [03]\n",
-            "f:3: sources.pci.deviceClassWhitelist[0] must be a text; put it",
+            "f:3: sources.pci.deviceClassWhitelist[0] must be a string; put it",
             id="number that YAML changes",
         ),
         pytest.param(
-            "denyLabelNs: [a, ]\nextraLabelNs: [~]", "f:2: extraLabelNs[0] must be a text", id="nothing in a list"
+            "denyLabelNs: [a, ]\nextraLabelNs: [~]", "f:2: extraLabelNs[0] must be a string", id="nothing in a list"
         ),
         pytest.param("denyLabelNs: a\n", "f:1: denyLabelNs must be a list", id="text for a list"),
-        pytest.param("denyLabelNs: [[a]]\n", "f:1: denyLabelNs[0] must be a text", id="list in a list"),
+        pytest.param("denyLabelNs: [[a]]\n", "f:1: denyLabelNs[0] must be a string", id="list in a list"),
         pytest.param(
             "sources: {gpu: {migStrategy: all}}",
-            "f:1: sources.gpu.migStrategy 'all' is none of none, single, mixed",
+            "f:1: sources.gpu.migStrategy 'all' is not one of none, single, mixed",
             id="unknown word",
         ),
         pytest.param(
@@ -124,7 +124,7 @@ def test_a_mistake_names_file_line_and_key(text: str, message: str) -> None:
 
 
 def test_what_has_no_effect_is_named_with_its_reason() -> None:
-    """Whatever its value is."""
+    """A setting without effect is noted with its reason, whatever its value."""
     text = "leaderElection: {leaseDuration: 15s}\ncore: {ownerRefs: [pod]}\nrestrictions: {allowOverwrite: false}"
     notes = parse_file(text, "f")["notes"]
     assert [note.partition(":")[2].partition(" has no effect: ")[0] for note in notes] == [

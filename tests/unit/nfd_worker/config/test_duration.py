@@ -38,7 +38,7 @@ def test_what_go_refuses_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["3000000h", "9" * 400 + "s"])
 def test_a_duration_has_the_longest_that_go_can_count(text: str) -> None:
-    """Nanoseconds in 64 bits."""
+    """The longest duration is the one that Go holds in 64 bits of nanoseconds."""
     with pytest.raises(ValueError, match="is longer than 292 years"):
         parse_duration(text)
 

@@ -64,13 +64,13 @@ def test_flags_are_taken_as_go_takes_them(arguments: list[str], read: dict[str, 
     ],
 )
 def test_what_is_no_flag_of_ours_stays(arguments: list[str], normalised: list[str]) -> None:
-    """Argparse answers it."""
+    """Unknown words stay unchanged, for argparse to report."""
     assert normalise_arguments(arguments) == normalised
 
 
 @given(st.lists(st.text(max_size=5) | st.sampled_from([f"-{option.flag}" for option in OPTIONS])))
 def test_normalising_twice_is_normalising_once(arguments: list[str]) -> None:
-    """Whatever is typed."""
+    """Normalising is idempotent for any command line."""
     once = normalise_arguments(arguments)
     assert normalise_arguments(once) == once
 
@@ -83,7 +83,7 @@ def test_every_option_is_a_setting_or_says_why_not() -> None:
 
 
 def test_flags_and_variables_are_unique() -> None:
-    """Each names one setting."""
+    """No two settings share a flag or a variable."""
     flags = [option.flag for option in OPTIONS]
     variables = [option.environment for option in OPTIONS if option.environment]
     assert len(set(flags)) == len(flags)
@@ -91,7 +91,7 @@ def test_flags_and_variables_are_unique() -> None:
 
 
 def test_the_rules_directory_has_its_variable() -> None:
-    """The DaemonSet uses it."""
+    """The variable that the DaemonSet sets selects the rules directory."""
     assert {"NFD_WORKER_RULES_DIR", "NFD_WORKER_OPTIONS", "NODE_NAME", "HOST_ROOT"} <= {
         option.environment for option in OPTIONS
     }
@@ -110,7 +110,7 @@ def test_a_relative_rules_directory_is_below_the_working_directory(
     ("text", "value"), [("1", True), ("T", True), ("True", True), ("0", False), ("f", False), ("FALSE", False)]
 )
 def test_truth_has_gos_words(text: str, value: bool) -> None:
-    """As strconv.ParseBool."""
+    """Booleans are parsed as Go's strconv.ParseBool parses them."""
     assert parse_bool(text) is value
 
 
@@ -132,12 +132,12 @@ def test_lists_are_split_at_commas() -> None:
     ids=["zero is for ever", "less is for ever", "never under a second", "as told"],
 )
 def test_intervals_have_upstreams_limits(text: str, seconds: float) -> None:
-    """Whoever reads them."""
+    """Intervals have the limits of upstream, from whichever source they come."""
     assert parse_interval(text) == seconds
 
 
 def test_a_pattern_is_kept_as_text_and_checked() -> None:
-    """The syntax is RE2's."""
+    """A pattern must be valid RE2 and is kept as text."""
     assert parse_pattern(r"^pci-(?U:\pL+)") == r"^pci-(?U:\pL+)"
     with pytest.raises(ValueError, match="is not a regular expression"):
         parse_pattern("(")

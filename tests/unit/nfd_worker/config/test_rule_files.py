@@ -103,7 +103,7 @@ def test_rules_of_an_unchanged_file_are_the_same_objects(tmp_path: Path, custom:
 
 
 def test_rules_of_a_removed_file_go(tmp_path: Path, custom: Path) -> None:
-    """Gone is not unreadable."""
+    """Rules of a removed file are dropped; those of an unreadable one would stay."""
     write(custom, a=rule("a"))
     files = RuleFiles(Host(str(tmp_path)))
     assert names(files.read().custom) == ["a"]
@@ -122,7 +122,7 @@ def test_a_file_that_goes_bad_keeps_the_rules_it_had(tmp_path: Path, custom: Pat
     (custom / "a").write_bytes(text.encode(errors="surrogatepass"))
     bad = files.read()
     assert bad.custom == before.custom
-    assert bad.problems[-1].message == "no rule of it can be used; those it had before stay in force"
+    assert bad.problems[-1].message == "none of its rules can be used; its previous rules stay in use"
     assert bad.unknown == ()
     assert files.read() == bad
     write(custom, a=rule("c"))
@@ -192,6 +192,6 @@ def test_a_directory_that_cannot_be_listed_keeps_its_files(
         never = read(tmp_path)
     assert during.custom == before.custom
     assert during.unknown == ()
-    assert "Input/output error; the rules found there before stay in force" in during.problems[0].message
+    assert "Input/output error; the rules read there before stay in use" in during.problems[0].message
     assert never.unknown == ("custom.d/",)
     assert files.read() == before

@@ -51,7 +51,7 @@ def test_hypervisors_have_names(signature: str, name: str) -> None:
 
 
 def test_an_x86_cpu_tells_its_model() -> None:
-    """Recorded below KVM."""
+    """The model of a CPU recorded under KVM is read from /proc/cpuinfo."""
     cpuid = parse_dump((HOSTS / "intel-gpu-server/recorded/cpuid.txt").read_text())
     assert x86_model(cpuid) == {"vendor_id": "Intel", "family": "6", "id": "167", "hypervisor": "kvm"}
 

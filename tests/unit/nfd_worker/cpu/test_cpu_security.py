@@ -37,7 +37,7 @@ def test_what_is_on(tmp_path: Path, files: dict[str, str], expected: dict[str, s
 
 
 def test_a_protected_guest_and_sgx_are_told_by_the_cpu(tmp_path: Path) -> None:
-    """Not by files."""
+    """Protected guests and SGX are detected by CPUID, not by files."""
     assert discover_security(host(tmp_path, {}), frozenset({"TDX_GUEST"}), sgx_epc_bytes=4096) == {
         "sgx.enabled": "true", "sgx.epc": "4096", "tdx.protected": "true",
     }  # fmt: skip

@@ -74,7 +74,7 @@ def test_glibcs_copy_agrees_on_the_leaves_it_has(monkeypatch: pytest.MonkeyPatch
 
 @on_x86
 def test_where_nothing_is_allowed_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then /proc/cpuinfo is left."""
+    """Where CPUID is not allowed nothing is reported, so that /proc/cpuinfo is used."""
     closed: Callable[[str], None] = lambda _: None  # noqa: E731 - one expression
     for way in ("_map_memfd", "_map_anonymous"):
         monkeypatch.setattr(module, way, refuse)

@@ -151,7 +151,7 @@ def test_htt_means_more_than_one_thread() -> None:
 
 
 def test_the_avx10_version_is_a_number() -> None:
-    """And 0 without AVX10."""
+    """The AVX10 version is a number, and 0 without AVX10."""
     leaf = {(0x24, 0): Registers(ebx=0x70002)}
     assert avx10_version(cpu({**leaf, (7, 1): Registers(edx=1 << 19)})) == 2
     assert avx10_version(cpu(leaf)) == 0
@@ -159,7 +159,7 @@ def test_the_avx10_version_is_a_number() -> None:
 
 @pytest.mark.parametrize("level", range(len(LEVELS) + 1))
 def test_a_level_needs_all_flags_of_all_levels_below(level: int) -> None:
-    """And system calls."""
+    """An x86-64 level needs the flags of all lower levels, and its system calls."""
     flags = set().union(*LEVELS[:level])
     assert x86_64_level(flags | {"SYSCALL"}) == level
     assert x86_64_level(flags | {"SYSEE"}) == level

@@ -205,7 +205,7 @@ def test_one_bad_gpu_among_several_fails_the_scan(scan: Scan, tmp_path: Path, fa
 
 
 def test_a_shutdown_that_fails_spoils_nothing(scan: Scan) -> None:
-    """The process ends anyway."""
+    """A failed shutdown of NVML keeps the result of the scan."""
     assert scan(f"fault shutdown 999\n{TWO}")["state"] == "ok"
 
 

@@ -149,7 +149,7 @@ def test_an_event_during_a_scan_starts_another_after_it(tmp_path: Path) -> None:
     ("command", "reason"),
     [
         pytest.param(script('print(\'{"state": "failed", "reason": "lost"}\')'), "lost", id="failed"),
-        pytest.param(script("print('nonsense')"), "the GPU scan's answer b'nonsense", id="nonsense"),
+        pytest.param(script("print('nonsense')"), "the GPU scan's output b'nonsense", id="nonsense"),
         pytest.param(script("sys.exit(3)"), "the GPU scan ended with status 3", id="crashed"),
         pytest.param(script("os.kill(os.getpid(), 11)"), "the GPU scan ended with status -11", id="segmentation fault"),
         pytest.param(("/nonexistent/python",), "cannot scan for GPUs: ", id="not started"),
@@ -242,13 +242,13 @@ def test_stopping_reaps(tmp_path: Path) -> None:
 
 
 def test_one_scan_can_be_waited_for(tmp_path: Path) -> None:
-    """For ``scan`` and ``--oneshot``."""
+    """``scan`` and ``--oneshot`` wait for the result of one scan."""
     outcome = World(tmp_path).scans.run_once(World(tmp_path).host)
     assert isinstance(outcome, Features)
     assert "gpu.driver" in outcome.attributes
 
 
 def test_one_scan_of_a_node_without_nvidia_hardware_needs_no_child(tmp_path: Path) -> None:
-    """Nor time."""
+    """Without NVIDIA hardware a scan returns at once and starts no child process."""
     world = World(tmp_path, ("/nonexistent/python",), vendor="0x8086")
     assert world.scans.run_once(world.host) == Features()

@@ -62,7 +62,7 @@ def test_names_without_a_namespace_get_one(source: str, name: str, key: str) -> 
 
 
 def test_the_prefix_of_a_source_is_what_its_keys_begin_with() -> None:
-    """Publishing asks for it."""
+    """Every label key of a source begins with the source's prefix."""
     assert label_key("pci", "x").startswith(source_prefix("pci"))
 
 
@@ -138,7 +138,7 @@ def test_dynamic_values_are_looked_up_in_labels_and_extended_resources() -> None
 
 
 def test_dynamic_values_are_looked_up_for_feature_files() -> None:
-    """Upstream refuses them there."""
+    """Dynamic values also work in feature files, which upstream rejects."""
     made = make({"local": {"n": "@memory.numa.node_count"}})
     assert (made.content.labels, made.refusals) == ({f"{P}/n": "2"}, ())
 
@@ -198,7 +198,7 @@ def test_without_automatic_prefixes_keys_stay_as_they_are() -> None:
 
 
 def test_taints_need_to_be_enabled_and_say_so_once() -> None:
-    """The refusal tells how."""
+    """Disabled taints are rejected once, with the setting that enables them."""
     output = rule("r", taints=(Taint("a.io/b", "", "NoExecute"), Taint("a.io/c", "", "NoExecute")))
     made = make(cluster=(output, output))
     assert made.content.taints == ()
@@ -227,7 +227,7 @@ def test_the_workers_whitelist_is_for_labels_of_sources() -> None:
 
 
 def test_the_other_whitelist_is_for_all_labels() -> None:
-    """It is upstream's master's."""
+    """The whitelist of upstream's master applies to all labels."""
     options = OPTIONS._replace(label_whitelist="^r")
     made = make({"local": {"l": "1", "rl": "1"}}, cluster=(rule("r", labels={"r": "1", "x": "1"}),), options=options)
     assert list(made.content.labels) == [f"{P}/r", f"{P}/rl"]

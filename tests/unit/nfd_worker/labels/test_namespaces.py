@@ -63,7 +63,7 @@ def test_without_automatic_prefixes_a_label_needs_no_namespace() -> None:
 
 
 def test_a_lone_star_denies_everything_but_the_feature_namespaces() -> None:
-    """As upstream documents it."""
+    """``*`` denies every namespace except the feature namespaces, as upstream documents."""
     options = NamespaceOptions(deny_label_ns=("*",))
     assert check_label("feature.node.kubernetes.io/x", "", options) is None
     assert check_label("profile.node.kubernetes.io/x", "", options) is None
@@ -82,7 +82,7 @@ def test_a_lone_star_denies_everything_but_the_feature_namespaces() -> None:
     ],
 )
 def test_label_syntax_is_only_about_characters(key: str, value: str, reason: str | None) -> None:
-    """Namespaces come later."""
+    """The syntax check does not look at the namespace."""
     problem = check_label_syntax(key, value)
     assert (problem.reason if problem else None) == reason
 
@@ -155,7 +155,7 @@ def test_the_whitelist_sees_the_name_without_its_namespace() -> None:
 
 
 def test_a_full_key_wins_over_the_same_key_without_its_prefix() -> None:
-    """Whichever comes first."""
+    """A full key wins over the same key without prefix, in either order."""
     both = {"x": 1, "feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}
     assert add_prefixes(both) == {"feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}
     assert add_prefixes(dict(reversed(both.items()))) == {"feature.node.kubernetes.io/x": 2, "vendor.io/x": 3}

@@ -50,7 +50,7 @@ def test_dynamic_value(case: dict[str, Any]) -> None:
 
 @of("filter_label")
 def test_filter_label(case: dict[str, Any]) -> None:
-    """Denied and extra namespaces."""
+    """Denied and extra namespaces filter labels as in upstream."""
     given, expected = case["input"], case["expect"]
     config = given["config"]
     options = NamespaceOptions(tuple(config["denyLabelNs"]), tuple(config["extraLabelNs"]))
@@ -86,13 +86,13 @@ def test_validate_annotation(case: dict[str, Any]) -> None:
 
 @of("validate_extended_resource")
 def test_validate_extended_resource(case: dict[str, Any]) -> None:
-    """Keys and quantities."""
+    """Keys and quantities are validated as in upstream."""
     assert result(check_extended_resource(case["input"]["key"], case["input"]["value"])) == case["expect"]["result"]
 
 
 @of("validate_taint")
 def test_validate_taint(case: dict[str, Any]) -> None:
-    """Keys and effects."""
+    """Keys and effects are validated as in upstream."""
     assert result(check_taint(Taint(**case["input"]))) == case["expect"]["result"]
 
 

@@ -32,7 +32,7 @@ def state(*entries: Json) -> NodeState:
 )
 def test_what_is_no_node_is_refused(answer: Json) -> None:
     """A proxy that answers with JSON of its own is as good as no answer."""
-    with pytest.raises(Unreachable, match="no Node"):
+    with pytest.raises(Unreachable, match="not a Node"):
         NodeState.from_dict(answer)
 
 
@@ -52,7 +52,7 @@ def test_only_what_we_applied_is_ours() -> None:
 
 
 def test_the_writers_of_an_annotation_are_named_but_for_us() -> None:
-    """Whoever else wrote it."""
+    """The other writers of an annotation are listed without nfd-worker."""
     node = state(entry("nfd-master", annotations=["a", "b"]), entry("nfd-worker", annotations=["a"]), entry("x"))
     assert node.writers(("a",)) == {"nfd-master"}
     assert node.writers(("c",)) == set()

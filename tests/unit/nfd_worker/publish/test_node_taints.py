@@ -106,7 +106,7 @@ def test_a_held_taint_is_told() -> None:
     """The rule's author wonders where it is."""
     patch = taints_patch(node(as_json(OTHER_VALUE)), (OURS,), take_over=False)
     assert patch.body == {}
-    assert patch.notes == (f"taint {OURS} is left as somebody else has set it on node n",)
+    assert patch.notes == (f"taint {OURS} is left unchanged: another client set it on node n",)
 
 
 def test_taints_that_upstream_tracks_are_not_ours() -> None:

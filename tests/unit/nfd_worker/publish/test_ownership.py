@@ -160,7 +160,7 @@ def test_what_is_wanted_wins_over_what_is_kept() -> None:
 
 @given(st.dictionaries(st.text(), st.lists(st.text(), max_size=3).map(tuple), min_size=1, max_size=3))
 def test_a_record_reads_back(record: dict[str, tuple[str, ...]]) -> None:
-    """Whatever files are called."""
+    """A written record is read back unchanged, for any file name."""
     assert parse_origins(format_origins(record)) == record
 
 

@@ -142,7 +142,7 @@ def test_what_is_not_wanted_any_more_goes(server: NodeServer) -> None:
 
 
 def test_what_was_changed_by_hand_is_set_again(server: NodeServer) -> None:
-    """Labels, resources and taints."""
+    """Manual changes of labels, resources and taints are reverted."""
     publish(request(), server.client)
     removed = {"metadata": {"labels": {GPU: None}}, "spec": {"taints": [FOREIGN]}, "status": {"capacity": {SLOTS: "7"}}}
     server.change("kubectl", removed)
@@ -311,7 +311,7 @@ def test_upstream_at_work_again_is_taken_over_again(upstream: NodeServer) -> Non
 
 
 def test_unpublishing_removes_all_of_ours_and_nothing_else(server: NodeServer) -> None:
-    """And may be repeated."""
+    """Unpublishing removes only what nfd-worker set, and may be repeated."""
     publish(request(), server.client)
     for _ in range(2):
         assert carry_out(request(action=UNPUBLISH), server.client) == PublishAnswer()
@@ -333,14 +333,14 @@ def test_unpublishing_applies_nothing_and_so_leaves_no_entry_of_ours(server: Nod
 
 
 def test_unpublishing_leaves_upstream_alone(upstream: NodeServer) -> None:
-    """It is not ours."""
+    """Unpublishing keeps what upstream set."""
     before = carried(upstream)
     unpublish("n", upstream.client)
     assert carried(upstream) == before
 
 
 def test_a_node_that_is_gone_needs_no_unpublishing(server: NodeServer) -> None:
-    """Success, with a word."""
+    """Unpublishing a deleted Node succeeds with a note."""
     answer = unpublish("other", server.client)
     assert answer.is_published
     assert "other does not exist" in answer.notes[0]
@@ -398,7 +398,7 @@ def run(
 
 
 def test_success_is_status_0(run: Callable[[Client], tuple[int, PublishAnswer | None]], server: NodeServer) -> None:
-    """And an empty answer."""
+    """Success gives exit status 0 and an empty response."""
     assert run(server.client) == (0, PublishAnswer())
 
 
@@ -410,7 +410,7 @@ def test_failure_is_status_1_and_an_answer_with_its_remedy(
     status, answer = run(server.client)
     assert status == 1
     assert answer == PublishAnswer(
-        "the API server has too much to do (PATCH /api/v1/nodes/n: 429 TooManyRequests: later)", "TooManyRequests", 7.0
+        "the API server is overloaded (PATCH /api/v1/nodes/n: 429 TooManyRequests: later)", "TooManyRequests", 7.0
     )
 
 

@@ -1,4 +1,4 @@
-"""Errors are told with their remedy."""
+"""An error is reported with its remedy."""
 
 import json
 
@@ -44,11 +44,11 @@ def test_a_403_blames_a_missing_clusterrole_only_where_one_is_missing(words: str
         ),
         pytest.param("GET /api/v1/nodes/n", 403, "the verb get on nodes,", id="403 read"),
         pytest.param("PATCH /api/v1/nodes/n", 404, "NODE_NAME", id="404"),
-        pytest.param("PATCH /api/v1/nodes/n", 409, "changed by others", id="409"),
+        pytest.param("PATCH /api/v1/nodes/n", 409, "changed by other clients", id="409"),
         pytest.param("PATCH /api/v1/nodes/n", 422, "report", id="422"),
-        pytest.param("PATCH /api/v1/nodes/n", 429, "too much to do", id="429"),
-        pytest.param("PATCH /api/v1/nodes/n", 503, "could not do it now", id="503"),
-        pytest.param("PATCH /api/v1/nodes/n", 418, "could not do it now", id="anything else"),
+        pytest.param("PATCH /api/v1/nodes/n", 429, "overloaded", id="429"),
+        pytest.param("PATCH /api/v1/nodes/n", 503, "failed temporarily", id="503"),
+        pytest.param("PATCH /api/v1/nodes/n", 418, "failed temporarily", id="anything else"),
     ],
 )
 def test_an_error_says_what_to_do(request_line: str, status: int, words: str) -> None:

@@ -26,7 +26,7 @@ def test_taints_read_back(taints: list[Taint]) -> None:
 
 
 def test_names_in_the_usual_namespace_are_short() -> None:
-    """As upstream writes them."""
+    """Keys in the default namespace are recorded without it, as upstream does."""
     assert format_names(["vendor.example/b", "feature.node.kubernetes.io/a"]) == "a,vendor.example/b"
 
 
@@ -56,12 +56,12 @@ def node(own: str | None = None, shared: str | None = None) -> NodeState:
 def test_upstreams_annotation_is_foreign_when_it_says_something_else(
     own: str | None, shared: str | None, is_foreign: bool
 ) -> None:
-    """Whoever wrote it."""
+    """A different value of upstream's annotation belongs to another client."""
     assert TAINTS.is_foreign(node(own, shared)) is is_foreign
 
 
 def test_what_upstream_tracks_counts_only_when_it_is_taken_over() -> None:
-    """Ours always does."""
+    """Keys that upstream tracks are ours only when it is adopted; keys that we track always are."""
     assert TAINTS.text(node("a", "b"), take_over=False) == "a"
     assert TAINTS.text(node("a", "b"), take_over=True) == "a,b"
     assert TAINTS.text(node(), take_over=True) == ""

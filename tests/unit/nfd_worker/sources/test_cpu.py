@@ -47,7 +47,7 @@ def cpuid(leaves: dict[tuple[int, int], Registers]) -> Cpuid:
     ids=["no driver", "other driver", "no parameter", "on", "off"],
 )
 def test_cstate(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
-    """Only intel_idle tells."""
+    """The C-state flag is reported only with the intel_idle driver."""
     assert discover_cstate(host(tmp_path, files)) == expected
 
 
@@ -171,7 +171,7 @@ def test_a_whitelist_alone_decides() -> None:
 
 
 def test_a_number_that_is_none_is_a_failed_read(tmp_path: Path) -> None:
-    """And no crash."""
+    """An invalid number in a file is a failed read of the source, not an exception."""
     it = host(tmp_path, {**X86, CPUIDLE: "intel_idle\n", MAX_CSTATE: "many\n"})
     found = discover("cpu", it, SourceSettings())
     assert isinstance(found, Failed)
@@ -226,7 +226,7 @@ def test_power_has_its_coprocessor(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_read() -> None:
-    """Whatever it is."""
+    """The source reads the machine that runs the tests without a failure."""
     assert features(Host("/")).flags["cpu.cpuid"]
 
 

@@ -10,7 +10,7 @@ from tests.support.trees import host
 
 
 def test_features_and_labels_are_those_of_the_settings(tmp_path: Path) -> None:
-    """For trying out rules."""
+    """The fake source returns the features and labels of its settings."""
     fake = FakeSettings({"a": "1"}, ("f",), {"k": "v"}, ({"name": "i"},))
     settings = SourceSettings(fake=fake)
     found = discover("fake", host(tmp_path, {}), settings)
@@ -22,5 +22,5 @@ def test_features_and_labels_are_those_of_the_settings(tmp_path: Path) -> None:
 
 
 def test_nobody_gets_it_without_asking() -> None:
-    """It is for tests."""
+    """The fake source is not part of ``all``."""
     assert not SOURCES["fake"].is_default

@@ -206,7 +206,7 @@ def test_no_feature_file_makes_an_invalid_label(text: str, now: float) -> None:
 
 @given(st.binary(max_size=2000))
 def test_no_bytes_in_a_feature_file_crash_the_source(content: bytes) -> None:
-    """Others write these files."""
+    """Any bytes in a feature file give features or a failure, never an exception."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / FEATURE_FILES / "f", content)
         found = discover("local", Host(folder), SourceSettings())

@@ -125,7 +125,7 @@ def test_a_node_without_a_version_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_enabled_modules_are_loaded_and_built_in_ones() -> None:
-    """Rules ask for either."""
+    """Enabled modules are the loaded ones and the built-in ones."""
     found = discover("kernel", recorded("intel-gpu-server"), SourceSettings())
     assert isinstance(found, Features)
     assert found.flags["kernel.enabledmodule"] == {"nvidia", "nvidia_uvm", "mlx5_core", "ext4", "kvm"}

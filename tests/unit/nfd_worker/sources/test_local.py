@@ -117,7 +117,7 @@ def test_times_have_a_zone_and_perhaps_a_fraction(text: str, expected: float) ->
              "\u0661970-01-01T00:00:00Z", "1970-01-01T24:00:00Z", "1970-01-01T00:00:60Z", "1970-01-01T00:00:00+99:00"],
 )  # fmt: skip
 def test_anything_else_is_no_time(text: str) -> None:
-    """And told as such."""
+    """Any other text is rejected with an error."""
     with pytest.raises(ValueError, match=r"."):
         parse_time(text)
 
@@ -196,7 +196,7 @@ def test_a_file_that_cannot_be_read_just_now_counts_with_what_it_said(
     found = found_on(it)
     assert found.attributes["local.label"] == {"a": "1", "b": "1"}
     assert found.files == {"features.d/b": {"b"}, "features.d/c": {"a"}, "features.d/never": None}
-    assert "features.d/b: Input/output error; what it said before stays" in caplog.text
+    assert "features.d/b: Input/output error; its last value stays" in caplog.text
     (folder / "b").unlink()
     assert found_on(it).attributes["local.label"] == {"a": "1"}
 

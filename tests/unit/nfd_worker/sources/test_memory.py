@@ -47,7 +47,7 @@ def test_several_memory_nodes_are_numa(
     ids=["empty", "heading alone", "an empty line", "a swap device"],
 )
 def test_swap_is_a_line_below_the_heading(swaps: str, enabled: str) -> None:
-    """Compressed memory counts, too."""
+    """Swap is present if /proc/swaps has an entry; compressed memory counts."""
     assert parse_swaps(swaps) == {"enabled": enabled}
 
 
@@ -91,7 +91,7 @@ def test_a_size_whose_count_is_gone_is_left_out(tmp_path: Path) -> None:
     [(4, "4Ki"), (2048, "2Mi"), (1048576, "1Gi"), (16777216, "16Gi"), (1536, "1536Ki"), (2**60, "1024Ei")],
 )
 def test_amounts_are_written_in_the_largest_whole_unit(kibibytes: int, expected: str) -> None:
-    """As Kubernetes writes them."""
+    """Amounts use the largest unit that gives a whole number, as in Kubernetes."""
     assert quantity(kibibytes) == expected
 
 

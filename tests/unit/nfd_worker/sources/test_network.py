@@ -35,7 +35,7 @@ def test_an_interface_with_a_device_is_no_virtual_one(tmp_path: Path) -> None:
 
 
 def test_the_control_file_of_bonding_is_no_interface(tmp_path: Path) -> None:
-    """It stands among them."""
+    """The file bonding_masters is not reported as an interface."""
     assert found_in(tmp_path, {"bonding_masters": "bond0\n"}).instances["network.virtual"] == ()
 
 
@@ -55,7 +55,7 @@ def test_the_control_file_of_bonding_is_no_interface(tmp_path: Path) -> None:
     ],
 )
 def test_labels_tell_of_virtual_functions(tmp_path: Path, files: dict[str, str], expected: set[str]) -> None:
-    """One interface is enough."""
+    """One interface with virtual functions is enough for the label."""
     assert set(labels(found_in(tmp_path, files), SourceSettings())) == expected
 
 
@@ -65,10 +65,10 @@ def test_labels_tell_of_virtual_functions(tmp_path: Path, files: dict[str, str],
     ids=["one", "zero", "zeros", "negative", "nothing", "no decimal", "huge"],
 )
 def test_only_a_number_above_zero_is_positive(text: str, expected: bool) -> None:
-    """However long it is."""
+    """Only text that is a number above zero counts, however long it is."""
     assert is_positive(text) is expected
 
 
 def test_a_missing_sysfs_is_a_failure(tmp_path: Path) -> None:
-    """Every node has interfaces."""
+    """A missing /sys/class/net is a failed read."""
     assert isinstance(discover("network", host(tmp_path, {}), SourceSettings()), Failed)

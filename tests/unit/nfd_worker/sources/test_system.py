@@ -23,7 +23,7 @@ from tests.support.trees import host, recorded
     ],
 )
 def test_a_version_is_split_where_it_has_numbers(version_id: str, parts: dict[str, str]) -> None:
-    """Rolling distributions have none."""
+    """A version is split into major and minor; rolling distributions have none."""
     assert split_version_id(version_id) == parts
 
 
@@ -34,7 +34,7 @@ def test_any_text_is_read(text: str) -> None:
 
 
 def test_usr_lib_stands_in_for_etc(tmp_path: Path) -> None:
-    """As os-release(5) says."""
+    """Without /etc/os-release, /usr/lib/os-release is read, as os-release(5) says."""
     found = discover("system", host(tmp_path, {"usr/lib/os-release": "ID=alpine\n"}), SourceSettings())
     assert isinstance(found, Features)
     assert found.attributes == {"system.osrelease": {"ID": "alpine"}}
@@ -56,7 +56,7 @@ def test_a_node_without_os_release_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_nodes_name_and_dmi_are_features() -> None:
-    """Neither is a label."""
+    """The node's name and DMI fields are features, not labels."""
     settings = SourceSettings(system=SystemSettings("node-1"))
     found = discover("system", recorded("intel-gpu-server"), settings)
     assert isinstance(found, Features)

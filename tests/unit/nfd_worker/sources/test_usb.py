@@ -60,7 +60,7 @@ def test_labels_say_what_the_settings_ask_for(tmp_path: Path, settings: UsbSetti
 
 
 def test_no_known_field_means_the_default() -> None:
-    """As with PCI devices."""
+    """Without a known label field the default fields are used, as with PCI devices."""
     assert usable_label_fields(["colour"]) == ("class", "vendor", "device")
 
 

@@ -168,7 +168,7 @@ def test_the_swap_of_a_mounted_config_map_is_seen(tmp_path: Path, watches: Calla
 
 
 def test_one_file_of_a_mounted_config_map_is_seen(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
-    """The configuration file."""
+    """A change of a configuration file in a mounted ConfigMap is noticed."""
     mounted(tmp_path, {"nfd-worker.conf": "core: {}"}, "..v1")
     watch = watches(Place(str(tmp_path / "nfd-worker.conf"), "config", levels=0))
     mounted(tmp_path, {"nfd-worker.conf": "core: {noPublish: true}"}, "..v2")

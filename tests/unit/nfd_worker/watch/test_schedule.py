@@ -55,7 +55,7 @@ def test_the_interval_counts_from_the_last_cycle() -> None:
 
 
 def test_an_infinite_interval_leaves_only_events_and_the_resync() -> None:
-    """``sleepInterval: 0``."""
+    """With ``sleepInterval: 0`` only events and the resync start a cycle."""
     schedule = started(interval=NEVER)
     assert schedule.due == T0 + 3600.0
     assert run(schedule, {30.0: FILE}, 3599.0) == [(30.3, {FILE})]

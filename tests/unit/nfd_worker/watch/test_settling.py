@@ -71,7 +71,7 @@ def test_what_is_held_and_what_comes_are_there_together_and_sorted() -> None:
 
 
 def test_one_key_may_have_taints_of_several_effects() -> None:
-    """Each goes by itself."""
+    """Taints with the same key and different effects are removed independently."""
     other = TAINT._replace(effect="NoExecute")
     settling = settled(NodeContent(taints=(other, TAINT)))
     assert settle(settling, NodeContent(taints=(TAINT,)), T0).taints == (other, TAINT)
