@@ -17,7 +17,7 @@ from kube_api.text import printable
 
 INTERNAL_ERRORS = Counter(
     "driver_builder_internal_errors_total",
-    "Errors that nothing else handles, by what they were contained in: image, driver, pod, action, rules, pass, thread",
+    "Unexpected errors, by the boundary that caught them: image, driver, pod, action, rules, pass, thread",
     ["boundary"],
 )
 

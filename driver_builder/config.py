@@ -87,37 +87,46 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig to use instead of the pod's service account")
     parser.add_argument(
         "-n", "--namespace", action="append", metavar="NAME",
-        help="namespace whose DriverContainers are meant; may be given several times (default: the pod's own, "
+        help="namespace of the DriverContainers; may be repeated (default: the pod's own, "
         "else 'driverwright')",
     )  # fmt: skip
     parser.add_argument(
-        "--templates", metavar="DIR", type=Path, help="folder of *.Dockerfile.j2 to use instead of ours"
+        "--templates",
+        metavar="DIR",
+        type=Path,
+        help="folder of *.Dockerfile.j2 templates that replace the built-in ones",
     )
     parser.add_argument("--registry-ca-file", metavar="FILE", help="CA certificates for the registries (PEM)")
     parser.add_argument(
         "--registry-forbidden-ranges",
         metavar="CIDR,...",
-        help="ranges that no registry may send us to (redirects, uploads, tokens), such as those of Pods and Services",
+        help="address ranges that a registry must not refer to (redirects, uploads, tokens), such as Pods and Services",
     )
     parser.add_argument(
         "--registry-allowed-hosts",
         metavar="HOST[:PORT],...",
-        help="hosts that a registry may send us to whatever their addresses are",
+        help="hosts that a registry may refer to, whatever their address",
     )
     parser.add_argument(
         "--registry-plain-http-passwords",
         action="store_const",
         const="true",
-        help="send the password of spec.registry.secretRef without TLS where spec.registry.plainHttp is set",
+        help="allow sending the password of spec.registry.secretRef without TLS if spec.registry.plainHttp is set",
     )
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the controller."""
     add_builder_flags(parser)
-    parser.add_argument("--loader-image", metavar="IMAGE", help="image that driver pods get their loader from (needed)")
-    parser.add_argument("--resync-seconds", type=_positive, metavar="S", help="look again this often (default 60)")
-    parser.add_argument("--max-builds", type=_count, metavar="N", help="builds at the same time (default 1)")
+    parser.add_argument(
+        "--loader-image", metavar="IMAGE", help="image that driver pods copy their loader from (required)"
+    )
+    parser.add_argument(
+        "--resync-seconds", type=_positive, metavar="S", help="reconcile at least this often (default 60)"
+    )
+    parser.add_argument(
+        "--max-builds", type=_count, metavar="N", help="maximum number of concurrent builds (default 1)"
+    )
     parser.add_argument(
         "--build-deadline-seconds", type=_positive, metavar="S", help="stop a build after this long (default 1800)"
     )
@@ -125,24 +134,27 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--max-build-deadline-seconds",
         type=_positive,
         metavar="S",
-        help="longest deadline that spec.build.deadline is given (default 14400)",
+        help="maximum of spec.build.deadline (default 14400)",
     )
     parser.add_argument(
-        "--retry-min-seconds", type=_positive, metavar="S", help="wait after a build's first failure (default 30)"
+        "--retry-min-seconds", type=_positive, metavar="S", help="delay after a build's first failure (default 30)"
     )
     parser.add_argument(
-        "--retry-max-seconds", type=_positive, metavar="S", help="longest wait between tries (default 3600)"
+        "--retry-max-seconds", type=_positive, metavar="S", help="maximum delay between attempts (default 3600)"
     )
     parser.add_argument(
         "--unload-deadline-seconds",
         type=_positive,
         metavar="S",
-        help="how long unloading a removed driver from a node is tried (default 600)",
+        help="stop trying to unload a removed driver from a node after this long (default 600)",
     )
     parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
     parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
     parser.add_argument(
-        "--no-feature-rules", action="store_const", const="true", help="leave NodeFeatureRule objects to somebody else"
+        "--no-feature-rules",
+        action="store_const",
+        const="true",
+        help="do not distribute NodeFeatureRule objects to the workers",
     )
     parser.add_argument(
         "--feature-rules-namespace", metavar="NAME", help="namespace of the nfd-worker DaemonSet (default: the pod's)"
@@ -155,7 +167,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
 def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of what builds."""
     parser.add_argument(
-        "--builder", choices=list(BuilderKind), help="who builds drivers whose spec does not say (default docker)"
+        "--builder", choices=list(BuilderKind), help="builder of drivers without spec.build.builder (default docker)"
     )
     parser.add_argument(
         "--docker-host",
@@ -168,14 +180,14 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
         help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
     )
     parser.add_argument("--job-image", metavar="IMAGE", help="image with buildah, for builds in Jobs")
-    parser.add_argument("--hand-over-image", metavar="IMAGE", help="image of this program, for builds in Jobs")
+    parser.add_argument("--hand-over-image", metavar="IMAGE", help="driver-builder image, for builds in Jobs")
     parser.add_argument(
         "--job-node-selector", metavar="KEY=VALUE,...", help="labels of the nodes that build Jobs run on (default: any)"
     )
     parser.add_argument(
         "--job-tolerations",
         metavar="KEY[=VALUE][:EFFECT],...",
-        help="taints that build Jobs tolerate, besides those of spec.tolerations (default: none)",
+        help="taints that build Jobs tolerate, in addition to spec.tolerations (default: none)",
     )
     parser.add_argument(
         "--job-host-network", action="store_const", const="true", help="build Jobs use their node's network"
@@ -254,7 +266,7 @@ class _Picker:
 def _positive(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
     return value
 
 
@@ -268,7 +280,7 @@ def _count(text: str) -> int:
 def _port(text: str) -> int:
     value = int(text)
     if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
     return value
 
 
@@ -276,7 +288,7 @@ def _builder(text: str | None) -> BuilderKind:
     try:
         return BuilderKind(text or BuilderKind.DOCKER)
     except ValueError as error:
-        raise ConfigurationError(f"--builder: {text!r} is none of {', '.join(BuilderKind)}") from error
+        raise ConfigurationError(f"--builder: {text!r} is not one of {', '.join(BuilderKind)}") from error
 
 
 def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
@@ -290,7 +302,9 @@ def _labels(text: str) -> Mapping[str, str]:
     pairs = [word.strip().partition("=") for word in text.split(",") if word.strip()]
     for key, equals, value in pairs:
         if not equals or not names.is_qualified_name(key) or not names.is_label_value(value):
-            raise ConfigurationError(f"--job-node-selector: {key + equals + value!r} is no label: write KEY=VALUE,...")
+            raise ConfigurationError(
+                f"--job-node-selector: {key + equals + value!r} is not a label: write KEY=VALUE,..."
+            )
     return {key: value for key, _, value in pairs}
 
 
@@ -305,7 +319,7 @@ def _toleration(text: str) -> Json:
     is_effect = effect in _EFFECTS if colon else True
     if not (is_effect and names.is_qualified_name(key) and names.is_label_value(value)):
         raise ConfigurationError(
-            f"--job-tolerations: {text!r} is no taint: write KEY[=VALUE][:EFFECT],... with an effect of"
+            f"--job-tolerations: {text!r} is not a taint: write KEY[=VALUE][:EFFECT],... with an effect of"
             f" {', '.join(_EFFECTS)}"
         )
     toleration = {"key": key, "operator": "Equal", "value": value} if equals else {"key": key, "operator": "Exists"}

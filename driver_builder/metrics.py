@@ -68,17 +68,19 @@ class StateCollector(Collector):
         """Make the metrics of this moment."""
         states, fleet = self._states(), self._fleet
         waits = [self._clock() - build.since for build in states.queued.values()]
-        yield _gauge("queue_depth", "Builds that wait for their turn", len(waits))
-        yield _gauge("queue_oldest_wait_seconds", "How long the oldest of them has waited", max(waits, default=0.0))
-        yield _gauge("builds_running", "Builds that run", len(states.running) - len(waits))
+        yield _gauge("queue_depth", "Queued builds", len(waits))
         yield _gauge(
-            "builds_suspended", "Circuit breakers that are open, of all drivers or of one: builds fail alike",
+            "queue_oldest_wait_seconds", "Time that the oldest queued build has waited", max(waits, default=0.0)
+        )
+        yield _gauge("builds_running", "Running builds", len(states.running) - len(waits))
+        yield _gauge(
+            "builds_suspended", "Open circuit breakers, of one driver or of all drivers",
             len(states.suspended),
         )  # fmt: skip
-        yield _gauge("kernels_in_use", "Kernel releases among the nodes that drivers select", len(fleet.kernels))
+        yield _gauge("kernels_in_use", "Kernel releases of the selected nodes", len(fleet.kernels))
         nodes = GaugeMetricFamily(
             "driver_builder_nodes_without_driver",
-            "Selected nodes on which the driver is not proven to work, by driver (namespace/name) and kernel release",
+            "Selected nodes on which the driver is not ready, by driver (namespace/name) and kernel release",
             labels=["driver", "kernel"],
         )
         for place, count in sorted(fleet.without_driver.items()):

@@ -112,7 +112,7 @@ def _decode_member(hint: Any, data: Any, where: str) -> Any:
     kind = _take(entry, "kind", str, where)
     kind = _RENAMED.get(kind, kind)
     if kind not in kinds:
-        raise ConfigurationError(f"{where}.kind: {kind!r} is none of {', '.join(sorted(kinds))}")
+        raise ConfigurationError(f"{where}.kind: {kind!r} is not one of {', '.join(sorted(kinds))}")
     del entry["kind"]
     return decode(kinds[kind], entry, where)
 
@@ -152,7 +152,7 @@ def _decode_text(hint: Any, data: Any, where: str) -> Any:
 def _decode_plain(hint: Any, data: Any, where: str) -> Any:
     right = isinstance(data, _PLAIN[hint]) and (hint is bool or not isinstance(data, bool))
     if not right:
-        raise ConfigurationError(f"{where}: {data!r} is no {hint.__name__}")
+        raise ConfigurationError(f"{where}: {data!r} is not of type {hint.__name__}")
     try:
         return float(data) if hint is float else data
     except OverflowError as error:
@@ -161,25 +161,25 @@ def _decode_plain(hint: Any, data: Any, where: str) -> Any:
 
 def _mapping(data: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
-        raise ConfigurationError(f"{where}: {_short(data)} is no mapping")
+        raise ConfigurationError(f"{where}: {_short(data)} is not a mapping")
     return data
 
 
 def _list(data: Any, where: str) -> list[Any]:
     if not isinstance(data, list):
-        raise ConfigurationError(f"{where}: {_short(data)} is no list")
+        raise ConfigurationError(f"{where}: {_short(data)} is not a list")
     return data
 
 
 def _text(data: Any, where: str) -> str:
     if not isinstance(data, str):
-        raise ConfigurationError(f"{where}: {_short(data)} is no text")
+        raise ConfigurationError(f"{where}: {_short(data)} is not a string")
     return data
 
 
 def _take(data: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
     if not isinstance(data.get(name, MISSING), kind) or name not in data:
-        raise ConfigurationError(f"{where}.{name}: the field is missing, or no {kind.__name__}")
+        raise ConfigurationError(f"{where}.{name}: the field is missing, or is not a {kind.__name__}")
     return data[name]
 
 

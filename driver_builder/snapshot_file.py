@@ -52,10 +52,10 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
         ConfigurationError: naming the field that is wrong, its value and what was expected.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise ConfigurationError("it is no snapshot: make one with driver-builder snapshot")
+        raise ConfigurationError("it is not a snapshot: create one with driver-builder snapshot")
     if document.get("apiVersion") != API_VERSION:
         raise ConfigurationError(
-            f"apiVersion: {document.get('apiVersion')!r} cannot be read here, only {API_VERSION}: use the "
+            f"apiVersion: {document.get('apiVersion')!r} is not supported, only {API_VERSION}: use the "
             "driver-builder that wrote it"
         )
     return (

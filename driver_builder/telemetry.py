@@ -17,7 +17,7 @@ from driver_builder.reasons import Reason
 
 BUILD_SECONDS = Histogram(
     "driver_builder_build_seconds",
-    "Time from the start of a build to its end, by result: Succeeded, Failed, Cancelled, NotApplicable",
+    "Duration of builds, by result: Succeeded, Failed, Cancelled, NotApplicable",
     ["result"],
     buckets=(5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800),
 )
@@ -28,34 +28,32 @@ BUILDS = Counter(
 )
 REGISTRY_CHECKS = Counter(
     "driver_builder_registry_checks_total",
-    "What registries answered when asked for an image: Present, Absent, Unauthorized, Unreachable, Invalid",
+    "Responses of registries to requests for an image: Present, Absent, Unauthorized, Unreachable, Invalid",
     ["state"],
 )
 REGISTRY_QUESTIONS = Gauge(
     "driver_builder_registry_questions",
-    "Images that registries are asked about: Waiting for their turn, or Asked and not answered yet",
+    "Requests for images to registries: Waiting in the queue, or Asked and not answered yet",
     ["state"],
 )
 KERNEL_LOOK_UPS = Counter(
     "driver_builder_kernel_look_ups_total",
-    "Package repositories that were asked for their kernels, by result: Succeeded, Failed",
+    "Kernel discoveries in package repositories, by result: Succeeded, Failed",
     ["result"],
 )
 NAMESPACES_FORBIDDEN = Gauge(
     "driver_builder_namespace_forbidden",
-    "1 for a watched namespace that may not be read: nothing changes for its drivers until it may",
+    "1 for a watched namespace that the controller may not read; its drivers stay unchanged",
     ["namespace"],
 )
-THREAD_RESTARTS = Counter(
-    "driver_builder_thread_restarts_total", "Threads that ended and were started again, by thread", ["thread"]
-)
+THREAD_RESTARTS = Counter("driver_builder_thread_restarts_total", "Restarts of threads, by thread", ["thread"])
 RECONCILE_SECONDS = Histogram(
     "driver_builder_reconcile_seconds",
-    "Time of one pass over all drivers, by result: Succeeded, or Failed when the API server did not do its part",
+    "Duration of a reconcile of all drivers, by result: Succeeded, or Failed if the API server failed",
     ["result"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
 )
-_BUILD_INFO = Info("driver_builder_build", "The version of driver-builder that runs")
+_BUILD_INFO = Info("driver_builder_build", "Version of driver-builder")
 _BUILD_INFO.info({"version": version("driverwright")})
 
 CONNECTION_SECONDS = 5.0

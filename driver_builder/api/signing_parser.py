@@ -17,9 +17,9 @@ def read_signing(parent: Reader) -> Signing | None:
     if not parent.has("signing"):
         return None
     if fields.has("keySecretRef") != fields.has("certificateSecretRef"):
-        fields.wrong("keySecretRef and certificateSecretRef belong together: give both, for modules to be signed")
+        fields.wrong("keySecretRef and certificateSecretRef must be set together: set both to sign modules")
     elif not fields.has("keySecretRef") and not fields.has("imageKeySecretRef"):
-        fields.wrong("names no key: give keySecretRef and certificateSecretRef, or imageKeySecretRef")
+        fields.wrong("names no key: set keySecretRef and certificateSecretRef, or imageKeySecretRef")
     return Signing(key_secret=key, certificate_secret=certificate, image_key_secret=image_key)
 
 

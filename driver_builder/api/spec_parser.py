@@ -170,7 +170,9 @@ def _registry(registry: Reader) -> RegistrySettings:
         ca = ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=key)
     plain_http = registry.flag("plainHttp")
     if ca and plain_http:
-        registry.wrong("plainHttp and caConfigMap exclude each other, for without TLS nothing is signed: remove one")
+        registry.wrong(
+            "plainHttp and caConfigMap exclude each other, because plain HTTP uses no certificate: remove one"
+        )
     return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca=ca)
 
 
@@ -193,7 +195,7 @@ def _own_template(build: Reader) -> ConfigMapKey | None:
 def _firmware_path(module: Reader) -> str | None:
     path = module.text("firmwarePath", ABSOLUTE_PATH)
     if path == "/":
-        module.wrong("'/' is the whole of the build: name the folder with the firmware, such as /source/firmware",
+        module.wrong("'/' is the whole file system: name the firmware's folder, such as /source/firmware",
                      "firmwarePath")  # fmt: skip
     return path.rstrip("/") if path else None
 
@@ -233,7 +235,7 @@ def _builder(build: Reader) -> BuilderKind | None:
     if value is None:
         return None
     if value not in list(BuilderKind):
-        build.wrong(f"{shown(value)} is no builder: use one of {', '.join(BuilderKind)}", "builder")
+        build.wrong(f"{shown(value)} is not a builder: use one of {', '.join(BuilderKind)}", "builder")
         return None
     return BuilderKind(value)
 
@@ -265,12 +267,10 @@ def _mapping(item: Reader) -> KernelMapping:
     how = mapping.template or mapping.args or mapping.signing
     if mapping.skip and (mapping.image or how):
         item.wrong(
-            "skip excludes image, template, args and signing, for nothing runs there: remove skip, or the others"
+            "skip excludes image, template, args and signing, because no driver runs there: remove skip, or the others"
         )
     elif mapping.image and how:
-        item.wrong(
-            "image excludes template, args and signing, for a prebuilt image is not built: remove image, or the others"
-        )
+        item.wrong("image excludes template, args and signing, which only a build uses: remove image, or the others")
     return mapping
 
 
@@ -289,7 +289,7 @@ def _pattern(item: Reader, regexp: str) -> Pattern:
     except re2.error as error:
         why = error.args[0].decode(errors="replace")
         item.wrong(
-            f"{shown(regexp)} is no regular expression: {why}: write it in the syntax of RE2, which has no "
+            f"{shown(regexp)} is not a regular expression: {why}: write it in the syntax of RE2, which has no "
             "look-around and no back-references",
             "regexp",
         )
@@ -299,7 +299,7 @@ def _pattern(item: Reader, regexp: str) -> Pattern:
 def _modules(module: Reader) -> tuple[ModuleSpec, ...]:
     modules = module.words("names", MODULE)
     if not module.items("names"):
-        module.wrong("at least one module name is needed, in load order", "names")
+        module.wrong("name at least one module, in load order", "names")
     parameters = module.object("parameters")
     parameters.bound(len(parameters.given), MAX_ITEMS)
     for name in parameters.given:
@@ -313,7 +313,9 @@ def _tolerations(spec: Reader) -> tuple[Json, ...]:
     items = spec.items("tolerations")
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
-            spec.wrong(f"{shown(item)} is no toleration: write fields such as operator: Exists", "tolerations", index)
+            spec.wrong(
+                f"{shown(item)} is not a toleration: write fields such as operator: Exists", "tolerations", index
+            )
     return tuple(items)
 
 
@@ -321,7 +323,7 @@ def _check_next_steps(spec: Reader) -> None:
     """Check what comes after the build; no value of it is used yet."""
     validation, rollout = spec.object("validation"), spec.object("rollout")
     if spec.has("validation") and not validation.words("command", TEXT):
-        validation.wrong("at least the program is needed", "command")
+        validation.wrong("name at least the program", "command")
     _duration(validation, "timeout")
     if isinstance(rollout.raw("maxUnavailable"), str):
         rollout.text("maxUnavailable", PERCENTAGE)

@@ -64,7 +64,7 @@ class Reader:
         if isinstance(value, Mapping):
             self.given = value
         elif value is not None:
-            self.wrong(f"{shown(value)} is no object: write fields below it")
+            self.wrong(f"{shown(value)} is not an object: write fields below it")
 
     def wrong(self, message: str, *way: str | int) -> None:
         """Note that this object, or what lies at ``way`` below it, cannot be acted on."""
@@ -93,7 +93,7 @@ class Reader:
     def check(self, value: object, rule: Rule, *way: str | int) -> bool:
         """Tell whether a value is a text that a rule allows, and note it when it is not."""
         if not isinstance(value, str):
-            self.wrong(f"{shown(value)} is no text: put it in quotes", *way)
+            self.wrong(f"{shown(value)} is not a string: put it in quotes", *way)
         elif words := rule.wrong_with(value):
             self.wrong(f"{shown(value)} {words}", *way)
         else:
@@ -113,7 +113,7 @@ class Reader:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.wrong(f"{shown(value)} is no whole number from {low} to {high}: write one, without quotes", name)
+            self.wrong(f"{shown(value)} is not a whole number from {low} to {high}: write one, without quotes", name)
             return None
         return value
 
@@ -121,7 +121,7 @@ class Reader:
         """Read a list, empty where it is left out."""
         value = self.raw(name)
         if value is not None and not isinstance(value, list):
-            self.wrong(f"{shown(value)} is no list: write [{value}]", name)
+            self.wrong(f"{shown(value)} is not a list: write [{value}]", name)
             return []
         self.bound(len(value or ()), most, name)
         return (value or [])[:most]

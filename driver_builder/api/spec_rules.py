@@ -38,7 +38,7 @@ class Rule:
 
 def _reserved(reference: str) -> str:
     if is_reserved(reference):
-        return "is a name that the builder keeps images of its own under: name an image of a registry"
+        return "is reserved for the builder's own images: name an image of a registry"
     return ""
 
 
@@ -61,14 +61,16 @@ VERSION = Rule(
 LABEL_VALUE = Rule(re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"), VERSION.words, 63)
 LABEL_KEY = Rule(
     re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"),
-    "is no label key: write [prefix/]name",
+    "is not a label key: write [prefix/]name",
     317,
 )
 OBJECT_NAME = Rule(
     re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"),
-    "is no name of an object: use lower case letters, digits, '-' and '.'",
+    "is not the name of an object: use lower case letters, digits, '-' and '.'",
 )
-CONFIG_MAP_KEY = Rule(re.compile(r"[A-Za-z0-9._-]+"), "is no key of a ConfigMap: use letters, digits, '-', '_' and '.'")
+CONFIG_MAP_KEY = Rule(
+    re.compile(r"[A-Za-z0-9._-]+"), "is not a key of a ConfigMap: use letters, digits, '-', '_' and '.'"
+)
 REPOSITORY = Rule(
     re.compile(r"(?P<host>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:[._/-][a-z0-9]+)*)"),
     "must be a repository: write host[:port]/path without a tag; the tag is made by driver-builder from everything "
@@ -77,7 +79,7 @@ REPOSITORY = Rule(
 )
 BASE_IMAGE = Rule(
     re.compile(rf"(?:{_HOST}/)?{_COMPONENTS}(?:{_TAG})?(?:{_DIGEST})?"),
-    "is no image reference: write one such as debian:bookworm-slim",
+    "is not an image reference: write one such as debian:bookworm-slim",
     512,
     _reserved,
 )
@@ -106,7 +108,7 @@ GIT_URL = Rule(
 )
 COMMIT = Rule(
     re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?"),
-    "must be a full commit hash, 40 or 64 hex digits, for a branch or tag may move: git rev-parse REF prints it",
+    "must be a full commit hash, 40 or 64 hex digits, because a branch or tag may move: git rev-parse REF prints it",
 )
 ARCHIVE_URL = Rule(
     re.compile(rf"https?://{_HOST}{_URL_PATH}"),
@@ -121,17 +123,17 @@ PACKAGE = Rule(
 )
 PACKAGE_VERSION = Rule(
     re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~_-]*"),
-    "is no package version: write one such as 0.12.7-2",
+    "is not a package version: write one such as 0.12.7-2",
     128,
 )
-TEMPLATE = Rule(re.compile(r"[a-z0-9-]+"), "is no template: write its name, lower case letters, digits and '-'", 63)
+TEMPLATE = Rule(re.compile(r"[a-z0-9-]+"), "is not a template: write its name, lower case letters, digits and '-'", 63)
 ARG = Rule(
     re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    "is no argument's name: use letters, digits and '_', not beginning with a digit",
+    "is not an argument's name: use letters, digits and '_', not beginning with a digit",
 )
 ARG_VALUE = Rule(
     re.compile(r"[A-Za-z0-9_./:=,@%+^-]*"),
-    "is no argument's value: use letters, digits and . / : = , @ % + ^ _ -",
+    "is not an argument's value: use letters, digits and . / : = , @ % + ^ _ -",
     1024,
 )
 MIRROR = Rule(
@@ -139,20 +141,20 @@ MIRROR = Rule(
     "is no address of a package repository: write https://host/path (or http), without a user and a query",
     1024,
 )
-MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is no module name: use letters, digits, '_' and '-'", 55)
+MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is not a module name: use letters, digits, '_' and '-'", 55)
 PARAMETER = Rule(
     re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:=[]A-Za-z0-9!#%()*+,./:=?@[^_{}~-]*)?"),
-    "is no parameter: write name=value in ASCII, without blanks, quotes and any of $ ` \\ ; | & < >",
+    "is not a parameter: write name=value in ASCII, without blanks, quotes and any of $ ` \\ ; | & < >",
     1024,
 )
-KERNEL = Rule(KERNEL_VERSION, "is no kernel release: write what uname -r prints, such as 6.1.0-55-cloud-amd64", 128)
+KERNEL = Rule(KERNEL_VERSION, "is not a kernel release: write what uname -r prints, such as 6.1.0-55-cloud-amd64", 128)
 DURATION = Rule(
     re.compile(r"(?=.)(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?"),
-    "is no duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
+    "is not a duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
 )
 PERCENTAGE = Rule(re.compile(r"(?:[1-9][0-9]?|100)%"), "is neither a number of nodes nor a percentage: write 1 or 10%")
 QUANTITY = Rule(
-    re.compile(r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|[MGTPE]i?)?"), "is no quantity: write one such as 500m, 2 or 1Gi", 32
+    re.compile(r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|[MGTPE]i?)?"), "is not a quantity: write one such as 500m, 2 or 1Gi", 32
 )
 REGEXP = Rule(re.compile(r"(?s:.+)"), "is empty or longer than 65536 characters: split it into several mappings", 65536)
 TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)

@@ -37,7 +37,7 @@ class _Metered:
         """Read as a file does."""
         if self.left is not None:
             if not 0 <= size <= self.left:
-                raise TarTooLarge(f"a member's headers have more than {MAX_HEADER} bytes")
+                raise TarTooLarge(f"the headers of a member have more than {MAX_HEADER} bytes")
             self.left -= size
         return self._file.read(size)
 

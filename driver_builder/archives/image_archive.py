@@ -150,7 +150,7 @@ def read_image_archive(path: Path, directory: Path) -> ImageArchive:
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise invalid_image(f"{path.name} cannot be read: {error}") from error
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise invalid_image(f"{path.name} is no image as docker save writes it: {error!r}") from error
+        raise invalid_image(f"{path.name} is not an image as docker save writes it: {error!r}") from error
     expected = config["rootfs"]["diff_ids"]
     if [layer.diff_id for layer in layers] != expected:
         raise invalid_image(f"the layers in {path.name} are not those its config names: expected {', '.join(expected)}")
@@ -173,7 +173,7 @@ class _Room:
             self._left -= len(chunk)
             if self._left < 0:
                 raise invalid_image(
-                    f"the layers of the image have more than {MAX_IMAGE} bytes; keep in it what nodes need"
+                    f"the layers of the image have more than {MAX_IMAGE} bytes; keep only what nodes need"
                 )
             yield chunk
 

@@ -105,7 +105,7 @@ def whole_file(path: str, size: int, file: IO[bytes], limit: int) -> bytes:
     """
     content = read_whole(file, limit)
     if content is None:
-        raise invalid_image(f"{path} has {size} bytes, and at most {limit} of such a file are read")
+        raise invalid_image(f"{path} has {size} bytes; the limit for such a file is {limit}")
     return content
 
 

@@ -191,9 +191,9 @@ class BuildLogs:
         try:
             self._replace(action, failure, lines)
         except NotFound:
-            logger.info("build %s: no log kept: %s is gone", action.request.key, action.request.driver)
+            logger.info("build %s: log not stored: %s no longer exists", action.request.key, action.request.driver)
         except KubeApiError as error:
-            logger.warning("build %s: no log kept: %s", action.request.key, error)
+            logger.warning("build %s: log not stored: %s", action.request.key, error)
 
     def _replace(self, action: StartBuild, failure: FailedBuild, lines: Sequence[str]) -> None:
         name = action.request.driver.partition("/")[2]
@@ -209,4 +209,4 @@ class BuildLogs:
         try:
             self._client.delete(CONFIG_MAPS.path(namespace=namespace, name=metadata["name"]), uid=metadata["uid"])
         except (NotFound, Conflict) as error:
-            logger.debug("build log: overtaken: %s", error)
+            logger.debug("build log: conflict: %s", error)

@@ -109,7 +109,7 @@ class BuildOutput:
         if self._taken > MAX_OUTPUT:
             raise BuildFailed(
                 Reason.BUILD_ERROR,
-                f"the build printed more than {MAX_OUTPUT} characters; let its commands say less",
+                f"the build printed more than {MAX_OUTPUT} characters; make its commands print less",
                 log_tail=self.tail,
             )
         *ended, rest = _LINE_END.split(text)

@@ -285,7 +285,7 @@ class BuildQueue:
                 )
             except Exception:
                 # A bug there must not keep the key in the queue for ever.
-                logger.exception("build %s: no log kept", key)
+                logger.exception("build %s: log not stored", key)
         with self._lock:
             self._running.pop(key, None)
             if failure is None:
@@ -330,5 +330,5 @@ def _own_disk() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        words = f"the controller's own disk is full ({error}); give its folder for temporary files more room"
+        words = f"the controller's own disk is full ({error}); increase the size of its temporary folder"
         raise BuildFailed(Reason.DISK_FULL, words) from error

@@ -33,13 +33,13 @@ class LogArtifacts:
         try:
             self._attach(action, digest, lines)
         except (DriverBuilderError, KubeApiError) as error:
-            logger.warning("build %s: its log is not attached to the image: %s", action.request.key, error)
+            logger.warning("build %s: cannot attach its log to the image: %s", action.request.key, error)
 
     def _attach(self, action: StartBuild, digest: str, lines: Sequence[str]) -> None:
         repository = action.image.repository
         registry = self._registries.connect(action.namespace, action.registry, action.image.host, repository)
         manifest = canonical_json(registry.fetch_manifest(repository, digest) or {})
         if sha256(manifest) != digest:
-            raise RegistryRefused(f"{action.image.at(digest)} is not as it was pushed")
+            raise RegistryRefused(f"{action.image.at(digest)} differs from what was pushed")
         content = packed(printable(lines), MAX_PACKED)
         push_referrer(registry, repository, subject=manifest, artifact_type=LOG_TYPE, content=content)

@@ -66,7 +66,7 @@ def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobS
     """
     if not settings.job_image or not settings.hand_over_image:
         raise ConfigurationError(
-            "builds in Jobs need the images of buildah and of this program: give --job-image and --hand-over-image"
+            "builds in Jobs need the images of buildah and of this program: set --job-image and --hand-over-image"
         )
     return JobSettings(
         image=settings.job_image,

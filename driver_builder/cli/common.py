@@ -28,7 +28,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 def add_output_flag(parser: argparse.ArgumentParser) -> None:
     """Add ``-o``."""
-    parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="how to print (default table)")
+    parser.add_argument("-o", "--output", choices=output.FORMATS, default="table", help="output format (default table)")
 
 
 def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot",
         metavar="FILE",
-        help="look at what driver-builder snapshot wrote, - for stdin (default: the cluster)",
+        help="read a file of driver-builder snapshot, - for stdin, instead of the cluster",
     )
 
 

@@ -38,7 +38,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         print(output.document([item.as_document() for item in told], flags.output))
     unread = tuple(snapshot.forbidden.values()) if flags.driver is None else ()
     for words in unread:
-        print(f"{words}: what its drivers want of {node.name} is not known", file=sys.stderr)
+        print(f"{words}: whether its drivers select {node.name} is not known", file=sys.stderr)
     counted = [item for item in told if item.selected] if flags.driver is None else told
     return EXIT_OK if counted and not unread and all(item.is_ready for item in counted) else EXIT_FAILED
 

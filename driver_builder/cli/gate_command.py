@@ -12,7 +12,7 @@ from driver_builder.upgrades.gate import Gate, gate, with_kernel
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``gate``."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
-    parser.add_argument("kernel", metavar="KERNEL", help="the kernel release it is to boot, as uname -r prints it")
+    parser.add_argument("kernel", metavar="KERNEL", help="kernel release to boot, as uname -r prints it")
     add_output_flag(parser)
 
 

@@ -77,13 +77,15 @@ class Fleet:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the files, and what is known of the nodes."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="manifest, folder of manifests, or - for standard input"
+        "files", nargs="+", metavar="FILE", help="manifest, directory of manifests, or - for standard input"
     )
     known = parser.add_mutually_exclusive_group()
     known.add_argument(
-        "--snapshot", metavar="FILE", help="nodes to check mappings against: a snapshot, or kubectl get nodes -o json"
+        "--snapshot",
+        metavar="FILE",
+        help="nodes to check mappings against, from driver-builder snapshot or kubectl get nodes -o json",
     )
-    known.add_argument("--kernels", metavar="RELEASE,...", help="kernels to check mappings against")
+    known.add_argument("--kernels", metavar="RELEASE,...", help="kernel releases to check mappings against")
     add_output_flag(parser)
 
 
@@ -185,7 +187,7 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     if reading.spec is None:
         return
     for unused in reading.spec.unused:
-        yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version does not act on it"
+        yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version ignores it"
     for message in unsigned(reading.spec, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "signing"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
@@ -200,7 +202,7 @@ def _unknown(paths: Iterable[Path]) -> Iterator[_Said]:
         yield (
             Severity.ERROR,
             path,
-            "is no field of a DriverContainer; the API server would drop it: look for a misspelling",
+            "is not a field of a DriverContainer; the API server would drop it: look for a misspelling",
         )
 
 
@@ -232,7 +234,8 @@ def parse_nodes(file: str, text: str) -> tuple[Node, ...]:
         return tuple(_node(item.get("metadata", item)) for item in listed)
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            f"--snapshot: {file} holds no nodes: give what driver-builder snapshot or kubectl get nodes -o json printed"
+            f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
+            "kubectl get nodes -o json"
         ) from error
 
 
@@ -261,7 +264,7 @@ def _printed(findings: list[Finding], checked: int, form: str) -> str:
         return output.document([{**asdict(finding), "severity": str(finding.severity)} for finding in findings], form)
     counted = f"{checked} {DRIVER_CONTAINERS.kind}{'' if checked == 1 else 's'} checked"
     if not findings:
-        return f"{counted}, nothing found"
+        return f"{counted}, no problems"
     rows = [
         (
             f"{finding.file}:{finding.line}",

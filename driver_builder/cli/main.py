@@ -41,23 +41,27 @@ class Command(Protocol):
 
 COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("run", run_command, "run the controller until it is stopped"),
-    ("status", status_command, "show every driver and how far each of its targets is"),
-    ("explain", explain_command, "say why a node has a driver or has none, and what to do next"),
-    ("logs", build_logs_command, "print what the failed builds of a driver said last"),
-    ("gate", gate_command, "say whether a node may boot another kernel: every driver it wants is there for it"),
-    ("plan", plan_command, "show what the controller would do next, and do nothing"),
-    ("lint", lint_command, "say what is wrong with DriverContainers before they are applied; needs no cluster"),
+    ("status", status_command, "show every driver and the state of its targets"),
+    ("explain", explain_command, "explain why a driver is or is not ready on a node, and what to do next"),
+    ("logs", build_logs_command, "print the logs of a driver's failed builds"),
+    (
+        "gate",
+        gate_command,
+        "check that a node may boot another kernel: every driver that selects it is built for that kernel",
+    ),
+    ("plan", plan_command, "show what the controller would do next, without doing it"),
+    ("lint", lint_command, "find errors in DriverContainers before they are applied; needs no cluster"),
     (
         "preflight",
         preflight_command,
-        "build and verify drivers for a kernel that no node runs yet, and roll nothing out",
+        "build and verify drivers for a kernel that no node runs yet, without rolling them out",
     ),
-    ("snapshot", snapshot_command, "write all that a plan is made of, to look at with --snapshot anywhere"),
+    ("snapshot", snapshot_command, "write everything that a plan is computed from, for --snapshot"),
 )
 """In the order of the help. Every one takes the flags of the connection as well."""
 
 INTERNAL: tuple[tuple[str, Command, str], ...] = (
-    ("hand-over", upload_command, "push what a build left to the registry; the second container of a build Job"),
+    ("hand-over", upload_command, "upload a build's output to the registry; the second container of a build Job"),
 )
 """Commands that our own pods run: the help does not list them."""
 
@@ -85,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="driver-builder",
         description="Keeps a driver image built, verified and rolled out for every kernel the nodes run.",
-        epilog="Every flag is also an environment variable: DRIVER_BUILDER_ and the flag's name in capitals.",
+        epilog="Every flag has an environment variable: DRIVER_BUILDER_ and the flag's name in upper case.",
     )
     parser.add_argument("--version", action="version", version=f"driver-builder {version('driverwright')}")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])

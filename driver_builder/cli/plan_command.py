@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``plan``."""
     parser.add_argument("--driver", metavar="NAME", help="only this DriverContainer")
     parser.add_argument(
-        "--detailed-exitcode", action="store_true", help="end with 2 when there is something to do, 0 when there is not"
+        "--detailed-exitcode", action="store_true", help="exit with status 2 if there are actions, 0 if there are none"
     )
     add_snapshot_flag(parser)
     add_output_flag(parser)
@@ -41,7 +41,7 @@ def _text(told: list[DriverSummary]) -> str:
     rows = [row for item in told for row in _rows(item)]
     lines = [f"  {action}" for item in told for action in item.actions]
     actions = [action for item in told for action in item.actions]
-    end = f"next pass: {counted(actions)}" if actions else "nothing to do"
+    end = f"next reconcile: {counted(actions)}" if actions else "nothing to do"
     shown = [target.status for item in told for target in (*item.targets, *item.ahead)]
     reasons: list[str] = [status.reason for status in shown if status.state in IN_TROUBLE]
     reasons += [Reason.KERNEL_MISMATCH] if any(item.unknown for item in told) else []
@@ -66,7 +66,7 @@ def _rows(item: DriverSummary) -> list[tuple[object, ...]]:
         for ahead in item.ahead
     ]  # fmt: skip
     if item.others:
-        rows.append((key, "-", "-", "-", "-", counted(item.others), "-", "of no kernel of today"))
+        rows.append((key, "-", "-", "-", "-", counted(item.others), "-", "for no kernel that runs now"))
     if item.trouble:
         rows.append((key, "-", "-", "-", "-", "nothing", "-", item.trouble))
     rows += [(key, "unknown", "-", 1, 0, "wait", node, why) for node, why in sorted(item.unknown.items())]

@@ -28,10 +28,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("driver", nargs="*", metavar="DRIVER", help="only these DriverContainers (default: all)")
     parser.add_argument("--kernel", required=True, metavar="RELEASE", help="kernel release, as uname -r prints it")
     parser.add_argument("--os", required=True, metavar="ID:VERSION", help="as in os-release, such as debian:12")
-    parser.add_argument("--arch", default="amd64", metavar="ARCH", help="Kubernetes' word for it (default amd64)")
     parser.add_argument(
-        "--push", action="store_true", help="push what is verified, for the first node to find it there"
+        "--arch", default="amd64", metavar="ARCH", help="architecture, as Kubernetes names it (default amd64)"
     )
+    parser.add_argument("--push", action="store_true", help="push verified images to the registry")
     config.add_builder_flags(parser)
     add_output_flag(parser)
 

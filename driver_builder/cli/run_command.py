@@ -60,7 +60,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
     """
     if not settings.loader_image:
         raise ConfigurationError(
-            "driver pods get their loader from an image: give --loader-image, or set DRIVER_BUILDER_LOADER_IMAGE"
+            "driver pods copy their loader from an image: set --loader-image or DRIVER_BUILDER_LOADER_IMAGE"
         )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

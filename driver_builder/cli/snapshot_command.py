@@ -10,7 +10,7 @@ from driver_builder.config import Settings
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``snapshot``."""
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="how to print (default json)")
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="output format (default json)")
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:

@@ -57,7 +57,7 @@ def _status_rows(obj: dict[str, Any]) -> list[tuple[object, ...]]:
     targets = _targets(obj)
     if not targets:
         conditions = {item["type"]: item for item in status.get("conditions") or ()}
-        ready = conditions.get("Ready", {"reason": "NotObserved", "message": "driver-builder has not seen it yet"})
+        ready = conditions.get("Ready", {"reason": "NotObserved", "message": "driver-builder has not observed it yet"})
         return [(*head, "-", "-", 0, 0, "-", ready["reason"], ready["message"])]
     return [
         (

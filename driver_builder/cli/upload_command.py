@@ -21,10 +21,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the Job's manifest gives."""
     parser.add_argument("--host", required=True, help="the registry")
     parser.add_argument("--repository", required=True, help="the driver's repository")
-    parser.add_argument("--folder", required=True, type=Path, help="what the build left")
-    parser.add_argument("--credentials", type=Path, help="folder that the registry's Secret is mounted at")
-    parser.add_argument("--plain-http", action="store_true", help="speak HTTP without TLS")
-    parser.add_argument("--message", type=Path, default=Path("/dev/termination-log"), help="where to tell how it went")
+    parser.add_argument("--folder", required=True, type=Path, help="output of the build")
+    parser.add_argument("--credentials", type=Path, help="folder where the registry's Secret is mounted")
+    parser.add_argument("--plain-http", action="store_true", help="use HTTP without TLS")
+    parser.add_argument(
+        "--message", type=Path, default=Path("/dev/termination-log"), help="file for the termination message"
+    )
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:

@@ -175,7 +175,7 @@ class ImageAnswers:
             try:
                 threading.Thread(target=self._ask, args=(question, entry, turn), name=name, daemon=True).start()
             except RuntimeError as error:
-                logger.warning("%s is not asked for now: %s", question.image, error)
+                logger.warning("cannot queue a request for %s: %s", question.image, error)
                 self._put_back(question, entry, turn)
         if again is not None:
             self._later(again - now, self._start)
@@ -232,7 +232,7 @@ class ImageAnswers:
         try:
             return contained("image", str(question.image), partial(self._inspect, question), _invalid)
         except KubeApiError as error:
-            return Unreachable(message=f"the registry {question.image.host} cannot be asked: {error}")
+            return Unreachable(message=f"the registry {question.image.host} cannot be reached: {error}")
 
     def _inspect(self, question: Question) -> ImageState:
         return self._registries.inspect(

@@ -190,14 +190,14 @@ class _Reading:
                 path = resource.path(namespace=namespace)
                 yield from self._client.list(path, label_selector=label_selector).items
             except Forbidden as error:
-                self.forbidden[namespace] = f"namespace {namespace} may not be read: {error}"
+                self.forbidden[namespace] = f"no permission to read namespace {namespace}: {error}"
 
     def report(self) -> None:
         """Log and count what may not be read."""
         for namespace in self._namespaces:
             telemetry.NAMESPACES_FORBIDDEN.labels(namespace).set(1 if namespace in self.forbidden else 0)
         for words in self.forbidden.values():
-            logger.warning("%s: nothing changes for its drivers", words)
+            logger.warning("%s: its drivers stay unchanged", words)
 
 
 def _each(what: str, read: Callable[[Json], _Value], objects: Iterable[Json]) -> tuple[_Value, ...]:

@@ -79,7 +79,7 @@ class Controller:
         if isinstance(outcome, Exception):
             asked = outcome.retry_after if isinstance(outcome, KubeApiError) else None
             delay = asked or backoff.next()
-            logger.warning("pass failed, again in %.0f s: %s", delay, outcome)
+            logger.warning("reconcile failed, retrying in %.0f s: %s", delay, outcome)
             return min(delay, self._resync_seconds)
         backoff.reset()
         if outcome is None:

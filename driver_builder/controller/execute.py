@@ -110,7 +110,7 @@ class Executor:
             self._perform(action)
         except (NotFound, Conflict) as error:
             # The cluster changed since the snapshot; the next pass sees it.
-            logger.info("%s: overtaken: %s", action, error)
+            logger.info("%s: conflict: %s", action, error)
         except KubeApiError as error:
             return error
         return None

@@ -51,7 +51,7 @@ class FeatureRulesSync:
                 self.sync()
             except KubeApiError as error:
                 delay = error.retry_after or backoff.next()
-                logger.warning("feature rules: again in %.0f s: %s", delay, error)
+                logger.warning("feature rules: retrying in %.0f s: %s", delay, error)
                 self._stopping.wait(delay)
             else:
                 backoff.reset()
@@ -87,14 +87,14 @@ class FeatureRulesSync:
         except NotFound:
             if data:
                 logger.warning(
-                    "feature rules: there is no ConfigMap %s/%s to write them to: apply deploy/nfd-worker/",
+                    "feature rules: ConfigMap %s/%s does not exist: apply deploy/nfd-worker/",
                     self._namespace, CONFIG_MAP,
                 )  # fmt: skip
             return
         if before != data:
             # null first: a merge patch would keep the keys of objects that are gone.
             self._client.patch(path, {"data": {**dict.fromkeys(before), **data}})
-            logger.info("feature rules: %d objects handed to the workers", len(data))
+            logger.info("feature rules: %d objects written for the workers", len(data))
 
     def _tell(self, problems: Told) -> None:
         """Post a Warning for what is wrong, once per object and controller unless it changes."""

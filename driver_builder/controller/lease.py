@@ -83,7 +83,7 @@ class Lease:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 self._client.replace(self._path, lease)
         except KubeApiError as error:
-            logger.warning("lease: not given back: %s", error)
+            logger.warning("lease: not released: %s", error)
 
     def try_once(self) -> bool:
         """Take or renew the Lease if it is free, run out, or ours already."""

@@ -89,7 +89,7 @@ class Reporter:
         try:
             self._client.patch(_path(part.driver), {"status": _with_removed(before, after)})
         except KubeApiError as error:
-            logger.warning("status of %s, so no pod is replaced that it does not tell of: %s", part.driver.key, error)
+            logger.warning("status of %s not written, its pods are not replaced: %s", part.driver.key, error)
             return error
         return None
 
@@ -123,7 +123,7 @@ class Reporter:
             if self._write(part.driver, status_):
                 written.append((part, status_))
         except NotFound as error:
-            logger.info("status of %s: overtaken: %s", part.driver.key, error)
+            logger.info("status of %s: conflict: %s", part.driver.key, error)
         except KubeApiError as error:
             return error
         return None
@@ -150,7 +150,9 @@ class Reporter:
         silent = 0
         for part, status_ in written:
             if silent >= STRIKES:
-                logger.warning("events of %s and all after it: the API server does not answer", part.driver.key)
+                logger.warning(
+                    "events of %s and of later drivers not written: the API server does not respond", part.driver.key
+                )
                 return
             driver = part.driver
             subject = events.Subject(

@@ -100,7 +100,7 @@ def _to_yaml(name: str, rules: list[Any]) -> str:
 
 def _too_large(name: str) -> RuleProblem:
     message = (
-        f"{name} does not fit into the ConfigMap {CONFIG_MAP} any more, which holds at most {LARGEST_CONFIG_MAP} bytes "
+        f"{name} does not fit into ConfigMap {CONFIG_MAP}, which holds at most {LARGEST_CONFIG_MAP} bytes "
         "of rules in all: shorten or remove rules; objects are taken in the order of their names"
     )
     return RuleProblem(rule="", field="", message=message)

@@ -138,7 +138,7 @@ def _without_namesakes(
 
 def _refused(item: DesiredTarget, owner: KernelTarget) -> BlockedTarget:
     message = (
-        f"the names of its objects end in {item.target.short_hash}, as those of {owner.id} do: nothing is rolled out "
+        f"the names of its objects end in {item.target.short_hash}, like those of {owner.id}: nothing is rolled out "
         "to its nodes"
     )
     return blocked_target(item.target, item.nodes, Reason.TARGET_NAME_TAKEN, message)

@@ -84,7 +84,7 @@ class ReleaseLines:
 
 
 def parse_releases(lines: Iterable[str]) -> tuple[str, ...]:
-    """Read the releases out of what a look-up printed; words that are no kernel releases are left out."""
+    """Read the releases out of what a look-up printed; words that are not kernel releases are left out."""
     words = {line.removeprefix(MARK) for line in lines if line.startswith(MARK)}
     return tuple(sorted(word for word in words if is_kernel_version(word))[:MAX_RELEASES])
 

@@ -67,7 +67,7 @@ def build_and_push(
     tagged = TaggedImage(action, registry, image_key.public_key() if image_key else None)
     # The build may have waited long for its turn.
     if (digest := tagged.digest()) is not None:
-        log(f"{action.image} is there already: {digest}")
+        log(f"{action.image} exists already: {digest}")
         # It may be our own of a try before, or of a controller before: what this build ends with is ours.
         registries.remember_push(action.image, digest)
         return digest
@@ -86,7 +86,7 @@ def build_and_push(
         promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
         # A tag is moved only where there is none: who was first has built the very same.
         if (digest := tagged.digest()) is not None and digest != promoted:
-            log(f"{action.image} was pushed by somebody else meanwhile: {digest} is taken")
+            log(f"{action.image} was pushed by another client meanwhile: using {digest}")
             registries.remember_push(action.image, digest)
             return digest
         # First: a tag that was moved although its answer was lost is ours as well.
@@ -172,6 +172,6 @@ def _signed(
 def _known(secrets: SigningSecrets | None, action: StartBuild) -> SigningSecrets:
     if secrets is None:
         raise BuildFailed(
-            Reason.SIGNING_FAILED, f"{action.request.driver} is to be signed, and here no Secrets can be read"
+            Reason.SIGNING_FAILED, f"{action.request.driver} must be signed, but this command cannot read Secrets"
         )
     return secrets

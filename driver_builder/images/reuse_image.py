@@ -63,18 +63,18 @@ def reused_image(
             if (found := _present(candidate, action, registry)) is None:
                 continue
             if trusted is not None and not has_signature(registry, candidate.image.at(found.digest), trusted):
-                log(f"the modules of {candidate.kernel} are not used again: their image is not signed with our key")
+                log(f"cannot reuse the modules of {candidate.kernel}: their image is not signed with our key")
                 continue
             if (facts := target.facts) is None:
                 return None
             image = download(registry, candidate.image.repository, found.digest, directory / f"candidate-{number}")
             made = _made(image, found, action.request, facts, directory / f"reused-{number}.tar.gz")
         except (RegistryUnavailable, RegistryRefused, VerificationFailed, InvalidModule) as error:
-            log(f"the modules of {candidate.kernel} are not used again: {error}")
+            log(f"cannot reuse the modules of {candidate.kernel}: {error}")
             continue
         if isinstance(made, VerifiedImage):
             return made
-        log(f"the modules of {candidate.kernel} are not used again: {made.message}")
+        log(f"cannot reuse the modules of {candidate.kernel}: {made.message}")
     return None
 
 
@@ -94,7 +94,7 @@ class _Target:
         facts = self.builder.kernel_facts(self.request, log=self.log, cancelled=self.cancelled)
         kernel = self.request.target.kernel_version
         if facts is None or vermagic.release_of(facts.vermagic) != kernel:
-            self.log(f"no modules are used again: the template does not tell the version magic of {kernel}")
+            self.log(f"cannot reuse modules: the template does not report the version magic of {kernel}")
             return None
         return facts
 

@@ -54,12 +54,12 @@ class TaggedImage:
         image, key = self.action.image.at(state.digest), self.action.request.key
         if state.labels.get(images.KEY_LABEL) != key:
             raise RegistryRefused(
-                f"{self.action.image} names {state.digest}, which has not the label {images.KEY_LABEL}={key}: remove"
-                " that tag, or find out who moved it"
+                f"{self.action.image} names {state.digest}, which does not have the label {images.KEY_LABEL}={key}:"
+                " remove that tag, or find out what moved it"
             )
         if self.trusted is not None and not has_signature(self.registry, image, self.trusted):
             raise RegistryRefused(
                 f"{self.action.image} names {state.digest}, which is not signed with our key: remove that tag, or find"
-                " out who moved it"
+                " out what moved it"
             )
         return state.digest

@@ -58,7 +58,7 @@ def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
 
 
 def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
-    """Read the documents of one text. What comes after a place that is no YAML is not read."""
+    """Read the documents of one text. What comes after a place that is not YAML is not read."""
     try:
         loader = yaml.SafeLoader(text)
         while loader.check_node():
@@ -70,9 +70,9 @@ def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
             yield Document(file=file, value=loader.construct_document(node), node=node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        yield Unreadable(file=file, line=line, message=f"is no YAML: {error.problem}")
+        yield Unreadable(file=file, line=line, message=f"is not YAML: {error.problem}")
     except (yaml.YAMLError, ValueError) as error:
-        yield Unreadable(file=file, line=1, message=f"is no YAML: {error}")
+        yield Unreadable(file=file, line=1, message=f"is not YAML: {error}")
 
 
 def read_text(path: FilePath) -> str:
@@ -118,6 +118,6 @@ def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:
             for key, value in node.value:
                 waiting.append(value)
                 if isinstance(key, yaml.ScalarNode) and key.value in known:
-                    message = f"{key.value!r} stands here for the second time: remove one of the two"
+                    message = f"{key.value!r} is a duplicate key: remove one of the two"
                     yield Unreadable(file=file, line=key.start_mark.line + 1, message=message)
                 known.add(str(key.value))

@@ -32,8 +32,8 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
     for index, by in hidden.items():
         yield Oddity(
             index=index,
-            message=f"never applies: kernelMappings[{by}] ({_words(mappings[by])}) comes first and matches all that it "
-            "matches; put the narrower one first, or remove it",
+            message=f"never applies: kernelMappings[{by}] ({_words(mappings[by])}) comes first and matches every "
+            "kernel that this one matches; put this one first, or remove it",
             is_error=True,
         )
     yield from _shared_images(mappings)
@@ -42,7 +42,7 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
         if index in hidden:
             continue
         if taken is not None and not taken[index]:
-            yield Oddity(index=index, message=f"{_words(mapping)} applies to no kernel that the nodes run now")
+            yield Oddity(index=index, message=f"{_words(mapping)} matches no kernel that the nodes run now")
         if mapping.image is not None and mapping.literal is None:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
 
@@ -110,14 +110,14 @@ def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Oddity]:
         if before != index:
             yield Oddity(
                 index=index,
-                message=f"image {mapping.image} is that of kernelMappings[{before}] as well: a driver image is for one "
-                "kernel, and refuses to load on another",
+                message=f"image {mapping.image} is also that of kernelMappings[{before}]: a driver image loads "
+                "on one kernel only",
                 is_error=True,
             )
 
 
 def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> Iterator[Oddity]:
-    reason = "a driver image is for one kernel, and refuses to load on another: use literal"
+    reason = "a driver image loads on one kernel only: use literal"
     if kernels is None:
         yield Oddity(index=index, message=f"{_words(mapping)} may match several kernels: {reason}")
     elif len(kernels) > 1:

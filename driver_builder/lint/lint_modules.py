@@ -19,4 +19,4 @@ def shared_modules(
         module = conflicts.shared_module(spec, others[other])
         both = conflicts.selected(spec, nodes) & conflicts.selected(others[other], nodes) if module else frozenset()
         if module and both:
-            yield f"{conflicts.words(module, other, both)}; only one of them gets it"
+            yield f"{conflicts.words(module, other, both)}; only one of them may load it"

@@ -77,5 +77,5 @@ def parse_reference(text: str) -> ImageRef:
     """
     match = _REFERENCE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no image reference: write host/repository:tag or host/repository@sha256:...")
+        raise ValueError(f"{text!r} is not an image reference: write host/repository:tag or host/repository@sha256:...")
     return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])

@@ -47,9 +47,11 @@ class KernelTarget:
             (self.architecture, ARCHITECTURE, "architecture"),
         ):
             if len(value) > MAX_LENGTH:
-                raise ValueError(f"{value[:MAX_LENGTH]!r}... is no {what}: it has more than {MAX_LENGTH} characters")
+                raise ValueError(
+                    f"{value[:MAX_LENGTH]!r}... is not a valid {what}: it has more than {MAX_LENGTH} characters"
+                )
             if not pattern.fullmatch(value):
-                raise ValueError(f"{value!r} is no {what} (expected {pattern.pattern})")
+                raise ValueError(f"{value!r} is not a valid {what} (expected {pattern.pattern})")
 
     @property
     def os(self) -> str:

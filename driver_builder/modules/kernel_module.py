@@ -98,7 +98,7 @@ def parse_kernel_module(content: bytes, path: str) -> KernelModule:
 def _read(elf: ModuleElf, file_name: str, signatures: tuple[ModuleSignature, ...]) -> KernelModule:
     facts = parse_modinfo(elf.section(".modinfo"))
     if "vermagic" not in facts:
-        raise InvalidModule("it has no version magic: it is no finished kernel module")
+        raise InvalidModule("it has no version magic: it is not a complete kernel module")
     name = (_first(facts, "name") or file_name).replace("-", "_")
     symbols = elf.symbols()
     return KernelModule(
@@ -164,7 +164,7 @@ def parse_versions(section: bytes, *, long_size: int, little_endian: bool) -> di
     """``__versions``: 64-byte entries, an unsigned long of ``long_size`` bytes (the CRC) and a zero-padded name.
 
     Raises:
-        InvalidModule: when the section's size is no multiple of an entry.
+        InvalidModule: when the section's size is not a multiple of an entry.
     """
     if len(section) % MODVERSION_INFO_SIZE:
         raise InvalidModule(f"section __versions has {len(section)} bytes, no multiple of {MODVERSION_INFO_SIZE}")

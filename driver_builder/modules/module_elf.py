@@ -98,7 +98,7 @@ class ModuleElf:
         if table.entry_size != entry.size or len(table.content) % entry.size or table.link >= len(self.sections):
             raise InvalidModule("the symbol table is damaged")
         if len(table.content) // entry.size > MAX_SYMBOLS:
-            raise InvalidModule(f"it has more than {MAX_SYMBOLS} symbols: no module has so many")
+            raise InvalidModule(f"it has more than {MAX_SYMBOLS} symbols, the limit")
         names = _bounded(self.sections[table.link].content, MAX_SYMBOL_NAMES, "the table of symbol names")
         symbols, size = [], 0
         for fields in entry.iter_unpack(table.content):
@@ -115,7 +115,7 @@ class ModuleElf:
         content = self.sections[symbol.section].content
         text, end, _ = bytes(content[symbol.value : symbol.value + _NAME_LIMIT]).partition(b"\0")
         if not end and symbol.value:
-            raise InvalidModule("it is no readable ELF file: a name in it has no end")
+            raise InvalidModule("it is not a readable ELF file: a name in it has no end")
         return text.decode(errors="replace")
 
     def word_at(self, symbol: Symbol) -> int:
@@ -132,7 +132,7 @@ def read_elf(content: bytes, size: int | None = None) -> ModuleElf:
     """Read header and sections; ``size`` is how many bytes belong to the file (None: all), what follows is a signature.
 
     Raises:
-        InvalidModule: when it is no relocatable ELF file, or names bytes that it does not have.
+        InvalidModule: when it is not a relocatable ELF file, or names bytes that it does not have.
     """
     try:
         elf: Any = ELFFile(BytesIO(content))
@@ -141,13 +141,13 @@ def read_elf(content: bytes, size: int | None = None) -> ModuleElf:
         offset, count = header["e_shoff"], header["e_shnum"]
         width, names = header["e_shentsize"], header["e_shstrndx"]
     except _FOREIGN as error:
-        raise InvalidModule(f"it is no readable ELF file: {str(error) or type(error).__name__}") from error
+        raise InvalidModule(f"it is not a readable ELF file: {str(error) or type(error).__name__}") from error
     plain = memoryview(content)[:size]
     entry = struct.Struct(("<" if little else ">") + _SECTION_HEADERS[bits])
     if kind != "ET_REL":
-        raise InvalidModule(f"it is no relocatable ELF file but {kind}")
+        raise InvalidModule(f"it is not a relocatable ELF file but {kind}")
     if width != entry.size or names >= count or offset + count * width > len(plain):
-        raise InvalidModule("it is no readable ELF file: its section table is damaged or cut off")
+        raise InvalidModule("it is not a readable ELF file: its section table is damaged or cut off")
     headers = list(entry.iter_unpack(plain[offset : offset + count * width]))
     sections = tuple(_sections(plain, headers, names))
     return ModuleElf(machine=machine, long_size=bits // 8, is_little_endian=little, sections=sections)
@@ -163,7 +163,7 @@ def _sections(content: memoryview, headers: list[tuple[int, ...]], names_index: 
 
 def _bounded(content: memoryview, limit: int, what: str) -> bytes:
     if len(content) > limit:
-        raise InvalidModule(f"{what} has {len(content)} bytes: no module has more than {limit}")
+        raise InvalidModule(f"{what} has {len(content)} bytes; the limit is {limit}")
     return bytes(content)
 
 
@@ -172,7 +172,7 @@ def _content(content: memoryview, header: tuple[int, ...]) -> memoryview:
     if kind == _NO_BITS:
         return memoryview(b"")
     if offset + size > len(content):
-        raise InvalidModule("it is no readable ELF file: a section lies outside of it, it was cut off or damaged")
+        raise InvalidModule("it is not a readable ELF file: a section lies outside of it, it was cut off or damaged")
     return content[offset : offset + size]
 
 
@@ -187,5 +187,5 @@ def _symbol(fields: tuple[int, ...], names: bytes, long_size: int) -> Symbol:
 def _text(table: bytes, start: int, limit: int = _NAME_LIMIT) -> str:
     end = table.find(b"\0", start, start + limit)
     if end < 0 and start:
-        raise InvalidModule("it is no readable ELF file: a name in it has no end")
+        raise InvalidModule("it is not a readable ELF file: a name in it has no end")
     return table[start:end].decode(errors="replace") if end > 0 else ""

@@ -60,7 +60,7 @@ def unpack_module(content: bytes, path: str, *, limit: int = SIZE_LIMIT) -> byte
     except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise InvalidModule(f"it cannot be decompressed: {error}; compress it again, or install it as .ko") from error
     if plain is None:
-        raise InvalidModule(f"it unpacks to more than {limit} bytes: strip its debug data")
+        raise InvalidModule(f"it decompresses to more than {limit} bytes: strip its debug data")
     return plain
 
 

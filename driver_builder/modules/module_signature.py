@@ -204,7 +204,9 @@ def common_name(name: bytes) -> str:
 
 
 def _damaged(problem: str) -> InvalidModule:
-    return InvalidModule(f"its signature cannot be read: {problem}; sign it last, and neither strip nor edit it after")
+    return InvalidModule(
+        f"its signature cannot be read: {problem}; sign it last, and do not strip or change it afterwards"
+    )
 
 
 def _signature(signer: Element, plain: bytes | memoryview) -> ModuleSignature:
@@ -243,7 +245,7 @@ def _certificate(content: bytes) -> Certificate:
     body = der.members(der.only(content, der.SEQUENCE), der.SEQUENCE)[0]
     members = [member for member in der.elements(body.value) if member.tag != _VERSION]
     if len(members) < len(("serial", "algorithm", "issuer", "validity", "subject", "key")):
-        raise InvalidDer("it is no certificate")
+        raise InvalidDer("it is not a certificate")
     serial, _, issuer, _, _, key = members[:6]
     return Certificate(
         issuer=issuer.whole, serial=der.integer(serial), key_id=_subject_key_id(members), rsa=_rsa_key(key)

@@ -62,8 +62,7 @@ def parse_signer(key: bytes, certificate: bytes, *, now: datetime) -> ModuleSign
     private, public = _private_key(key), _certificate(certificate)
     if private.public_key() != public.public_key():
         raise ConfigurationError(
-            "the signing key and the signing certificate do not belong together; give the certificate that was made"
-            " with this key"
+            "the signing key and the signing certificate do not match: use the certificate of this key"
         )
     _check_time(public, now)
     return ModuleSigner(key=private, certificate=public)
@@ -87,7 +86,8 @@ def sign_modules(
     def sign(path: str, content: bytes) -> bytes:
         if not path.endswith(".ko"):
             raise ConfigurationError(
-                f"module {path} is compressed, and a module is signed before that: let the template install it as .ko"
+                f"module {path} is compressed, but only an uncompressed module can be signed:"
+                " install it as .ko in the template"
             )
         try:
             made = signer.sign(content)
@@ -112,10 +112,10 @@ def _private_key(content: bytes) -> rsa.RSAPrivateKey:
             "the signing key is encrypted: store it without a password, with: openssl pkey -in KEY -out PLAIN"
         ) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise ConfigurationError("the signing key is no private key in PEM or DER") from None
+        raise ConfigurationError("the signing key is not a private key in PEM or DER") from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise ConfigurationError(
-            "the signing key is not of the kind RSA, the only one that shim and all kernels know; make one with:"
+            "the signing key is not an RSA key, the only kind that shim and all kernels support; create one with:"
             " openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048"
         )
     return key
@@ -132,6 +132,6 @@ def _check_time(certificate: x509.Certificate, now: datetime) -> None:
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begins <= now <= ends:
         raise ConfigurationError(
-            f"the signing certificate is valid from {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC and not now;"
-            " make a new one, enrol it on the nodes, and put it into the Secret"
+            f"the signing certificate is valid from {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, which does"
+            " not include now: create a new one, enrol it on the nodes, and put it into the Secret"
         )

@@ -89,7 +89,7 @@ def _check_magic(modules: Sequence[KernelModule], kernel: str, magic: str) -> No
         if vermagic.MODVERSIONS not in vermagic.words_of(module.vermagic) or not module.crcs:
             raise VerificationFailed(
                 Reason.WRONG_VERMAGIC,
-                f"module {module.name} was built without MODVERSIONS: only {module.kernel_version} takes it",
+                f"module {module.name} was built without MODVERSIONS: it loads on {module.kernel_version} only",
             )
         difference = vermagic.difference(module.vermagic, magic or modules[0].vermagic)
         if difference:

@@ -48,7 +48,7 @@ def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
         InvalidSymvers: names the first line that is none.
     """
     if len(text) > MAX_SYMVERS or text.count("\n") > MAX_SYMBOLS:
-        raise InvalidSymvers(f"it has more than {MAX_SYMVERS} characters or {MAX_SYMBOLS} lines: no kernel's has")
+        raise InvalidSymvers(f"it has more than {MAX_SYMVERS} characters or {MAX_SYMBOLS} lines, the limits")
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
     return dict(_parse_line(number, line) for number, line in numbered)
 

@@ -169,8 +169,8 @@ def _check_build(module: KernelModule, request: BuildRequest, *, built_for: str)
     if not module.identity:
         raise VerificationFailed(
             Reason.NO_MODULE_IDENTITY,
-            f"module {module.name} has neither srcversion nor build id, so the loaded module could not be told from"
-            " another one",
+            f"module {module.name} has neither srcversion nor build id, so the loaded module cannot be distinguished"
+            " from another one",
         )
 
 

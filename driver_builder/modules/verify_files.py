@@ -96,7 +96,7 @@ def _check_dep(dependencies: Mapping[str, Sequence[str]], modules: Mapping[str, 
             raise _stale(f"{folder}/modules.dep does not list {path}")
         lacking = (set(module.depends) & present) - {module_name(entry) for entry in listed}
         if lacking:
-            raise _stale(f"{folder}/modules.dep does not give {', '.join(sorted(lacking))} as needed by {path}")
+            raise _stale(f"{folder}/modules.dep does not list {', '.join(sorted(lacking))} as dependencies of {path}")
     named = {*dependencies, *(entry for listed in dependencies.values() for entry in listed)}
     absent = sorted(entry for entry in named if f"{folder}/{entry}" not in modules)
     if absent:
@@ -114,6 +114,4 @@ def _check_alias(aliases: frozenset[tuple[str, str]], modules: Iterable[KernelMo
 
 
 def _stale(problem: str) -> VerificationFailed:
-    return VerificationFailed(
-        Reason.IMAGE_INVALID, f"{problem}: depmod -b has not run since all modules were installed"
-    )
+    return VerificationFailed(Reason.IMAGE_INVALID, f"{problem}: run depmod -b after all modules are installed")

@@ -130,7 +130,7 @@ def check_exports(modules: Iterable[KernelModule], symvers: Symvers, kernel: str
             raise VerificationFailed(
                 Reason.DUPLICATE_SYMBOL,
                 f"module {module.name} exports {_shown(doubled)}, which {owners[doubled[0]]} exports already:"
-                " the kernel would refuse the module",
+                " the kernel would reject the module",
             )
         owners |= dict.fromkeys(module.exports, f"module {module.name}")
 
@@ -146,7 +146,7 @@ def _check_crcs(module: KernelModule, symvers: Symvers, kernel: str) -> None:
     if mismatches:
         raise VerificationFailed(
             Reason.WRONG_SYMBOL_CRC,
-            f"module {module.name} was built against other declarations than those of kernel {kernel}:"
+            f"module {module.name} was built against declarations that differ from those of kernel {kernel}:"
             f" {_shown(mismatches)}",
         )
 

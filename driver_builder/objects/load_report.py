@@ -76,7 +76,7 @@ def doubt(proof: LoadReport | None, *, kernel: str, boot_id: str | None, expecte
     if proof is None:
         return "the driver pod has not reported yet"
     if proof.result != LOADED:
-        return f"{proof.result}: {proof.message}" if proof.message else proof.result or "the loader named no result"
+        return f"{proof.result}: {proof.message}" if proof.message else proof.result or "the loader reported no result"
     if proof.kernel != kernel:
         return f"loaded on kernel {proof.kernel}, the node's labels say {kernel}"
     if boot_id is not None and proof.boot_id != boot_id:

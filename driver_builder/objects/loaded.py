@@ -22,7 +22,7 @@ MAX_LOADS = 8
 MAX_MODULES = 128
 MAX_WORDS = 200
 
-UNREADABLE = "what was loaded there cannot be read from the Node's annotation"
+UNREADABLE = "the Node's annotation of loaded modules cannot be read"
 
 _TARGET = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

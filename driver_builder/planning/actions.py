@@ -57,7 +57,7 @@ class CancelBuild:
     key: str
 
     def __str__(self) -> str:
-        return f"cancel build {self.key}: no node needs it any more"
+        return f"cancel build {self.key}: no node needs it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class LookUpKernels:
     builder: BuilderKind | None = None
 
     def __str__(self) -> str:
-        return f"look up the kernels that {self.repository} offers"
+        return f"discover the kernels that {self.repository} offers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class DeleteDaemonSet:
     uid: str
 
     def __str__(self) -> str:
-        return f"delete DaemonSet {self.namespace}/{self.name}: no node is to run it any more"
+        return f"delete DaemonSet {self.namespace}/{self.name}: no node should run it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class ReplacePod:
     name: str
     uid: str
     node: str
-    why: str = "its node is to get something else"
+    why: str = "its node needs another image or settings"
     noted: bool = False
 
     def __str__(self) -> str:

@@ -107,7 +107,7 @@ def _foreign(item: ImageTarget, state: Present) -> Refusal | None:
         reason=Reason.WRONG_BUILD_KEY,
         message=(
             f"{item.image.at(state.digest)} does not have the label {images.KEY_LABEL}={item.request.key}, so it is not"
-            f" what was built as {item.image}"
+            f" the image that was built as {item.image}"
         ),
     )
 

@@ -115,7 +115,7 @@ def _with_failures(view: DriverView, key: str, status: TargetStatus) -> tuple[Ta
     reason, message = (known.reason, known.message) if known else ("", "")
     if known is not None and known.state is TargetState.BLOCKED and known.reason != Reason.BUILDS_SUSPENDED:
         # What stood in the way of asking is not why the build failed.
-        reason, message = Reason.BUILD_ERROR, f"{failures} builds failed; why is in the log of the last one"
+        reason, message = Reason.BUILD_ERROR, f"{failures} builds failed; the log of the last one has the cause"
     fresh: FailedBuild | None = view.snapshot.failed_builds.get(key)
     if fresh is not None and (new := fresh.count_since(None if is_wrong else last)):
         failures, last, reason, message = failures + new, float(int(fresh.at)), fresh.reason, fresh.message

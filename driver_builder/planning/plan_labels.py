@@ -33,7 +33,7 @@ def unlabel(view: DriverView) -> list[LabelNode]:
         versions = evidence.versions_of(node, view.pods_on(node.name), label=label, daemon_sets=view.daemon_sets)
         if found.version is None or (found.works and node.labels[label] not in versions):
             actions.append(
-                _label(view, node, NodeEvidence(version=None, why=found.why or "no driver pod is proven there"))
+                _label(view, node, NodeEvidence(version=None, why=found.why or "no driver pod has proven it there"))
             )
     return actions
 
@@ -52,7 +52,7 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
         if found is None and node.name in nameless and label in node.labels:
             found = of_node(view, node)
         if found is None:
-            found = NodeEvidence(version=None, why="no driver pod is proven there")
+            found = NodeEvidence(version=None, why="no driver pod has proven it there")
         is_same_boot = found.version is None or node.annotations.get(label) == found.proven_on
         if node.labels.get(label) != found.version or not is_same_boot:
             actions.append(_label(view, node, found))

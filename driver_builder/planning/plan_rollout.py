@@ -179,7 +179,7 @@ def _progress_words(view: DriverView, item: ImageTarget, part: TargetPart, curre
 def _silent_words(view: DriverView, node: str, found: NodeEvidence) -> str:
     note = view.notes.get(node)
     since = found.silent_since or (note.silent_since if note is not None else None) or view.snapshot.now
-    return f"not heard of since {timestamp(min(since, view.snapshot.now))}: {found.why}"
+    return f"no report since {timestamp(min(since, view.snapshot.now))}: {found.why}"
 
 
 def _reused_words(labels: Mapping[str, str]) -> str:

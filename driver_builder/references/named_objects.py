@@ -74,12 +74,12 @@ def _read(client: Client, resource: Resource, namespace: str, name: str, *, fiel
     try:
         return client.get(resource.path(namespace=namespace, name=name))
     except Forbidden as error:
-        may = f"let the Role of driver-builder in {namespace} get it: {error}"
-        raise ReferenceNotFound(f"{field}: {resource.kind} {namespace}/{name} may not be read: {may}") from error
+        may = f"allow the Role of driver-builder in {namespace} to get it: {error}"
+        raise ReferenceNotFound(f"{field}: {resource.kind} {namespace}/{name} cannot be read: {may}") from error
     except NotFound as error:
         command = f"kubectl -n {namespace} create {make}"
         raise ReferenceNotFound(
-            f"{field}: {resource.kind} {namespace}/{name} does not exist: make it with {command}"
+            f"{field}: {resource.kind} {namespace}/{name} does not exist: create it with {command}"
         ) from error
 
 
@@ -91,5 +91,5 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text)
     except binascii.Error:
-        # The API server lets none through that is no base64.
+        # The API server lets none through that is not base64.
         return b""

@@ -44,20 +44,20 @@ def parse_docker_config(data: bytes) -> dict[str, Credentials]:
     """The credentials in a ``.dockerconfigjson`` or ``.dockercfg``, by host, host with port, or host with path.
 
     Raises:
-        ConfigurationError: when it is no JSON object of the known shape; names the host, never the content.
+        ConfigurationError: when it is not a JSON object of the known shape; names the host, never the content.
     """
     try:
         config = json.loads(data)
     except ValueError:
         # Without the cause: a JSONDecodeError carries the whole secret as ``doc``.
         raise ConfigurationError(
-            "the registry secret is no JSON; make it with: kubectl create secret docker-registry"
+            "the registry secret is not JSON; create it with: kubectl create secret docker-registry"
         ) from None
     if not isinstance(config, dict):
-        raise ConfigurationError("the registry secret is no JSON object; expected {'auths': {HOST: {...}}}")
+        raise ConfigurationError("the registry secret is not a JSON object; expected {'auths': {HOST: {...}}}")
     auths = config.get("auths", config)
     if not isinstance(auths, dict):
-        raise ConfigurationError("'auths' of the registry secret is no JSON object; expected {HOST: {...}}")
+        raise ConfigurationError("'auths' of the registry secret is not a JSON object; expected {HOST: {...}}")
     return {_normalised(host): _parse_entry(host, entry) for host, entry in auths.items()}
 
 
@@ -89,7 +89,7 @@ def _normalised(host: str) -> str:
 def _parse_entry(host: str, entry: object) -> Credentials:
     if not isinstance(entry, dict):
         raise ConfigurationError(
-            f"the registry secret's entry {host!r} is no JSON object; expected 'auth' or 'username'"
+            f"the registry secret's entry {host!r} is not a JSON object; expected 'auth' or 'username'"
         )
     username, password = _parse_auth(host, entry["auth"]) if entry.get("auth") else ("", "")
     return Credentials(
@@ -102,13 +102,13 @@ def _parse_entry(host: str, entry: object) -> Credentials:
 def _text(host: str, entry: Mapping[str, object], name: str) -> str:
     value = entry.get(name, "")
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name!r} of {host!r} in the registry secret is no text")
+        raise ConfigurationError(f"{name!r} of {host!r} in the registry secret is not a string")
     return value
 
 
 def _parse_auth(host: str, auth: object) -> tuple[str, str]:
     """``auth`` is base64 of ``username:password``; some tools end it with NUL bytes."""
-    problem = f"'auth' of {host!r} in the registry secret is no base64 of username:password"
+    problem = f"'auth' of {host!r} in the registry secret is not base64 of username:password"
     if not isinstance(auth, str):
         raise ConfigurationError(problem)
     try:

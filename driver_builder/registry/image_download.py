@@ -34,7 +34,7 @@ def download(registry: RegistryClient, repository: str, digest: str, directory: 
     try:
         return _image(registry, repository, manifest, directory)
     except (ValueError, KeyError, TypeError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise RegistryRefused(f"{repository}@{digest} is no image with gzip'd layers: {error!r}") from error
+        raise RegistryRefused(f"{repository}@{digest} is not an image with gzip'd layers: {error!r}") from error
 
 
 def _image(registry: RegistryClient, repository: str, manifest: dict[str, Any], directory: Path) -> ImageArchive:

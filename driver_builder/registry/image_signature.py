@@ -43,7 +43,7 @@ def parse_private_key(pem: bytes, password: bytes | None = None) -> ec.EllipticC
     """
     if b"SIGSTORE PRIVATE KEY" in pem or b"COSIGN PRIVATE KEY" in pem:
         raise ConfigurationError(
-            "the image signature key is encrypted as only cosign can read it; make one with: openssl genpkey"
+            "the image signature key is encrypted in a format that only cosign reads; create one with: openssl genpkey"
             " -algorithm EC -pkeyopt ec_paramgen_curve:P-256 (cosign verify takes its public key)"
         )
     try:
@@ -51,10 +51,10 @@ def parse_private_key(pem: bytes, password: bytes | None = None) -> ec.EllipticC
     except (ValueError, TypeError, UnsupportedAlgorithm):
         # Without the cause: it might quote the key.
         raise ConfigurationError(
-            "the image signature key is no private key in PEM, or its password is missing or wrong"
+            "the image signature key is not a private key in PEM, or its password is missing or wrong"
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ConfigurationError("the image signature key is not of the curve P-256, which cosign signs with")
+        raise ConfigurationError("the image signature key is not on the curve P-256, which cosign uses")
     return key
 
 
@@ -67,9 +67,9 @@ def parse_public_key(pem: bytes) -> ec.EllipticCurvePublicKey:
     try:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigurationError(f"the public key of image signatures is no public key in PEM: {error}") from error
+        raise ConfigurationError(f"the public key of image signatures is not a public key in PEM: {error}") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ConfigurationError("the public key of image signatures is not of the curve P-256")
+        raise ConfigurationError("the public key of image signatures is not on the curve P-256")
     return key
 
 
@@ -166,7 +166,7 @@ def _signatures(registry: RegistryClient, image: ImageRef) -> list[Json]:
     layers = [] if manifest is None else manifest.get("layers")
     if not isinstance(layers, list) or not all(map(_is_layer, layers)):
         raise RegistryRefused(
-            f"{image.repository}:{signature_tag(image.reference)} holds no signatures; remove that tag"
+            f"{image.repository}:{signature_tag(image.reference)} is not a list of signatures; remove that tag"
         )
     return layers
 

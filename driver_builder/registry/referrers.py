@@ -83,7 +83,7 @@ def _list_referrer(registry: RegistryClient, repository: str, tag: str, describe
         index = with_referrer(registry.fetch_manifest(repository, tag), described)
     except ValueError as error:
         raise RegistryRefused(
-            f"{repository}:{tag} is to be the index of what refers to an image, and is something else; remove that tag"
+            f"{repository}:{tag} should be an index of an image's referrers, but is not; remove that tag"
         ) from error
     if index is not None:
         registry.put_manifest(repository, canonical_json(index), tag=tag, media_type=INDEX_TYPE)

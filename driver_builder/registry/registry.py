@@ -129,7 +129,7 @@ class RegistryClient:
         """
         answer = self._request("GET", repository, "blobs", digest, limit=limit)
         if answer.status != 200 or sha256(answer.body) != digest:
-            raise self._refused(f"gave no content {digest!r} of {repository}", answer)
+            raise self._refused(f"did not return content {digest!r} of {repository}", answer)
         return answer.body
 
     def upload(self, repository: str, digest: str, body: bytes | Path) -> None:
@@ -142,7 +142,7 @@ class RegistryClient:
             return
         begun = self._request("POST", repository, "blobs", "uploads/")
         if begun.status != 202 or "Location" not in begun.headers:
-            raise self._refused(f"does not let us upload to {repository}", begun)
+            raise self._refused(f"rejected an upload to {repository}", begun)
         done = self._transport.request(
             "PUT",
             _with_digest(self._transport.joined(begun.url, begun.headers["Location"]), digest),
@@ -151,7 +151,7 @@ class RegistryClient:
             body=body,
         )
         if done.status != 201:
-            raise self._refused(f"did not take {digest} for {repository}", done)
+            raise self._refused(f"rejected {digest} for {repository}", done)
 
     def put_manifest(self, repository: str, content: bytes, *, tag: str = "", media_type: str = MANIFEST_TYPE) -> str:
         """Put a manifest whose blobs are there, under ``tag`` or by its digest alone; gives the digest.
@@ -187,7 +187,7 @@ class RegistryClient:
             return None
         manifest = answer.json()
         if answer.status != 200 or not isinstance(manifest, dict) or manifest.get("schemaVersion") != 2:
-            raise self._refused(f"gave no manifest for {repository}:{reference}", answer)
+            raise self._refused(f"did not return a manifest for {repository}:{reference}", answer)
         self._check_digest(answer, reference)
         return manifest
 
@@ -196,7 +196,7 @@ class RegistryClient:
         digests = index_digests(index)
         manifest = self.fetch_manifest(repository, digests[architecture]) if architecture in digests else None
         if manifest is None:
-            known = ", ".join(sorted(digests)) or "none that can be read"
+            known = ", ".join(sorted(digests)) or "none readable"
             raise RegistryRefused(
                 f"registry {self._host} has no image for {architecture} at {repository}:{reference}, which is an index"
                 f" of several platforms: {known}"
@@ -216,7 +216,7 @@ class RegistryClient:
         wanted = reference if reference.startswith("sha256:") else digest
         if not digest == claimed == wanted:
             raise RegistryRefused(
-                f"registry {self._host} gave other content than it should for {reference}: {digest} instead of"
+                f"registry {self._host} returned wrong content for {reference}: {digest} instead of"
                 f" {claimed if wanted == digest else wanted}"
             )
 
@@ -235,7 +235,7 @@ class RegistryClient:
         headers = {"Content-Type": media_type}
         answer = self._request("PUT", repository, "manifests", reference, headers=headers, body=content)
         if answer.status not in (200, 201):
-            raise self._refused(f"did not take the manifest {repository}:{reference}", answer)
+            raise self._refused(f"rejected the manifest {repository}:{reference}", answer)
         return answer
 
     def _get(self, repository: str, kind: str, name: str) -> Answer:
@@ -245,7 +245,7 @@ class RegistryClient:
         headers = _ACCEPT if kind == "manifests" else None
         answer = self._request("HEAD", repository, kind, name, headers=headers)
         if answer.status not in (200, 404):
-            raise self._refused(f"does not say whether it has {name} in {repository}", answer)
+            raise self._refused(f"failed a request for {name} in {repository}", answer)
         return answer.status == 200
 
     def _request(

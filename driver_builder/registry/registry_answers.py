@@ -127,11 +127,11 @@ def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable
     then = datetime.fromtimestamp(now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if answer.status == 429:
         message = (
-            f"registry {host} limits how often it may be asked ({answer.reason}): it is asked again after {then};"
+            f"registry {host} limits the rate of requests ({answer.reason}): the next request is sent after {then};"
             " an account in spec.registry.secretRef or a mirror may have a higher limit"
         )
     else:
-        message = f"registry {host} answered {answer.reason}: it is asked again after {then}"
+        message = f"registry {host} answered {answer.reason}: the next request is sent after {then}"
     return RegistryBusy(message, retry_after=seconds)
 
 
@@ -139,7 +139,7 @@ def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
     """The error for an answer that says no: a registry's own, or that of something else in its place."""
     message = f"registry {host} {what}: {answer.reason}"
     if answer.status == 413:
-        return RegistryRejected(f"{message}: too large for the registry, or for a proxy before it")
+        return RegistryRejected(f"{message}: too large for the registry, or for a proxy in front of it")
     return RegistryRejected(message) if answer.error_codes else RegistryRefused(message)
 
 
@@ -154,7 +154,7 @@ def no_answer(host: str, error: Exception, *, timeout: float) -> RegistrySilent:
 
 def too_slow(host: str, seconds: float) -> RegistrySilent:
     """The error for an answer that was not whole when its time was over."""
-    return RegistrySilent(f"registry {host}: no answer within {seconds:g} s")
+    return RegistrySilent(f"registry {host}: no response within {seconds:g} s")
 
 
 def unreadable(host: str, error: Exception) -> RegistryRefused:
@@ -162,25 +162,25 @@ def unreadable(host: str, error: Exception) -> RegistryRefused:
     if isinstance(error, requests.exceptions.InvalidURL | urllib3.exceptions.LocationValueError):
         # Without the text: it may quote a proxy's URL with its password.
         return RegistryRefused(
-            f"registry {host} cannot be asked: its address, or that of a proxy (HTTPS_PROXY, HTTP_PROXY), is no URL"
+            f"registry {host} cannot be asked: its address, or that of a proxy (HTTPS_PROXY, HTTP_PROXY), is not a URL"
         )
     if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
         # A file of ours: requests looks for REQUESTS_CA_BUNDLE as late as this.
-        return RegistryRefused(f"registry {host} cannot be asked: {error}")
-    return RegistryRefused(f"registry {host} gave an answer that cannot be read: {shown(str(error))}")
+        return RegistryRefused(f"registry {host} cannot be reached: {error}")
+    return RegistryRefused(f"registry {host} sent an invalid response: {shown(str(error))}")
 
 
 def _describe(error: Exception, timeout: float) -> str:
     causes = list(_chain(error))
     if isinstance(error, requests.exceptions.SSLError):
         return (
-            f"TLS failed: {causes[-1]}; give the registry's CA in spec.registry.caConfigMap, or plain HTTP for a"
-            " registry without TLS"
+            f"TLS failed: {causes[-1]}; set spec.registry.caConfigMap to the registry's CA, or"
+            " spec.registry.plainHttp for a registry without TLS"
         )
     if isinstance(error, requests.exceptions.ProxyError):
-        return f"the proxy failed: {causes[-1]}; see HTTPS_PROXY and NO_PROXY"
+        return f"the proxy failed: {causes[-1]}; check HTTPS_PROXY and NO_PROXY"
     if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
-        return f"no answer within {timeout:g} s"
+        return f"no response within {timeout:g} s"
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return f"its name cannot be resolved: {causes[-1]}"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):

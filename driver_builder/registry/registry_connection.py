@@ -103,8 +103,8 @@ class Guard:
             return addresses
         if refusal := self._reach.refusal(addresses):
             raise RegistryRefused(
-                f"registry {self._registry} sends us to {host}:{port}, which is {refusal}: an address that no registry"
-                " may send to; if it is meant, name the host in --registry-allowed-hosts"
+                f"registry {self._registry} refers to {host}:{port}, which is {refusal}: a registry must not refer"
+                " to such an address; to allow it, add the host to --registry-allowed-hosts"
             )
         return addresses
 

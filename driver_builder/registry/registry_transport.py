@@ -143,8 +143,8 @@ class RegistryTransport:
         url = self.joined(self._base, path)
         if self._loses_tls(url):
             raise RegistryRefused(
-                f"registry {self.host} wants to be written to without TLS, at {_bare(url)}; if a proxy stands before"
-                " it, let that set X-Forwarded-Proto"
+                f"registry {self.host} requires uploads without TLS, to {_bare(url)}; if it is behind a proxy, make"
+                " the proxy set X-Forwarded-Proto"
             )
         left = self._patience
         purpose = Purpose(repository=repository, writing=method not in READING)
@@ -161,7 +161,7 @@ class RegistryTransport:
         """Where a registry sends us.
 
         Raises:
-            RegistryRefused: when that is no URL.
+            RegistryRefused: when that is not a URL.
         """
         try:
             url = urljoin(base, location)
@@ -169,7 +169,7 @@ class RegistryTransport:
                 return url
         except ValueError:
             pass
-        raise RegistryRefused(f"registry {self.host} sends us to {shown(location)!r}, which is no URL")
+        raise RegistryRefused(f"registry {self.host} refers to {shown(location)!r}, which is not a URL")
 
     def _request(
         self,
@@ -194,7 +194,9 @@ class RegistryTransport:
             url = self._redirected(method, answer)
             answer = self._send(method, url, self._authorization(url, purpose), headers=headers, limit=limit)
             if 400 <= answer.status < 500 and not answer.is_own:
-                raise RegistryRefused(f"registry {self.host} sends us to {_bare(url)}, which answers {answer.status}")
+                raise RegistryRefused(
+                    f"registry {self.host} refers to {_bare(url)}, which responds with {answer.status}"
+                )
         raise RegistryRefused(f"registry {self.host} redirects more than {MAX_REDIRECTS} times, last to {_bare(url)}")
 
     def _redirected(self, method: str, answer: Answer) -> str:
@@ -269,11 +271,11 @@ class RegistryTransport:
         if answer.says_full:
             raise unavailable(self.host, answer, now=self._clock())
         if answer.status in (401, 403):
-            who = f"user {self._credentials.username!r}" if self._credentials.username else "no credentials given"
+            who = f"user {self._credentials.username!r}" if self._credentials.username else "no credentials were sent"
             raise RegistryUnauthorized(f"registry {self.host} denies access ({who}): {answer.reason}")
         if answer.status == 407:
             raise RegistryUnavailable(
-                f"registry {self.host}: the proxy wants a password ({answer.reason}); give it in HTTPS_PROXY"
+                f"registry {self.host}: the proxy requires a password ({answer.reason}); set it in HTTPS_PROXY"
             )
         if answer.status == 429 or answer.status >= 500:
             raise unavailable(self.host, answer, now=self._clock())
@@ -301,7 +303,9 @@ class RegistryTransport:
         """A token for a purpose, and the seconds it is good for; without credentials an anonymous one."""
         realm = self.joined(self._base, challenge.parameters.get("realm", ""))
         if self._loses_tls(realm):
-            raise RegistryRefused(f"registry {self.host} wants its password sent unencrypted to {shown(realm)}")
+            raise RegistryRefused(
+                f"registry {self.host} requires its password to be sent unencrypted to {shown(realm)}"
+            )
         wanted = {"scope": purpose.scope, **challenge.parameters}
         query = {name: value for name in ("service", "scope") if (value := wanted.get(name))}
         answer = self._checked(self._ask_for_token(realm, query))
@@ -310,7 +314,9 @@ class RegistryTransport:
         token = content.get("token") or content.get("access_token")
         if answer.status != 200 or not is_token(token):
             where = shown(_bare(realm))
-            raise RegistryRefused(f"the token service of registry {self.host}, {where}, gave no token: {answer.status}")
+            raise RegistryRefused(
+                f"the token service of registry {self.host}, {where}, returned no token: {answer.status}"
+            )
         return token, token_seconds(content)
 
     def _ask_for_token(self, realm: str, query: dict[str, str]) -> Answer:
@@ -345,7 +351,9 @@ def _read(response: requests.Response, host: str, limit: int) -> bytes:
         if len(body) > limit:
             if is_error:
                 break
-            raise RegistryRefused(f"registry {host} answered with more than {limit} bytes to {_bare(response.url)}")
+            raise RegistryRefused(
+                f"registry {host} sent a response of more than {limit} bytes to {_bare(response.url)}"
+            )
     return bytes(body[:limit])
 
 

@@ -131,7 +131,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
             still.add(node.name)
         if since != known.outside_since:
             outside = replace(known, outside_since=since)
-            actions.append(remember(view, node, outside, "the driver does not select it any more"))
+            actions.append(remember(view, node, outside, "the driver no longer selects it"))
     return Leaving(
         nodes=frozenset(gone),
         loaded=frozenset(still),

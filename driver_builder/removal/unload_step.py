@@ -26,7 +26,7 @@ WAITING, IN_USE, STAYS = "waiting", "in_use", "stays"
 
 TERMINATING = "the namespace is being deleted, no pod can run in it"
 UNSEEN = "the node does not answer"
-POD_STAYS = "its driver pod does not end"
+POD_STAYS = "its driver pod does not terminate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each
         return Step(actions=delete(pods), state=WAITING if pods else "")
     now = known.on_boot(node.boot_id)
     if now != known:
-        return _remembering(view, node, now, "it has booted again")
+        return _remembering(view, node, now, "it has rebooted")
     if known.given_up == POD_STAYS and not known.loads and not _is_in_the_way(view, node):
-        return _remembering(view, node, None, "its driver pod has ended")
+        return _remembering(view, node, None, "its driver pod has terminated")
     if known.given_up:
         return Step(actions=delete(pods), state=STAYS, words=known.given_up)
     if known.loads and view.driver.namespace in view.snapshot.terminating_namespaces:
@@ -111,7 +111,7 @@ def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Action) ->
 
 def _why(pod: UnloadPod) -> str:
     if pod.verdict is None:
-        return pod.message or "the unload pod ended without a report"
+        return pod.message or "the unload pod terminated without a report"
     if pod.verdict.result == Reason.IN_USE:
         return pod.verdict.message or "in use"
     return f"{pod.verdict.result}: {pod.verdict.message}".removesuffix(": ")
@@ -164,7 +164,7 @@ def _plain(load: Load) -> list[tuple[str, str]]:
 def _give_up(view: DriverView, node: Node, known: Loaded, why: str) -> Step:
     """Say that the modules stay, once and for this boot."""
     why = loaded.words(why) or "it cannot be unloaded"
-    action = remember(view, node, replace(known, given_up=why), f"it stays loaded until the node boots again: {why}")
+    action = remember(view, node, replace(known, given_up=why), f"it stays loaded until the node reboots: {why}")
     return Step(actions=(action,), state=STAYS, words=why)
 
 

@@ -32,7 +32,7 @@ def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]
 
 def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:
     """Give what the status says of kept targets: what it said before, for no node."""
-    words = "no node is known to run it, and nodes have lost the labels that say what they run: its DaemonSet is kept"
+    words = "no node is known to run it, but nodes have lost the labels of their kernel: its DaemonSet is kept"
     for status in view.before.values():
         target = targets.parsed(status.kernel, status.os, status.architecture)
         if target is not None and target.short_hash in kept:

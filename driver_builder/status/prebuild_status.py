@@ -105,7 +105,7 @@ def condition(entries: Sequence[AheadStatus]) -> Json:
         kernels = ", ".join(sorted({entry.target.kernel for entry in entries}))
         if all(entry.target.reason == Reason.NEWEST_KERNEL_RUNS for entry in entries):
             return _made("True", Reason.NEWEST_KERNEL_RUNS, f"no node is on an older kernel than {kernels}")
-        return _made("True", Reason.BUILT_AHEAD, f"there is a verified image, or none is wanted: {kernels}")
+        return _made("True", Reason.BUILT_AHEAD, f"a verified image exists, or none is needed: {kernels}")
     if len(unknown) == len(behind):
         return _advised("Unknown", unknown[0].target.reason, f"{unknown[0].stream}: {unknown[0].target.message}")
     first = next(entry for entry in behind if entry.target.kernel).target

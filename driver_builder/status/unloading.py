@@ -20,7 +20,7 @@ class Unloading:
 
 def condition(unloading: Unloading) -> Json | None:
     """Write the condition; None while the driver leaves no node."""
-    stays = _listed("its modules stay loaded until the node boots again", unloading.stays)
+    stays = _listed("its modules stay loaded until the node reboots", unloading.stays)
     if unloading.in_use:
         words = "; ".join(part for part in (_listed("not unloaded yet", unloading.in_use), stays) if part)
         return _condition("True", Reason.IN_USE, words)

@@ -90,10 +90,10 @@ def _limited(parts: Iterable[str], place: str) -> str:
         kept.append(part)
         size += len(part)
         if size > MAX_DOCKERFILE:
-            raise TemplateInvalid(f"template {place} makes more than {MAX_DOCKERFILE} characters")
+            raise TemplateInvalid(f"template {place} renders to more than {MAX_DOCKERFILE} characters")
     text = "".join(kept)
     if _SURROGATE.search(text):
-        raise TemplateInvalid(f"template {place} makes a character that UTF-8 does not have")
+        raise TemplateInvalid(f"template {place} renders to a character that is not valid in UTF-8")
     return text
 
 
@@ -114,11 +114,11 @@ def _why(error: BaseException, values: Mapping[str, object]) -> str:
         case jinja2.UndefinedError():
             return f"{error}; there are {', '.join(sorted(values))}"
         case jinja2.TemplateNotFound():
-            return f"it cannot take in {error.name!r}: ours have their parts, and what a ConfigMap gives is one text"
+            return f"it cannot include {error.name!r}: only built-in templates can include parts"
         case jinja2.TemplateSyntaxError():
-            return error.message or "it is no template"
+            return error.message or "it is not a template"
         case MemoryError():
-            return "it needs more memory than a template is given"
+            return "it exceeds the memory limit of templates"
         case _:
             return str(error) or type(error).__name__
 

@@ -57,7 +57,7 @@ def render_own(template: OwnTemplate, values: Mapping[str, object], *, limits: L
             raise _invalid(str(answer["error"]))
         return str(answer["text"])
     except (ValueError, KeyError, TypeError) as error:
-        raise _invalid(f"template {template.place} cannot be rendered: its process gave no answer") from error
+        raise _invalid(f"template {template.place} cannot be rendered: its process returned nothing") from error
 
 
 def _run(asked: bytes, limits: Limits) -> tuple[bytes, int]:
@@ -78,7 +78,7 @@ def _run(asked: bytes, limits: Limits) -> tuple[bytes, int]:
         )
     except OSError as error:
         raise TemporaryError(
-            f"a template cannot be rendered now, because no process can be started: {error}"
+            f"a template cannot be rendered now, because its process cannot be started: {error}"
         ) from error
     watchdog = threading.Timer(limits.seconds, process.kill)
     watchdog.start()
@@ -104,7 +104,7 @@ def _ended(code: int, limits: Limits) -> str:
     if code == -signal.SIGXCPU:
         return f"it takes more than {limits.cpu_seconds} s of CPU time"
     if code == -signal.SIGKILL:
-        return f"its process was killed: it took more than {limits.seconds:g} s, or the machine has no memory left"
+        return f"its process was killed: it took more than {limits.seconds:g} s, or the machine is out of memory"
     return f"its process was ended by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
 
 

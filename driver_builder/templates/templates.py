@@ -74,7 +74,7 @@ def templates_directory(given: Path | None = None) -> Path:
         if any(candidate.glob(f"*{SUFFIX}")):
             return candidate
     places = " and ".join(str(candidate) for candidate in candidates)
-    raise ConfigurationError(f"there is no template NAME{SUFFIX} in {places}; give their folder with --templates")
+    raise ConfigurationError(f"there is no template NAME{SUFFIX} in {places}; set their folder with --templates")
 
 
 def recipe_versions(given: Path | None = None) -> dict[str, str]:

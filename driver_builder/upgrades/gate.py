@@ -72,10 +72,10 @@ def with_kernel(snapshot: Snapshot, node: str, kernel: str) -> Snapshot:
     """Give the cluster as it would be with the node on another kernel; its images have to be asked for anew.
 
     Raises:
-        ConfigurationError: when ``kernel`` is no kernel release.
+        ConfigurationError: when ``kernel`` is not a kernel release.
     """
     if not is_kernel_version(kernel):
-        raise ConfigurationError(f"KERNEL: {kernel!r} is no kernel release: write what uname -r will print there")
+        raise ConfigurationError(f"KERNEL: {kernel!r} is not a kernel release: write the output of uname -r")
     nodes = tuple(_moved(item, kernel) if item.name == node else item for item in snapshot.nodes)
     return replace(snapshot, nodes=nodes)
 
@@ -91,7 +91,11 @@ def gate(snapshot: Snapshot, node: str, kernel: str, recipes: TemplateVersions) 
     drivers = sorted(moved.drivers, key=lambda driver: driver.key)
     findings = [_find_alone(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
     findings += [
-        Finding(driver=f"{namespace}/*", is_open=False, sentence=f"what its drivers want is not known: {words}")
+        Finding(
+            driver=f"{namespace}/*",
+            is_open=False,
+            sentence=f"whether its drivers select the node is not known: {words}",
+        )
         for namespace, words in sorted(moved.forbidden.items())
     ]
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))

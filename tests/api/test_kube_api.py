@@ -151,7 +151,7 @@ def test_another_identity_is_told_no(control_plane_ground: Testbed) -> None:
 
 
 def test_text_endpoints_answer_with_text(client: Client) -> None:
-    """Health is not JSON."""
+    """The health endpoint returns text that is not parsed as JSON."""
     assert client.get_text("/readyz") == "ok"
     assert "[+]etcd ok" in client.get_text("/readyz", query={"verbose": "true"})
 

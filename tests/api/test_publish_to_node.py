@@ -155,7 +155,7 @@ def test_everything_comes_and_goes_and_what_others_wrote_stays(root: Client, wor
 
 
 def test_publishing_the_same_again_writes_nothing(root: Client, worker: Client, node: str) -> None:
-    """Not even managedFields change."""
+    """A second publish of the same content changes nothing, not even managedFields."""
     publish(request(node), worker)
     before = version(root, node)
     time.sleep(1.1)
@@ -238,7 +238,7 @@ def test_a_taint_of_somebody_else_is_left_though_we_want_the_same(root: Client, 
     """It is not removed later either."""
     held = Taint(THEIRS["key"], "other", THEIRS["effect"])
     answer = publish(request(node, NodeContent(taints=(held,))), worker)
-    assert "somebody else" in answer.notes[0]
+    assert "another client" in answer.notes[0]
     publish(request(node, NodeContent()), worker)
     assert carried(root, node) == BARE
 
@@ -501,7 +501,7 @@ def test_what_upstream_left_stays_while_nobody_knows_better(root: Client, worker
 
 
 def test_unpublishing_removes_all_of_ours_and_nothing_else(root: Client, worker: Client, node: str) -> None:
-    """And may be repeated."""
+    """Unpublishing removes only what nfd-worker set, and may be repeated."""
     publish(request(node), worker)
     for _ in range(2):
         assert unpublish(node, worker) == PublishAnswer()

@@ -238,7 +238,7 @@ def release_device(guest: Guest) -> None:
 
 
 def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(story: Scenario) -> None:
-    """An Event says that it is in use, the next that it stays until the node boots again; the finalizer is released."""
+    """An Event says that it is in use, the next that it stays until the node reboots; the finalizer is released."""
     user, other = story.guests["guest-b"], story.guests["guest-a"]
     hold_device(user)
     story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
@@ -249,7 +249,7 @@ def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(story: S
     with acts.controller_with(story, DRIVER_BUILDER_UNLOAD_DEADLINE_SECONDS="1"):
         story.wait_until_driver_is_gone()
         acts.wait_for_events(story, "StaysLoaded")
-    words = "until the node boots again: guest-b: module edudrv is in use (refcnt 1, "
+    words = "until the node reboots: guest-b: module edudrv is in use (refcnt 1, "
     assert any(words in said for said in words_of_events(story, "StaysLoaded"))
     assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
     release_device(user)

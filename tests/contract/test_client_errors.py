@@ -138,7 +138,7 @@ def test_no_answer_in_time_is_told(connection: Connection, ask: Callable[[Client
     ("path", "seconds"),
     [
         pytest.param("/too-many", 7.0, id="seconds"),
-        pytest.param("/odd-retry", None, id="a digit that is no number"),
+        pytest.param("/odd-retry", None, id="a digit that is not a number"),
         pytest.param("/date-retry", None, id="a date"),
     ],
 )

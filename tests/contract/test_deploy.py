@@ -229,7 +229,7 @@ def test_the_schema_has_the_fields_that_the_code_reads(kind: str) -> None:
 
 
 def test_the_schema_knows_every_kind_of_source() -> None:
-    """One field each."""
+    """The schema has one field for each kind of source."""
     assert set(schema("spec", "source")["properties"]) == set(source_parser.KINDS)
 
 

@@ -73,5 +73,5 @@ def test_a_word_of_another_version_has_no_remedy() -> None:
 
 
 def test_the_page_of_reasons_is_up_to_date() -> None:
-    """`make docs` writes it."""
+    """docs/reasons.md equals the output of `make docs`."""
     assert PAGE.read_text() == page()

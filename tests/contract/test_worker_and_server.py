@@ -72,8 +72,8 @@ RUN = ("run", "--root", str(HOST), "--port", "0")
         pytest.param("/bad-gateway", "502", id="a proxy's 502"),
         pytest.param("/login-page", "is not JSON", id="a login page"),
         pytest.param("/close", "was not reached", id="closed"),
-        pytest.param("/no-metadata", "no Node", id="JSON of somebody else"),
-        pytest.param("/too-many", "too much to do", id="429"),
+        pytest.param("/no-metadata", "not a Node", id="JSON of something else"),
+        pytest.param("/too-many", "overloaded", id="429"),
     ],
 )
 @pytest.mark.parametrize(

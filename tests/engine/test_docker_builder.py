@@ -349,7 +349,7 @@ def test_a_command_that_fails_is_classified(
 
 
 def test_a_base_image_that_is_nowhere_is_missing(build: Run, engine_ground: Testbed) -> None:
-    """The message names it."""
+    """A base image that does not exist is reported as missing, by its name."""
     missing = f"{engine_ground.registry.host}/no/such:1"
     with pytest.raises(BuildFailed, match=missing) as caught:
         build(quick(base_image=missing))
@@ -357,7 +357,7 @@ def test_a_base_image_that_is_nowhere_is_missing(build: Run, engine_ground: Test
 
 
 def test_a_dockerfile_that_is_none_is_the_templates_fault(build: Run) -> None:
-    """The engine's own words."""
+    """An invalid Dockerfile is a template error with the engine's message."""
     (build.directory / "templates" / "quick.Dockerfile.j2").write_text("FRIM {{ base_image }}\n")
     with pytest.raises(BuildFailed, match="unknown instruction: FRIM") as caught:
         build(quick())

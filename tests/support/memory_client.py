@@ -113,7 +113,7 @@ class MemoryClient(Client):
             known = self.objects.get(path)
             if known is not None and fresh:
                 raise Conflict(f"POST {path}: 409", status=409)
-            # As over the wire: what is no JSON would be refused, enums become text.
+            # As over the wire: what is not JSON would be refused, enums become text.
             made = json.loads(json.dumps(body))
             before = known["metadata"] if known else {}
             self._count += 1

@@ -135,7 +135,7 @@ class DockerBuilder:
         """One run of the builder. Raises BuildFailed, or TemporaryError when the engine went away."""
         output = self._attempt(context, parameters, log, limits)
         if _LOST_LAYER.search(output.error):
-            log("the engine removed a layer while this build was taking it from the cache: once more")
+            log("the engine removed a layer that this build was taking from the cache: retrying")
             output = self._attempt(context, parameters, log, limits)
         if output.image_id is None:
             limits.check(output.tail)
@@ -186,7 +186,7 @@ class DockerBuilder:
 
     def _read_facts(self, image: str, container: str) -> dict[str, str]:
         """The files below /facts of a stage, out of a container that is never started."""
-        with engine_errors("reading the facts of the build"):
+        with engine_errors("reading the build's kernel metadata"):
             self._remove_container(container)
             self._api.create_container(image, command=["none"], name=container)
             try:
@@ -210,7 +210,7 @@ class DockerBuilder:
                 if left < 0:
                     raise BuildFailed(
                         Reason.DISK_FULL,
-                        f"the image has more than {MAX_ARCHIVE} bytes; let the template leave out what no node needs",
+                        f"the image has more than {MAX_ARCHIVE} bytes; remove from the template what nodes do not need",
                     )
                 file.write(chunk)
 
@@ -282,6 +282,8 @@ def _message(response: requests.Response) -> str:
 
 def _failure(output: BuildOutput) -> BuildFailed | TemporaryError:
     if not output.error:
-        return TemporaryError("the build engine went away in the middle of a build; it is built again when it is back")
+        return TemporaryError(
+            "the build engine became unreachable during the build; the build is retried when the engine is back"
+        )
     reason, message = classify(output.exit_code, output.error, output.lines)
     return BuildFailed(reason, message, log_tail=output.tail)

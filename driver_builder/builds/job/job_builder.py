@@ -74,7 +74,7 @@ class JobBuilder:
             config_map = job_manifest.config_map(action, self._settings, context=context, uid=uid)
             cluster.ensure_config_map(config_map, limits)
             name = f"Job {action.namespace}/{job['metadata']['name']}"
-            log(f"following {name} of a controller before" if was_there else f"building in {name}")
+            log(f"following {name}, started by an earlier controller" if was_there else f"building in {name}")
             digest = run.follow()
             fetch_build(self._registry, action.image.repository, digest, directory)
         except DriverBuilderError as error:

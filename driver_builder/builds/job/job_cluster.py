@@ -65,14 +65,14 @@ class JobCluster:
             except Invalid as error:
                 raise BuildFailed(
                     Reason.BUILD_ERROR,
-                    f"the build's Job is refused: {error}; check spec.build.resources and spec.tolerations",
+                    f"the build's Job was rejected: {error}; check spec.build.resources and spec.tolerations",
                 ) from error
             except KubeApiError as error:
-                raise TemporaryError(f"the build's Job cannot be made: {error}") from error
+                raise TemporaryError(f"cannot create the build's Job: {error}") from error
             if found is not None:
                 return found, True
             self.pause(1.0)
-        raise TemporaryError(f"Job {self._namespace}/{name} of another build does not go away: delete it")
+        raise TemporaryError(f"Job {self._namespace}/{name} belongs to another build and is not deleted: delete it")
 
     def _same_or_deleted(self, manifest: Json) -> Json | None:
         """Give the Job that has the manifest's name where it is the same; one that is not is deleted."""
@@ -89,7 +89,7 @@ class JobCluster:
         except (NotFound, Conflict):
             return None
         except KubeApiError as error:
-            raise TemporaryError(f"the build's Job cannot be looked at: {error}") from error
+            raise TemporaryError(f"cannot read the build's Job: {error}") from error
         return None
 
     def ensure_config_map(self, manifest: Json, limits: BuildLimits) -> None:
@@ -115,9 +115,9 @@ class JobCluster:
                 self.pause(0.2)
                 continue
             except KubeApiError as error:
-                raise TemporaryError(f"the build's ConfigMap cannot be made: {error}") from error
+                raise TemporaryError(f"cannot create the build's ConfigMap: {error}") from error
             return
-        raise TemporaryError(f"ConfigMap {path} of another build does not go away: delete it")
+        raise TemporaryError(f"ConfigMap {path} belongs to another build and is not deleted: delete it")
 
     def look(self, job: Json, limits: BuildLimits) -> JobState:
         """Say how far a Job is.
@@ -148,11 +148,11 @@ class JobCluster:
                 return ask()
             except KubeApiError as error:
                 if not error.is_temporary:
-                    raise TemporaryError(f"the build's Job cannot be looked at: {error}") from error
+                    raise TemporaryError(f"cannot read the build's Job: {error}") from error
                 last = error
             limits.check()
             self.pause(1.0)
-        raise TemporaryError(f"the build's Job cannot be looked at: {last}") from last
+        raise TemporaryError(f"cannot read the build's Job: {last}") from last
 
     def log_of(self, pod: str) -> PodLog:
         """Give the log of the container that builds."""

@@ -144,7 +144,7 @@ def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid
     if len(packed) > MAX_CONTEXT:
         raise BuildFailed(
             Reason.BUILD_ERROR,
-            f"the source has {len(packed)} bytes, compressed, and a Job can be given {MAX_CONTEXT}: take it from git,"
+            f"the source has {len(packed)} bytes, compressed; the limit for a Job is {MAX_CONTEXT}: take it from git,"
             " an archive, an image or a package (spec.source), which are fetched inside the build",
         )
     name = job_name(action.request.key)

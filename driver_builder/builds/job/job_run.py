@@ -192,12 +192,12 @@ class JobRun:
 
     def _lost(self, state: Lost) -> DriverBuilderError:
         if state.is_full:
-            words = f"the build wrote more than its node has room for: {state.why}"
+            words = f"the build filled its node's disk: {state.why}"
             return BuildFailed(Reason.DISK_FULL, words, log_tail=self._output.tail)
-        return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; there will be another"))
+        return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; the Job creates another one"))
 
     def _not_handed_over(self, state: HandedOver) -> DriverBuilderError:
-        words = f"the Job built the image and could not hand it over: {state.why}"
+        words = f"the Job built the image and could not upload it: {state.why}"
         return self._spent(RegistryRefused(words) if state.is_refused else RegistryUnavailable(words))
 
     def _spent(self, error: DriverBuilderError) -> DriverBuilderError:

@@ -87,7 +87,7 @@ def job_state(job: Json, pods: Sequence[Json]) -> JobState:
         return TimedOut()
     mine = [pod for pod in pods if _is_of(pod, job)]
     if not mine:
-        return Lost(why="its pod was deleted") if failed is not None else Waiting(why="no pod was made for the Job")
+        return Lost(why="its pod was deleted") if failed is not None else Waiting(why="no pod was created for the Job")
     newest = max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
     return _pod_state(newest)
 

@@ -65,7 +65,7 @@ def fetch_build(registry: RegistryClient, repository: str, digest: str, director
     """
     manifest = registry.fetch_manifest(repository, digest)
     if manifest is None or manifest.get("artifactType") != ARTIFACT_TYPE:
-        raise RegistryRefused(f"{repository}@{digest} is not there, or not what a build hands over")
+        raise RegistryRefused(f"{repository}@{digest} does not exist, or is not a build's upload")
     for name in FILES:
         (directory / name).unlink(missing_ok=True)
     for layer in manifest["layers"]:

@@ -61,5 +61,5 @@ def test_modules_are_tried_on_the_nearest_kernel_and_on_one_that_differs() -> No
 
 
 def test_a_kernel_alone_has_no_elsewhere() -> None:
-    """Nothing is tried then."""
+    """With a single kernel there is no other kernel to try the driver on."""
     assert elsewhere("6.1.0-56-amd64", {"6.1.0-56-amd64": "b"}) == []

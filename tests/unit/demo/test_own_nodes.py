@@ -39,7 +39,7 @@ def test_our_programs_run_where_their_images_fit(info: dict[str, str], right: bo
 
 
 def test_a_node_that_is_not_ready_is_left_alone() -> None:
-    """Nobody waits for it."""
+    """A node that is not Ready is not waited for."""
     node = raw()
     node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
     assert not OwnNode.of(node).can_run_us

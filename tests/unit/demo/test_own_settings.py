@@ -21,7 +21,7 @@ def test_without_variables_the_demo_makes_a_cluster_of_its_own() -> None:
 
 
 def test_all_variables(kubeconfig: Path) -> None:
-    """Each has its place."""
+    """Every DEMO_ variable sets its own field."""
     settings = from_environment(
         {
             "DEMO_KUBECONFIG": str(kubeconfig),

@@ -229,7 +229,7 @@ def test_a_secret_that_may_not_be_read_is_a_state_of_its_driver() -> None:
     one_pass(world)
     (target,) = world.status("greedy")["targets"]
     assert target["reason"] == "SigningCertificateMissing"
-    assert "Secret driverwright/other may not be read" in target["message"]
+    assert "Secret driverwright/other cannot be read" in target["message"]
     assert degraded(world, "edu")[0] == "AsExpected"
 
 

@@ -66,7 +66,7 @@ def test_a_loop_is_alive_as_long_as_it_gives_signs_of_life(beats: int, silence: 
 
 
 def test_a_loop_that_goes_on_is_alive_again() -> None:
-    """One beat is enough."""
+    """A single beat makes a late loop healthy again."""
     clock = Clock()
     heartbeat = Heartbeat(clock=clock)
     heartbeat.beat()

@@ -44,7 +44,7 @@ def test_other_suites_are_left_out() -> None:
 
 
 def test_an_archive_that_apt_does_not_trust_is_left_out() -> None:
-    """No signature, no source."""
+    """An archive without a signature is not used."""
     assert archives(target("bookworm").replace("Trusted: yes", "Trusted: no")) == []
 
 

@@ -37,7 +37,7 @@ def test_a_pod_that_nobody_took_in_has_no_containers() -> None:
 
 
 def test_an_event_is_one_line() -> None:
-    """When, on what, why."""
+    """An Event is shown in one line with time, object and reason."""
     event = {
         "lastTimestamp": "noon",
         "involvedObject": {"kind": "Pod", "name": "p"},

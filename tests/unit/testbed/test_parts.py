@@ -104,7 +104,7 @@ def test_only_needed_apt_options_reach_the_base_image() -> None:
 
 
 def test_tokens_are_quoted_as_csv() -> None:
-    """Token, user, uid, group."""
+    """Token, user, uid and group are quoted as CSV fields."""
     assert tokens_csv({"t": ("admin", "system:masters")}) == "t,admin,admin,system:masters\n"
 
 
@@ -166,7 +166,7 @@ def test_the_authority_is_read_again_by_a_later_command(tmp_path: Path) -> None:
 
 
 def test_the_small_image_links_every_applet() -> None:
-    """One program, many names."""
+    """The small image has a link to busybox for every applet."""
     with tarfile.open(fileobj=BytesIO(busybox_archive(b"program", ["sh", "busybox", "ls"]))) as archive:
         assert archive.getmember("bin/sh").linkname == "busybox"
         assert archive.getmember("bin/busybox").size == 7

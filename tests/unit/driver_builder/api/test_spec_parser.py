@@ -170,14 +170,14 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             {"kernelMappings": [{"regexp": "6.(1"}]},
             "spec.kernelMappings[0].regexp",
             "'6.(1'",
-            "no regular expression",
+            "not a regular expression",
             id="open bracket",
         ),
         pytest.param(
             {"kernelMappings": [{"regexp": "6{2000}"}]},
             "spec.kernelMappings[0].regexp",
             "'6{2000}'",
-            "no regular expression",
+            "not a regular expression",
             id="repetition too large for the engine",
         ),
         pytest.param(
@@ -194,7 +194,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "split it into several mappings",
             id="too long",
         ),
-        pytest.param({"module": None}, "spec.module.names", "", "at least one module name", id="no module"),
+        pytest.param({"module": None}, "spec.module.names", "", "at least one module", id="no module"),
         pytest.param(
             {"module": {"names": ["a b"]}}, "spec.module.names[0]", "'a b'", "use letters, digits", id="module name"
         ),
@@ -238,7 +238,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             {"module": {"names": ["a"], "firmwarePath": "/"}},
             "spec.module.firmwarePath",
             "'/'",
-            "name the folder",
+            "name the firmware's folder",
             id="all of the build as firmware",
         ),
         pytest.param({"build": {"deadline": "30"}}, "spec.build.deadline", "'30'", "such as 1h, 30m", id="no unit"),
@@ -360,7 +360,9 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "fields below",
             id="resources",
         ),
-        pytest.param({"kernelMappings": {"regexp": "6"}}, "spec.kernelMappings", "'regexp'", "no list", id="no list"),
+        pytest.param(
+            {"kernelMappings": {"regexp": "6"}}, "spec.kernelMappings", "'regexp'", "not a list", id="not a list"
+        ),
         pytest.param(
             {"kernelMappings": ["6"]}, "spec.kernelMappings[0]", "'6'", "fields below", id="mapping is a text"
         ),
@@ -406,8 +408,8 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param(
             {"signing": {"keySecretRef": {"name": "k"}}},
             "spec.signing",
-            "belong together",
-            "give both",
+            "must be set together",
+            "set both",
             id="signing without certificate",
         ),
         pytest.param({"signing": {}}, "spec.signing", "names no key", "imageKeySecretRef", id="signing with nothing"),
@@ -436,7 +438,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             {"validation": {"timeout": "30s"}},
             "spec.validation.command",
             "",
-            "the program is needed",
+            "at least the program",
             id="validation of nothing",
         ),
         pytest.param(
@@ -482,7 +484,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 def test_a_spec_that_is_no_object_is_refused() -> None:
     """Whatever it is, the answer is an error in words."""
-    assert str(read_spec("x").problems[0]) == "spec: 'x' is no object: write fields below it"
+    assert str(read_spec("x").problems[0]) == "spec: 'x' is not an object: write fields below it"
 
 
 @pytest.mark.parametrize(

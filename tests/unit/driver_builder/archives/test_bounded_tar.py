@@ -27,7 +27,7 @@ def extended(headers: dict[str, str]) -> bytes:
 
 
 def test_members_come_in_their_order_with_their_contents() -> None:
-    """As with tarfile."""
+    """Members have the same order and contents as with tarfile."""
     with bounded_tar(io.BytesIO(tar_of({"a": b"one", "b/c": b"two"}))) as tar:
         assert [(member.name, tar.open(member).read()) for member in tar] == [("a", b"one"), ("b/c", b"two")]
 

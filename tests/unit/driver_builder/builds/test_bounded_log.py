@@ -18,7 +18,7 @@ def log_of(lines: list[str], limit: int) -> list[str]:
 
 
 def test_a_log_that_fits_is_whole() -> None:
-    """Every line, in order."""
+    """A log within the limit keeps every line in order."""
     assert log_of(["a", "b", "c"], 1000) == ["a", "b", "c"]
 
 

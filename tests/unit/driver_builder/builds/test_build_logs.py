@@ -169,7 +169,7 @@ def test_any_log_is_bounded_and_printable(lines: list[str]) -> None:
 
 
 def test_colours_are_taken_out() -> None:
-    """With all their digits."""
+    """Escape sequences of colours are removed completely."""
     assert log_text(["\x1b[31;1mred\x1b[0m", "\x1b]0;title\x07a"]) == "red\na\n"
 
 
@@ -262,7 +262,7 @@ def test_a_log_goes_with_its_driver(world: World) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        pytest.param(None, "is gone", id="driver deleted"),
+        pytest.param(None, "no longer exists", id="driver deleted"),
         pytest.param(Forbidden("403", status=403), "403", id="not allowed"),
         pytest.param(Unreachable("no answer"), "no answer", id="API server away"),
     ],

@@ -43,7 +43,7 @@ def test_output_comes_line_by_line(items: list[dict[str, Any]], expected: list[s
 
 
 def test_a_finished_build_has_an_image() -> None:
-    """The id comes aside."""
+    """The image id of a finished build comes from the aux message."""
     output, _ = taken({"stream": "Step"}, {"aux": {"ID": "sha256:1"}}, {"stream": "Successfully built\n"})
     assert (output.image_id, output.error, output.exit_code) == ("sha256:1", "", None)
 

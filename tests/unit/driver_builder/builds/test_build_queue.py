@@ -127,8 +127,8 @@ def test_the_same_key_can_be_built_again(make_bench: MakeBench) -> None:
         pytest.param(
             OSError(errno.ENOSPC, "No space left on device", "/tmp/x/layer"),
             "DiskFull",
-            "the controller's own disk is full ([Errno 28] No space left on device: '/tmp/x/layer'); give "
-            "its folder for temporary files more room",
+            "the controller's own disk is full ([Errno 28] No space left on device: '/tmp/x/layer'); increase "
+            "the size of its temporary folder",
             id="no room for the image",
         ),
         pytest.param(OSError(errno.EIO, "I/O error"), "InternalError", "OSError(5, 'I/O error')", id="a broken disk"),
@@ -291,7 +291,7 @@ def test_failures_are_counted_until_a_status_tells_of_them() -> None:
 
 @pytest.mark.parametrize("how", ["built", "cancelled", "its driver is gone"])
 def test_failures_that_no_status_will_tell_of_are_forgotten(how: str) -> None:
-    """Nothing else would."""
+    """A failure is dropped when no status will report it any more."""
     line = failing()
     fail(line, 2)
     if how == "built":
@@ -504,7 +504,7 @@ def test_a_bug_tells_no_secret_and_frees_its_place(caplog: pytest.LogCaptureFixt
     pool.run()
     assert queue.states().failed[KEY].message == "ZeroDivisionError('***')"
     assert "in work" in caplog.text
-    assert "no log kept" in caplog.text
+    assert "log not stored" in caplog.text
     assert "hunter2" not in caplog.text
     assert queue.states().running == frozenset()
 

@@ -88,7 +88,7 @@ def test_while_open_one_build_per_interval_may_start(running: int, seconds: floa
 
 
 def test_a_start_tells_a_closed_breaker_nothing() -> None:
-    """Only probes are spaced."""
+    """A start changes nothing in a closed breaker; only half-open trials are spaced."""
     assert after_start(Breaker(), now=NOW) == Breaker()
 
 

@@ -56,6 +56,6 @@ def test_a_log_that_cannot_be_attached_is_said(caplog: pytest.LogCaptureFixture)
     """The image is pushed and good: nothing is raised."""
     with scripted_registry(MemoryRegistry()) as server:
         attach(server.host)
-    assert "its log is not attached to the image" in caplog.text
+    assert "cannot attach its log to the image" in caplog.text
     attach("127.0.0.1:1")
     assert "connection refused" in caplog.text

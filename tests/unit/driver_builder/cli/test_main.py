@@ -45,12 +45,12 @@ def test_a_plan_is_a_table(world: World, capsys: pytest.CaptureFixture[str]) -> 
     words = f"driverwright/edu {KERNEL} debian:12/amd64 2 0 build 1 node-a, node-b building for {KERNEL}"
     assert lines[1].split() == words.split()
     assert any(line.startswith("  build driverwright/edu for") for line in lines)
-    assert lines[-1] == "next pass: build 1, keep tidy 1"
+    assert lines[-1] == "next reconcile: build 1, keep tidy 1"
     assert len(world.client.writes) == writes
 
 
 def test_a_plan_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same as JSON."""
+    """``plan -o json`` prints the plan as JSON."""
     assert world
     assert main.main(["plan", "-o", "json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
@@ -130,13 +130,13 @@ def test_a_snapshot_is_read_from_a_pipe(
         pytest.param(None, "No such file", id="missing"),
         pytest.param(b"\xff", "utf-8", id="no text"),
         pytest.param(b"{", "", id="no YAML"),
-        pytest.param(b"kind: Pod", "it is no snapshot", id="something else"),
+        pytest.param(b"kind: Pod", "it is not a snapshot", id="something else"),
     ],
 )
 def test_a_snapshot_that_cannot_be_read_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, words: str
 ) -> None:
-    """The file is named."""
+    """An unreadable snapshot is a usage error that names the file."""
     file = tmp_path / "snapshot"
     if content is not None:
         file.write_bytes(content)
@@ -164,7 +164,7 @@ def test_a_driver_that_nobody_looked_at_says_so(world: World, capsys: pytest.Cap
     """Without a status there is a line all the same."""
     assert world
     _, line = status_lines(capsys, "edu")
-    assert "driver-builder has not seen it yet" in line
+    assert "driver-builder has not observed it yet" in line
 
 
 def test_a_driver_without_targets_shows_its_condition(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +218,7 @@ def test_a_wrong_setting_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_a_controller_without_the_image_of_the_loader_is_not_started(capsys: pytest.CaptureFixture[str]) -> None:
     """Every driver pod needs it: the message names the flag and the variable."""
     assert main.main(["run"]) == 2
-    assert "give --loader-image, or set DRIVER_BUILDER_LOADER_IMAGE" in capsys.readouterr().err
+    assert "set --loader-image or DRIVER_BUILDER_LOADER_IMAGE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -315,9 +315,9 @@ def test_drivers_that_may_not_be_listed_are_not_success(world: World, capsys: py
     world.settle()
     world.client.forbidden = ("/drivercontainers",)
     assert main.main(["explain", "node-a"]) == 1
-    assert "namespace driverwright may not be read" in capsys.readouterr().err
+    assert "no permission to read namespace driverwright" in capsys.readouterr().err
     assert main.main(["explain", "node-a", "edu"]) == 2
-    assert "namespace driverwright may not be read" in capsys.readouterr().err
+    assert "no permission to read namespace driverwright" in capsys.readouterr().err
 
 
 def test_without_drivers_nothing_is_ready(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,7 +346,7 @@ def test_a_gate_is_an_exit_code(
 
 
 def test_a_gate_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same as JSON."""
+    """``gate -o json`` prints the result as JSON."""
     assert world
     assert main.main(["gate", "node-a", KERNEL, "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["open"] is False

@@ -61,7 +61,7 @@ def test_each_target_says_what_comes_next(seen: Snapshot, expected: str) -> None
 
 
 def test_each_target_names_its_nodes() -> None:
-    """Which nodes get what."""
+    """The summary lists the nodes of each target."""
     seen = with_images(snapshot(node("a"), node("b", OTHER_KERNEL), node("c")), Absent())
     assert [(item.status.kernel, item.nodes) for item in told(seen).targets] == [
         (OTHER_KERNEL, ("b",)),
@@ -102,10 +102,10 @@ def test_no_action_is_lost(seen: Snapshot) -> None:
 
 def test_a_driver_in_trouble_says_which() -> None:
     """Nothing is decided for it, and nothing done."""
-    seen = replace(ready_snapshot(), forbidden={NAMESPACE: "namespace driverwright may not be read"})
+    seen = replace(ready_snapshot(), forbidden={NAMESPACE: "no permission to read namespace driverwright"})
     (told,) = summarise(seen, plan(seen, SETTINGS))
     assert told.trouble == with_remedy(
-        "NamespaceForbidden", "NamespaceForbidden: namespace driverwright may not be read"
+        "NamespaceForbidden", "NamespaceForbidden: no permission to read namespace driverwright"
     )
     assert as_document(told)["trouble"] == told.trouble
     assert (told.actions, told.targets) == ((), ())

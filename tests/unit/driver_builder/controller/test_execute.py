@@ -43,7 +43,7 @@ LABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", ve
 
 
 def test_a_label_is_set_and_taken_away(world: World) -> None:
-    """Only that label changes."""
+    """Setting and removing a label changes no other label of the Node."""
     path = NODES.path(name="node-a")
     before = world.client.get(path)["metadata"]["labels"]
     assert executor(world.client).perform((LABEL,)) == ()
@@ -134,9 +134,9 @@ def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
                      id="finalizer"),
         pytest.param(SetFinalizer(namespace="n", name="d", present=False), "release DriverContainer n/d", id="release"),
         pytest.param(ReplacePod(namespace="n", name="p", uid="u", node="x"),
-                     "replace pod n/p on x: its node is to get something else", id="replace"),
+                     "replace pod n/p on x: its node needs another image or settings", id="replace"),
         pytest.param(DeleteDaemonSet(namespace="n", name="d", uid="u"),
-                     "delete DaemonSet n/d: no node is to run it any more", id="delete"),
+                     "delete DaemonSet n/d: no node should run it", id="delete"),
         pytest.param(ApplyDaemonSet(namespace="n", name="d", driver="n/e", target="t", manifest={}),
                      "roll out n/e to nodes on t (DaemonSet n/d)", id="apply"),
     ],

@@ -86,7 +86,7 @@ def test_the_base_image_is_the_builds_or_the_distributions(
         pytest.param("amzn", "2023", "amazon", "amazonlinux:2023", id="Amazon Linux"),
         pytest.param("flatcar", "4081.2.1", "flatcar", "debian:trixie-slim", id="Flatcar"),
         pytest.param("debian", "", "debian", None, id="Debian's next release has no number"),
-        pytest.param("ubuntu", "rolling", "ubuntu", None, id="a version that is no number"),
+        pytest.param("ubuntu", "rolling", "ubuntu", None, id="a version that is not a number"),
         pytest.param("talos", "1.9", None, None, id="takes no modules from outside"),
     ],
 )

@@ -127,7 +127,7 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("nearly the label", lambda: snapshot(drivers=(driver(spec_changes={"nodeSelector": {"pools": "edu"}}),)),
      "selector", B, "there is pool=edu", "pools=edu"),
     ("no kernel label", lambda: snapshot(node(kernel=None)), "kernel", B, "kernel-version.full", "nfd-worker pod"),
-    ("kernel label is none", lambda: snapshot(node(kernel="5")), "kernel", B, "is no kernel release", "nfd-worker"),
+    ("kernel label is none", lambda: snapshot(node(kernel="5")), "kernel", B, "is not a valid kernel", "nfd-worker"),
     ("no rule matches", lambda: with_mapping({"regexp": "5[.].*"}, {"literal": "6.2.0"}), "mapping", B,
      f"none of spec.kernelMappings matches {KERNEL}; tried in order: 5[.].*, 6\\.2\\.0", "Add a rule"),
     ("skipped", lambda: with_mapping({"literal": OTHER_KERNEL}, {"regexp": "6.*", "skip": True}), "mapping", B,

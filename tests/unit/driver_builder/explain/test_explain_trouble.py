@@ -42,7 +42,7 @@ def told(trouble: Trouble, seen: Snapshot) -> Snapshot:
 
 def unreadable() -> Snapshot:
     """Make a snapshot whose reader may not read the driver's pods."""
-    return replace(ready_snapshot(), forbidden={NAMESPACE: "namespace driverwright may not be read: 403"})
+    return replace(ready_snapshot(), forbidden={NAMESPACE: "no permission to read namespace driverwright: 403"})
 
 
 def bug(seen: Snapshot) -> Snapshot:
@@ -52,17 +52,27 @@ def bug(seen: Snapshot) -> Snapshot:
 
 def forbidden(seen: Snapshot) -> Snapshot:
     """Make a snapshot of a driver whose namespace the controller may not read."""
-    return told(Trouble(reason=Reason.NAMESPACE_FORBIDDEN, message="namespace driverwright may not be read"), seen)
+    return told(
+        Trouble(reason=Reason.NAMESPACE_FORBIDDEN, message="no permission to read namespace driverwright"), seen
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "reason", "message", "remedy"),
     [
-        pytest.param(unreadable, "NamespaceForbidden", "may not be read: 403", "Role", id="explain may not read it"),
+        pytest.param(
+            unreadable, "NamespaceForbidden", "no permission to read namespace driverwright: 403", "Role", id="explain may not read it"
+        ),
+            unreadable,
+            "NamespaceForbidden",
+            "no permission to read namespace driverwright: 403",
+            "Role",
+            id="explain may not read it",
+        ),
         pytest.param(
             lambda: forbidden(with_images(snapshot())),
             "NamespaceForbidden",
-            "namespace driverwright may not be read",
+            "no permission to read namespace driverwright",
             "--namespace",
             id="the controller may not read it",
         ),

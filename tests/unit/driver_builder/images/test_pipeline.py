@@ -166,7 +166,7 @@ def test_who_comes_second_takes_the_image_of_the_first(server: ScriptedRegistry,
     digest, log = build(server.host, SlowerBuilder(push), registries)
     assert digest == sha256(other)
     assert memory.manifests[TAG][1] == other
-    assert f"was pushed by somebody else meanwhile: {digest} is taken" in log[-1]
+    assert f"was pushed by another client meanwhile: using {digest}" in log[-1]
     assert list(registries.pushed().values()) == [digest]
 
 

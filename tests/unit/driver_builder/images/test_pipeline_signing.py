@@ -155,7 +155,7 @@ def test_where_no_secrets_can_be_read_nothing_is_signed_in_silence() -> None:
         registry=RegistrySettings(),
         waiting=0,
     )
-    with pytest.raises(BuildFailed, match="no Secrets can be read"):
+    with pytest.raises(BuildFailed, match="cannot read Secrets"):
         build_and_verify(action, builder=ReadyBuilder(), log=lambda _line: None, cancelled=Event())
 
 

@@ -62,7 +62,7 @@ def spoil(path: Path, old: str, new: str) -> str:
 def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 0, and a line that says how much was checked."""
     assert linted(str(manifest)) == 0
-    assert capsys.readouterr().out == "1 DriverContainer checked, nothing found\n"
+    assert capsys.readouterr().out == "1 DriverContainer checked, no problems\n"
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]
             "never applies", id="hidden mapping",
         ),
         pytest.param(("{name: edu-source}", "{}"), (11, "spec.source.configMap.name"), "is missing", id="not written"),
-        pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "second time", id="key twice"),
-        pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is no YAML", id="no YAML"),
-        pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is no YAML", id="control character"),
+        pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "duplicate key", id="key twice"),
+        pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is not YAML", id="no YAML"),
+        pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is not YAML", id="control character"),
     ],
 )  # fmt: skip
 def test_an_error_is_said_with_its_line(
@@ -107,7 +107,7 @@ def test_a_reserved_field_is_a_warning(manifest: Path, capsys: pytest.CaptureFix
     assert linted(name) == 0
     where, severity, driver, *what = capsys.readouterr().out.splitlines()[1].split()
     assert (where, severity, driver) == (f"{name}:14", "warning", "edu")
-    assert " ".join(what) == "spec.retention: is reserved: this version does not act on it"
+    assert " ".join(what) == "spec.retention: is reserved: this version ignores it"
 
 
 def test_all_drivers_of_all_files_are_checked(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_nothing_to_check_is_wrong_usage(
 def test_mappings_are_held_against_given_kernels(
     manifest: Path, capsys: pytest.CaptureFixture[str], kernels: str, count: int
 ) -> None:
-    """A mapping that applies to no kernel is a warning."""
+    """A mapping that matches no kernel is a warning."""
     found = findings(capsys, str(manifest), "--kernels", kernels)
     assert [item["severity"] for item in found] == ["warning"] * count
 
@@ -174,7 +174,7 @@ def test_mappings_are_held_against_the_nodes_of_a_snapshot(
         json.dumps({"items": [{"metadata": node} for node in nodes]} if kubectl else {"snapshot": {"nodes": nodes}})
     )
     (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
-    assert "applies to no kernel" in str(found["message"])
+    assert "matches no kernel" in str(found["message"])
     here["labels"] = {**node_labels(KERNEL), "pool": "edu"}
     file.write_text(json.dumps({"nodes": nodes}))
     assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
@@ -196,7 +196,7 @@ def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
 
 
 def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same as YAML."""
+    """``lint -o yaml`` prints the findings as YAML."""
     linted(spoil(manifest, "drivers/edu", "EDU"), "-o", "yaml")
     (found,) = yaml.safe_load(capsys.readouterr().out)
     finding = Finding(**{**found, "severity": Severity(found["severity"])})
@@ -217,7 +217,7 @@ def test_a_module_of_another_driver_is_a_warning(
     nodes = [{"name": name, "labels": {**node_labels(KERNEL), "pool": name}} for name in ("edu", "web")]
     file.write_text(json.dumps({"nodes": nodes}))
     found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
-    words = "module edudrv is also named by driver driverwright/other on 1 node: edu; only one of them gets it"
+    words = "module edudrv is also named by driver driverwright/other on 1 node: edu; only one of them may load it"
     assert (words in [item["message"] for item in found]) is is_told
     assert len(found) == (2 if is_told else 0)
 

@@ -103,7 +103,7 @@ def test_a_mapping_that_applies_to_no_kernel_is_told() -> None:
     """Of each kernel the first mapping that matches counts; no error, for nodes come and go."""
     oddity, other = found([{"regexp": "[5-6].*"}, {"regexp": "[6-7].*"}, {"literal": "4.9.0"}], ["6.1.0", "5.15.0"])
     assert (oddity.index, oddity.is_error, other.index) == (1, False, 2)
-    assert "regexp '[6-7].*' applies to no kernel" in oddity.message
+    assert "regexp '[6-7].*' matches no kernel" in oddity.message
 
 
 def test_nothing_is_said_about_kernels_that_nobody_knows() -> None:
@@ -116,7 +116,7 @@ def test_nothing_is_said_about_kernels_that_nobody_knows() -> None:
     [
         pytest.param(
             [{"literal": "6.1.0", "image": IMAGE}, {"literal": "6.2.0", "image": IMAGE}], None, 1, True,
-            "is that of kernelMappings[0] as well", id="two literals",
+            "is also that of kernelMappings[0]", id="two literals",
         ),
         pytest.param([{"regexp": "6.*", "image": IMAGE}], None, 0, False, "may match several kernels", id="expression"),
         pytest.param(

@@ -473,7 +473,7 @@ def test_files_of_an_earlier_boot_go_without_the_modules_of_this_one(joined: Wor
 
 
 def test_on_another_kernel_nothing_is_said(world: World) -> None:
-    """Nothing is loaded either."""
+    """On another kernel the loader writes no owner file and loads nothing."""
     write(world.root / "image/driver/kernel", f"{KERNEL}-other\n")
     world.run("load")
     assert record(world) is None

@@ -115,7 +115,7 @@ def test_parameters_that_do_not_differ_keep_the_module(world: World, want: str, 
     ],
 )
 def test_other_parameters_load_the_module_anew(world: World, want: str, have: str) -> None:
-    """Where nothing uses it."""
+    """A module with other parameters is reloaded if nothing uses it."""
     world.image([f"edudrv {want}"])
     world.is_live("edudrv")
     world.shows("edudrv", use_irq=have)

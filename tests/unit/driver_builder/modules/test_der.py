@@ -12,7 +12,7 @@ from tests.support.module_signing import der
 
 @given(st.lists(st.binary(max_size=300), max_size=4))
 def test_what_is_written_is_read(values: list[bytes]) -> None:
-    """Short and long lengths."""
+    """DER that is encoded decodes to the same value, with short and long lengths."""
     sequence = only(der(SEQUENCE, *(der(INTEGER, value) for value in values)), SEQUENCE)
     assert [member.value for member in members(sequence)] == values
 
@@ -29,7 +29,7 @@ def test_what_is_written_is_read(values: list[bytes]) -> None:
     ],
 )
 def test_what_is_no_der_is_refused(data: str) -> None:
-    """Nothing is guessed."""
+    """Malformed DER is rejected; nothing is guessed."""
     with pytest.raises(InvalidDer):
         tuple(elements(bytes.fromhex(data)))
 

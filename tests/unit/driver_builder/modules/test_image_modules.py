@@ -49,7 +49,7 @@ def test_what_is_neither_is_not_read(tmp_path: Path) -> None:
     [
         pytest.param("MAX_MODULES", "more than 1 modules: install only what the driver needs", id="modules"),
         pytest.param("MAX_WORDS", "modules with more symbols and aliases", id="words"),
-        pytest.param("MAX_INDEX", f"{FOLDER}/modules.dep has 6 bytes, and at most 1", id="index"),
+        pytest.param("MAX_INDEX", f"{FOLDER}/modules.dep has 6 bytes; the limit for such a file is 1", id="index"),
     ],
 )
 def test_an_image_with_more_than_any_driver_is_refused(
@@ -65,7 +65,7 @@ def test_an_image_with_more_than_any_driver_is_refused(
 def test_a_module_with_tables_that_no_module_has_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What becomes texts takes many times its size."""
     monkeypatch.setattr(module_elf, bound, 1)
-    with pytest.raises(InvalidModule, match="more than 1"):
+    with pytest.raises(InvalidModule, match=r"the limit is 1|more than 1"):
         parse_kernel_module(PROBE, "dw_probe.ko")
 
 
@@ -73,5 +73,5 @@ def test_a_module_with_tables_that_no_module_has_is_refused(bound: str, monkeypa
 def test_a_symvers_that_no_kernel_has_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its lines become values."""
     monkeypatch.setattr(symvers, bound, 1)
-    with pytest.raises(InvalidSymvers, match="no kernel's has"):
+    with pytest.raises(InvalidSymvers, match="the limits"):
         parse_module_symvers("0x1\ta\tvmlinux\tEXPORT_SYMBOL\n0x2\tb\tvmlinux\tEXPORT_SYMBOL\n")

@@ -124,13 +124,13 @@ def test_the_kernel_knows_six_licenses_by_the_letter(license_: str, expected: bo
 @pytest.mark.parametrize(
     ("content", "path", "message"),
     [
-        pytest.param(b"", "a.ko", "module file a.ko: it is no readable ELF file", id="empty"),
-        pytest.param(b"#!/bin/sh\n", "a.ko", "no readable ELF file", id="a script"),
+        pytest.param(b"", "a.ko", "module file a.ko: it is not a readable ELF file", id="empty"),
+        pytest.param(b"#!/bin/sh\n", "a.ko", "not a readable ELF file", id="a script"),
         pytest.param(PROBE[:200], "a.ko", "a.ko", id="cut off in the header"),
         pytest.param(PROBE, "a.ko.zst", "zstd", id="zstd"),
         pytest.param(PROBE[:-200], "a.ko", "section table is damaged or cut off", id="cut off at its end"),
         pytest.param(PROBE, "a.ko.xz", "cannot be decompressed", id="no xz"),
-        pytest.param(PROBE[:16] + b"\2" + PROBE[17:], "a.ko", "no relocatable ELF file but ET_EXEC", id="a program"),
+        pytest.param(PROBE[:16] + b"\2" + PROBE[17:], "a.ko", "not a relocatable ELF file but ET_EXEC", id="a program"),
         pytest.param(PROBE[:60] + b"\xff" + PROBE[61:], "a.ko", "damaged or cut off", id="more sections than bytes"),
         pytest.param(PROBE.replace(b"vermagic=", b"vermogic="), "a.ko", "no version magic", id="no version magic"),
         pytest.param(PROBE[:SYMTAB] + b"\7" + PROBE[SYMTAB + 1 :], "a.ko", "--strip-debug", id="stripped too far"),
@@ -208,7 +208,7 @@ def test_a_module_of_many_symbols_is_read_quickly() -> None:
     ],
 )
 def test_the_build_id_is_in_a_note(note: bytes, expected: str) -> None:
-    """As /sys/module/NAME/notes has it."""
+    """The build id is read from the ELF note, as /sys/module/NAME/notes shows it."""
     assert parse_build_id(note, little_endian=True) == expected
 
 

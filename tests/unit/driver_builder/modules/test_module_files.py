@@ -35,7 +35,7 @@ def test_a_module_is_named_by_its_file(path: str, name: str) -> None:
     ],
 )
 def test_a_module_is_unpacked(content: bytes, path: str) -> None:
-    """As kmod would."""
+    """A compressed module is decompressed as kmod does it."""
     assert unpack_module(content, path) == PROBE
 
 

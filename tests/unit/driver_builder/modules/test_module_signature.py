@@ -33,7 +33,7 @@ def the_signature(content: bytes) -> ModuleSignature:
 
 
 def test_a_module_without_a_signature_is_all_content() -> None:
-    """Nothing is cut off."""
+    """Without a signature nothing is cut off the module."""
     assert split_signature(HELPER) == (HELPER, ())
 
 

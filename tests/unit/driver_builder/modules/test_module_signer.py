@@ -93,18 +93,20 @@ def test_keys_and_certificates_are_read_in_pem_and_der(encoding: serialization.E
 @pytest.mark.parametrize(
     ("key", "certificate", "now", "message"),
     [
-        pytest.param(key_bytes(OTHER), OURS.pem, NOW, "do not belong together", id="another key"),
-        pytest.param(key_bytes(CURVE), CURVE.pem, NOW, "not of the kind RSA", id="elliptic curve"),
+        pytest.param(key_bytes(OTHER), OURS.pem, NOW, "do not match", id="another key"),
+        pytest.param(key_bytes(CURVE), CURVE.pem, NOW, "not an RSA key", id="elliptic curve"),
         pytest.param(key_bytes(OURS, password=b"x"), OURS.pem, NOW, "encrypted: store it without", id="encrypted"),
-        pytest.param(b"-----BEGIN ", OURS.pem, NOW, "no private key in PEM or DER", id="no key"),
-        pytest.param(b"", OURS.pem, NOW, "no private key in PEM or DER", id="empty"),
+        pytest.param(b"-----BEGIN ", OURS.pem, NOW, "not a private key in PEM or DER", id="no key"),
+        pytest.param(b"", OURS.pem, NOW, "not a private key in PEM or DER", id="empty"),
         pytest.param(key_bytes(OURS), b"x", NOW, "certificate cannot be read", id="no certificate"),
-        pytest.param(key_bytes(OURS), OURS.pem, datetime(2200, 1, 1, tzinfo=UTC), "and not now", id="expired"),
+        pytest.param(
+            key_bytes(OURS), OURS.pem, datetime(2200, 1, 1, tzinfo=UTC), "which does not include now", id="expired"
+        ),
         pytest.param(key_bytes(OURS), OURS.pem, datetime(2000, 1, 1, tzinfo=UTC), "from 2020-01-01", id="too early"),
     ],
 )
 def test_what_cannot_sign_is_told(key: bytes, certificate: bytes, now: datetime, message: str) -> None:
-    """Before anything is built."""
+    """An unusable key or certificate is an error before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         parse_signer(key, certificate, now=now)
 

@@ -30,7 +30,7 @@ def test_the_next_abi_of_debian_takes_the_same_modules() -> None:
 
 
 def test_a_magic_that_nobody_knows_is_not_compared() -> None:
-    """The result says so."""
+    """Without a known version magic the modules are not compared, and the result says so."""
     assert reusable(MODULES, SYMVERS_56, kernel="6.1.0-56-cloud-amd64") == Reusable(compared=11, is_magic_known=False)
 
 
@@ -91,7 +91,7 @@ def without_crcs(text: str, symbol: str = "") -> str:
             SYMVERS_56,
             "",
             F.WRONG_VERMAGIC,
-            "only 6.1 takes it",
+            "it loads on 6.1 only",
             id="word",
         ),
         pytest.param(

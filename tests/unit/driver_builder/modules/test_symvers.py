@@ -76,7 +76,7 @@ def test_each_age_of_kernels_orders_the_columns_its_way(line: str, expected: Exp
     ],
 )
 def test_a_text_that_is_no_symvers_is_refused(line: str) -> None:
-    """The line is named."""
+    """An invalid Module.symvers is an error that names the line."""
     with pytest.raises(InvalidSymvers, match="line 2"):
         parse_module_symvers(f"\n{line}\n")
 

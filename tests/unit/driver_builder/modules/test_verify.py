@@ -138,7 +138,7 @@ F = Reason
             id="built without MODVERSIONS",
         ),
         pytest.param(
-            with_probe(lambda _: b"#!/bin/sh"), F.IMAGE_INVALID, "dw_probe.ko: it is no readable ELF", id="no ELF"
+            with_probe(lambda _: b"#!/bin/sh"), F.IMAGE_INVALID, "dw_probe.ko: it is not a readable ELF", id="no ELF"
         ),
         pytest.param(
             GOOD | {f"{FOLDER}/kernel/dw_probe.ko": PROBE},
@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_refused(files: dict[str, bytes], reason: Reason, m
 
 
 def test_the_crcs_of_another_abi_are_refused(tmp_path: Path) -> None:
-    """The version magic agrees, yet 6.1.0-47 declares its symbols otherwise: the kernel would refuse the module."""
+    """The version magic agrees, yet 6.1.0-47 declares its symbols otherwise: the kernel would reject the module."""
     with pytest.raises(VerificationFailed, match=r"module_layout \(expected 0xca916cb2, found 0xa351f379\)") as caught:
         verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers=SYMVERS_47)
     assert caught.value.reason is F.WRONG_SYMBOL_CRC

@@ -191,7 +191,7 @@ def test_a_module_of_the_kernel_may_be_replaced() -> None:
         ),
         pytest.param(
             [exporting("a", *"fghijkl"), exporting("b", *"fghijkl")],
-            "module b exports f, g, h, i, j and 2 more, which module a exports already: the kernel would refuse",
+            "module b exports f, g, h, i, j and 2 more, which module a exports already: the kernel would reject",
             id="another module of the image",
         ),
     ],

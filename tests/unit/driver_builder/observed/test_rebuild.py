@@ -42,13 +42,13 @@ def digest(value: str) -> str:
 
 
 def test_without_annotations_nothing_is_acknowledged() -> None:
-    """No wish, no token."""
+    """Without a rebuild annotation there is no request and no token."""
     assert seen(a=None, b=None, c=None) == NOTHING
     assert NOTHING.token(HERE) == ""
 
 
 def test_a_wish_on_the_driver_concerns_every_target() -> None:
-    """One token for all."""
+    """A rebuild annotation on the DriverContainer gives every target the same token."""
     after = seen(driver="1")
     assert after.token(HERE) == after.token(THERE) != ""
 
@@ -67,7 +67,7 @@ def test_the_same_value_again_changes_nothing() -> None:
 
 
 def test_taking_the_annotation_away_changes_nothing() -> None:
-    """What was built stays."""
+    """Removing the annotation keeps the rebuilt image."""
     once = seen(driver="1", a="1")
     assert seen(once, a=None) == once
 

@@ -144,7 +144,7 @@ def test_a_changed_source_cancels_the_build_of_the_older_one() -> None:
 
 def test_a_cancelled_build_says_what_it_is() -> None:
     """In the words of the log."""
-    assert str(CancelBuild(key="abc")) == "cancel build abc: no node needs it any more"
+    assert str(CancelBuild(key="abc")) == "cancel build abc: no node needs it"
 
 
 # ---------------------------------------------------------------- waiting nodes

@@ -162,6 +162,6 @@ def test_a_deleted_driver_without_our_finalizer_is_left_alone() -> None:
 
 
 def test_a_deleted_driver_with_an_invalid_spec_is_cleaned_up() -> None:
-    """Removal needs no spec."""
+    """A DriverContainer with an invalid spec can be deleted."""
     container = driver(deleting=True, spec_changes={"image": "nonsense"})
     assert verbs(plan(replace(ready_snapshot(), drivers=(container,)), SETTINGS)) == ["LabelNode"]

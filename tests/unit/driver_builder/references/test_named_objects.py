@@ -18,7 +18,7 @@ from kube_api.resources import CONFIG_MAPS, SECRETS
 from tests.support.memory_client import MemoryClient
 
 FIELD = "spec.some.field"
-MAKE = "does not exist: make it with kubectl -n team create"
+MAKE = "does not exist: create it with kubectl -n team create"
 
 
 @pytest.fixture

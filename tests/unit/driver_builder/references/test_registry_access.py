@@ -219,7 +219,7 @@ def test_a_password_is_not_sent_in_the_clear_unless_a_setting_allows_it(scripted
     [
         pytest.param(None, Unauthorized, "create secret docker-registry push --docker-server=r.io", id="no Secret"),
         pytest.param(secret({"auths": {"other.io": {}}}), Unauthorized, "has no credentials for r.io", id="other host"),
-        pytest.param(secret([]), Invalid, "no JSON object", id="another shape"),
+        pytest.param(secret([]), Invalid, "not a JSON object", id="another shape"),
         pytest.param({"metadata": {"name": "push"}, "data": {}}, Invalid, "", id="empty Secret"),
         pytest.param({"metadata": {"name": "push"}}, Invalid, "", id="Secret without data"),
     ],

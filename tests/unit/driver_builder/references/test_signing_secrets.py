@@ -92,7 +92,7 @@ def test_keys_are_read(entry: str) -> None:
 
 @pytest.mark.parametrize("signing", [None, Signing()])
 def test_nothing_is_read_where_nothing_is_signed(signing: Signing | None) -> None:
-    """Most drivers."""
+    """A driver without spec.signing causes no read of a Secret."""
     known, plain = secrets(), request(signing=signing, signing_certificate=None)
     assert known.module_signer(NAMESPACE, plain) is None
     assert known.image_key(NAMESPACE, plain) is None
@@ -105,15 +105,15 @@ def test_nothing_is_read_where_nothing_is_signed(signing: Signing | None) -> Non
         pytest.param({}, "signing.keySecretRef: Secret driverwright/modules does not exist", id="missing"),
         pytest.param({"modules": {"cert": b"x"}}, "has neither key nor tls.key", id="another entry"),
         pytest.param(
-            {"modules": {"key": b"x"}}, "driverwright/modules: the signing key is no private key", id="no key"
+            {"modules": {"key": b"x"}}, "driverwright/modules: the signing key is not a private key", id="no key"
         ),
-        pytest.param({"modules": {"key": key_bytes(OTHER)}}, "do not belong together", id="another key"),
+        pytest.param({"modules": {"key": key_bytes(OTHER)}}, "do not match", id="another key"),
     ],
 )
 def test_a_key_of_modules_that_cannot_be_used_is_a_failure_of_signing(
     contents: dict[str, dict[str, bytes]], message: str
 ) -> None:
-    """With its place."""
+    """An unusable module key is a signing failure that names the Secret."""
     with pytest.raises(BuildFailed, match=message) as caught:
         secrets(**contents).module_signer(NAMESPACE, request())
     assert caught.value.reason is Reason.SIGNING_FAILED
@@ -123,13 +123,13 @@ def test_a_key_of_modules_that_cannot_be_used_is_a_failure_of_signing(
     ("contents", "message"),
     [
         pytest.param({}, "signing.imageKeySecretRef: Secret driverwright/images does not exist", id="missing"),
-        pytest.param({"images": {"key": key_bytes(OURS)}}, "driverwright/images: .* not of the curve P-256", id="RSA"),
+        pytest.param({"images": {"key": key_bytes(OURS)}}, "driverwright/images: .* not on the curve P-256", id="RSA"),
     ],
 )
 def test_a_key_of_images_that_cannot_be_used_is_a_failure_of_signing(
     contents: dict[str, dict[str, bytes]], message: str
 ) -> None:
-    """With its place."""
+    """An unusable image key is a signing failure that names the Secret."""
     with pytest.raises(BuildFailed, match=message) as caught:
         secrets(**contents).image_key(NAMESPACE, request())
     assert caught.value.reason is Reason.SIGNING_FAILED

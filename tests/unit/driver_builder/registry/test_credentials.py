@@ -66,13 +66,13 @@ def test_both_formats_give_the_same_credentials(config: object, expected: dict[s
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(b"hunter2", "is no JSON;", id="no JSON"),
-        pytest.param(b'["hunter2"]', "no JSON object", id="a list"),
+        pytest.param(b"hunter2", "is not JSON;", id="no JSON"),
+        pytest.param(b'["hunter2"]', "not a JSON object", id="a list"),
         pytest.param(b'{"auths": "hunter2"}', "'auths'", id="auths is text"),
         pytest.param(b'{"auths": {"reg": "hunter2"}}', "'reg'", id="entry is text"),
-        pytest.param(b'{"auths": {"reg": {"auth": "hunter2!"}}}', "'reg'", id="auth is no base64"),
+        pytest.param(b'{"auths": {"reg": {"auth": "hunter2!"}}}', "'reg'", id="auth is not base64"),
         pytest.param(b'{"auths": {"reg": {"auth": "aHVudGVyMg=="}}}', "'reg'", id="auth has no colon"),
-        pytest.param(b'{"auths": {"reg": {"auth": "/2h1bnRlcjI="}}}', "'reg'", id="auth is no text"),
+        pytest.param(b'{"auths": {"reg": {"auth": "/2h1bnRlcjI="}}}', "'reg'", id="auth is not a string"),
         pytest.param(b'{"auths": {"reg": {"auth": 5}}}', "'reg'", id="auth is a number"),
         pytest.param(b'{"auths": {"reg": {"username": {"hunter2": 1}}}}', "'username'", id="user name is an object"),
     ],

@@ -83,7 +83,7 @@ def no_config(manifest: dict[str, Any], memory: MemoryRegistry) -> None:
 def test_what_is_no_whole_image_is_refused(
     change: Callable[[dict[str, Any], MemoryRegistry], None], tmp_path: Path
 ) -> None:
-    """Whatever the registry gives."""
+    """An incomplete or malformed image from a registry is rejected."""
     with pytest.raises(RegistryRefused):
         changed(change, tmp_path)
 

@@ -150,7 +150,7 @@ def test_another_image_under_the_tag_is_left_alone(
     """It is named, not overwritten."""
     client, memory = registry
     memory.manifests[TAG] = before = ("x", json.dumps(manifest).encode())
-    with pytest.raises(RegistryRefused, match=f"{TAG} holds no signatures"):
+    with pytest.raises(RegistryRefused, match=f"{TAG} is not a list of signatures"):
         push_signature(client, IMAGE, KEY)
     assert memory.manifests[TAG] == before
 
@@ -166,19 +166,19 @@ def test_a_key_is_read_from_pem(password: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "password", "words"),
     [
-        pytest.param(b"hunter2", None, "no private key in PEM", id="no PEM"),
+        pytest.param(b"hunter2", None, "not a private key in PEM", id="no PEM"),
         pytest.param(pem(KEY, b"s3cret"), None, "password is missing or wrong", id="no password"),
         pytest.param(pem(KEY, b"s3cret"), b"hunter2", "password is missing or wrong", id="wrong password"),
         pytest.param(pem(KEY), b"hunter2", "password is missing or wrong", id="a password for none"),
-        pytest.param(pem(ec.generate_private_key(ec.SECP384R1())), None, "not of the curve P-256", id="other curve"),
-        pytest.param(pem(ed25519.Ed25519PrivateKey.generate()), None, "not of the curve P-256", id="other kind"),
+        pytest.param(pem(ec.generate_private_key(ec.SECP384R1())), None, "not on the curve P-256", id="other curve"),
+        pytest.param(pem(ed25519.Ed25519PrivateKey.generate()), None, "not on the curve P-256", id="other kind"),
         pytest.param(
             b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2\n", None, "openssl genpkey", id="cosign's own"
         ),
     ],
 )
 def test_a_wrong_key_says_what_to_do(text: bytes, password: bytes | None, words: str) -> None:
-    """And is never quoted."""
+    """The error for an unusable key names the remedy and never quotes the key."""
     with pytest.raises(ConfigurationError, match=words) as caught:
         parse_private_key(text, password)
     assert "hunter2" not in str(caught.value)
@@ -193,5 +193,5 @@ def test_a_wrong_public_key_is_named(text: bytes) -> None:
 
 
 def test_signatures_have_a_tag_of_their_own() -> None:
-    """Made of the digest."""
+    """The tag of a signature is derived from the image's digest."""
     assert signature_tag(DIGEST) == TAG

@@ -18,7 +18,7 @@ TAG = DIGEST.replace(":", "-")
 SPDX = "application/spdx+json"
 
 
-@pytest.fixture(params=[False, True], ids=["no list", "list"])
+@pytest.fixture(params=[False, True], ids=["not a list", "list"])
 def registry(request: pytest.FixtureRequest) -> Iterator[tuple[RegistryClient, MemoryRegistry]]:
     """A registry of each kind."""
     memory = MemoryRegistry(keeps_referrers=request.param)

@@ -85,7 +85,7 @@ def test_an_error_carries_the_pause(status: int, retry_after: str, pause: float 
 def test_a_rate_limit_has_a_message_of_its_own() -> None:
     """It says when the registry is asked again, and what raises the limit."""
     assert str(unavailable("r.io", answer(429, Retry_After="30"), now=NOW)) == (
-        "registry r.io limits how often it may be asked (429 TOOMANYREQUESTS: slow down): it is asked again after"
+        "registry r.io limits the rate of requests (429 TOOMANYREQUESTS: slow down): the next request is sent after"
         " 1970-01-12T13:47:10Z; an account in spec.registry.secretRef or a mirror may have a higher limit"
     )
 

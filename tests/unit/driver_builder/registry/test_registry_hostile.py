@@ -43,7 +43,7 @@ def token(body: bytes) -> Reply:
             b"",
             id="Retry-After with a huge year",
         ),
-        pytest.param(challenge('Bearer realm="http://["'), b"", id="realm is no URL"),
+        pytest.param(challenge('Bearer realm="http://["'), b"", id="realm is not a URL"),
         pytest.param(challenge('Bearer realm="http:///x"'), b"", id="realm without a host"),
         pytest.param(challenge('Bearer realm="http://a:99999/x"'), b"", id="realm with a port that is none"),
         pytest.param(Reply(status=302, headers={"Location": "http://["}), b"", id="redirect to no URL"),
@@ -138,7 +138,7 @@ def test_a_deadline_bounds_the_whole_exchange(head: bytes) -> None:
     """A registry that sends a byte now and then is left when the time is over."""
     with dripping(head) as host:
         state = RegistryClient(host, plain_http=True, timeout=5, deadline=0.4).inspect("a", "1")
-    assert state == Unreachable(message=f"registry {host}: no answer within 0.4 s", is_silent=True)
+    assert state == Unreachable(message=f"registry {host}: no response within 0.4 s", is_silent=True)
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_what_a_store_lacks_is_not_absent_from_the_registry(status: int) -> None
         target = f"http://{store.host}/bucket?signature=x"
         with (
             scripted_registry(lambda _: redirect(target)) as registry,
-            pytest.raises(RegistryRefused, match=f"/bucket, which answers {status}$"),
+            pytest.raises(RegistryRefused, match=f"/bucket, which responds with {status}$"),
         ):
             transport(registry.host).request("GET", "/v2/a/manifests/1", repository="a")
 
@@ -274,7 +274,7 @@ def test_a_proxy_that_wants_a_password_is_no_answer_of_the_registry(monkeypatch:
     """407 is the proxy's word."""
     with scripted_registry(lambda _: Reply(status=407)) as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.host}")
-        with pytest.raises(RegistryUnavailable, match="the proxy wants a password"):
+        with pytest.raises(RegistryUnavailable, match="the proxy requires a password"):
             transport("registry.example.com").request("GET", "/v2/a/x", repository="a")
 
 

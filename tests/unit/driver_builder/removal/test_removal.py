@@ -163,7 +163,7 @@ def test_a_module_in_use_beyond_the_deadline_stays_and_is_said() -> None:
     rounds(world, 1000)
     assert is_gone(world)
     assert world.settings.unload_deadline_seconds <= world.now - began < world.settings.unload_deadline_seconds + 60
-    assert "until the node boots again: node-0: module edudrv: refcnt 1" in events(world)["StaysLoaded"]
+    assert "until the node reboots: node-0: module edudrv: refcnt 1" in events(world)["StaysLoaded"]
     assert world.live["node-0"]
     known = memory(world)
     assert known is not None
@@ -226,7 +226,7 @@ def terminating(world: World) -> None:
 def test_where_no_pod_can_run_it_is_said_and_not_waited_for(
     happens: Callable[[World], None], why: str, seconds: float
 ) -> None:
-    """The modules stay until the node boots again."""
+    """The modules stay until the node reboots."""
     world = fleet()
     happens(world)
     world.delete_driver("edu")
@@ -541,14 +541,14 @@ def test_an_orphan_that_does_not_end_is_waited_for_until_the_deadline(is_remembe
     assert not is_gone(world)
     rounds(world, 200)
     assert is_gone(world)
-    assert "its driver pod does not end" in events(world)["StaysLoaded"]
+    assert "its driver pod does not terminate" in events(world)["StaysLoaded"]
 
 
 def test_a_driver_pod_that_does_not_end_begins_no_new_removal() -> None:
     """Given up is given up for the boot, though a pod is there."""
     world = fleet()
     pod = next(path for path in world.client.objects if "/pods/" in path)
-    given_up = replace(memory(world) or loaded.Loaded(), unload_since=1, given_up="its driver pod does not end")
+    given_up = replace(memory(world) or loaded.Loaded(), unload_since=1, given_up="its driver pod does not terminate")
     patch = {"metadata": {"annotations": {MEMORY: loaded.render(given_up)}}}
     world.client.patch(NODES.path(name="node-0"), patch)
     world.delete_driver("edu")

@@ -119,7 +119,7 @@ def test_arguments_are_whole_words_of_make() -> None:
 
 
 def test_image_is_shipped_without_the_build() -> None:
-    """The driver image starts from nothing and holds what the build left for it: data, and no program."""
+    """The driver image starts from scratch and holds what the build left for it: data, and no program."""
     assert instructions(dockerfile())[-2:] == ["FROM scratch", "COPY --from=build /out/ /"]
 
 

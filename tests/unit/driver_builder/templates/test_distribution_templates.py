@@ -533,7 +533,7 @@ def test_failures_have_their_exit_codes(node: Node, code: int) -> None:
 
 @each_node
 def test_image_is_shipped_without_the_build(node: Node) -> None:
-    """The driver image starts from nothing and holds what the build left for it: data, and no program."""
+    """The driver image starts from scratch and holds what the build left for it: data, and no program."""
     assert dockerfile(node).partition("\nFROM scratch\n")[2].splitlines() == ["COPY --from=build /out/ /"]
 
 

@@ -127,7 +127,7 @@ def test_a_failed_build_for_that_kernel_says_why() -> None:
 
 
 def test_a_missing_prebuilt_image_is_the_admins_to_push() -> None:
-    """It is never built."""
+    """A missing prebuilt image blocks the move; it is never built."""
     answer = judged(with_mapping(regexp=".*", image="r.io/x:1"), Absent())
     assert answer.findings[0].sentence == with_remedy("ImageMissing", "ImageMissing: r.io/x:1 does not exist")
 
@@ -140,7 +140,7 @@ def test_the_kernel_it_runs_is_the_kernel_it_may_stay_on() -> None:
 @pytest.mark.parametrize("kernel", ["", "latest", "6", "6.1; reboot", "../6.1"])
 def test_what_is_no_kernel_is_wrong_usage(kernel: str) -> None:
     """The value is named, with what to write."""
-    with pytest.raises(ConfigurationError, match="is no kernel release: write what uname -r"):
+    with pytest.raises(ConfigurationError, match="is not a kernel release: write the output of uname -r"):
         with_kernel(snapshot(), "node-a", kernel)
 
 
@@ -165,7 +165,9 @@ def test_it_asks_for_the_image_that_the_node_would_then_want(state: ImageState, 
 
 def test_a_namespace_that_may_not_be_read_is_a_no() -> None:
     """One of its drivers may be against the move."""
-    seen = replace(snapshot(), forbidden={"team-b": "namespace team-b may not be read: 403"})
+    seen = replace(
+        snapshot(), forbidden={"team-b": "namespace team-b no permission to read namespace driverwright: 403"}
+    )
     answer = judged(seen)
     assert not answer.is_open
     assert answer.sentence == f"node-a must not move to {COMING}: team-b/*"

@@ -129,7 +129,7 @@ def test_what_need_not_or_cannot_be_built_is_not(
 
 
 def test_a_distribution_without_template_fails() -> None:
-    """Before anything is built."""
+    """A distribution without a template fails before anything is built."""
     assert Bench().check(driver(), target(COMING, os_id="gentoo")).reason == "UnsupportedOS"
 
 

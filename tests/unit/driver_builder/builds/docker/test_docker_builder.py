@@ -77,7 +77,7 @@ def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
         log = run(builder)
     first, second = [request for request in requests if request.path.endswith("/build")]
     assert (first.query, first.body) == (second.query, second.body)
-    assert log == ["the engine removed a layer while this build was taking it from the cache: once more"]
+    assert log == ["the engine removed a layer that this build was taking from the cache: retrying"]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_job_that_never_goes_is_no_reason_to_wait_for_ever() -> None:
     server = Server()
     made, _ = cluster(server).ensure_job(job(), limits())
     made["metadata"]["deletionTimestamp"] = "now"
-    with pytest.raises(TemporaryError, match="does not go away"):
+    with pytest.raises(TemporaryError, match="is not deleted"):
         cluster(server).ensure_job(job(), limits())
 
 
@@ -154,7 +154,7 @@ def test_an_api_server_that_is_away_for_a_while_costs_no_build() -> None:
     server = Server()
     made, _ = cluster(server).ensure_job(job(), limits())
     server.faults = [Unreachable("away")] * 30
-    assert cluster(server).look(made, limits()) == Waiting(why="no pod was made for the Job")
+    assert cluster(server).look(made, limits()) == Waiting(why="no pod was created for the Job")
 
 
 def test_an_api_server_that_stays_away_ends_the_wait() -> None:
@@ -197,7 +197,7 @@ def test_the_keys_of_a_secret_are_named() -> None:
     with pytest.raises(BuildFailed, match="kubectl -n n create secret generic gone") as caught:
         cluster(server).secret_keys("gone")
     assert caught.value.reason is Reason.SOURCE_MISSING
-    with pytest.raises(BuildFailed, match=r"may not be read: .*no right") as caught:
+    with pytest.raises(BuildFailed, match=r"cannot be read: .*no right") as caught:
         cluster(Server(Forbidden("no right"))).secret_keys("token")
     assert caught.value.reason is Reason.SOURCE_MISSING
     with pytest.raises(TemporaryError, match="away"):

@@ -109,7 +109,7 @@ def test_the_end_of_a_log_is_asked_for_again() -> None:
 
 def test_a_pod_that_starts_soon_is_not_worth_a_word() -> None:
     """Every pod waits a moment for the scheduler."""
-    follow = Follow(Cluster(Waiting(why="no pod was made for the Job"), Waiting(why="pulling"), DONE))
+    follow = Follow(Cluster(Waiting(why="no pod was created for the Job"), Waiting(why="pulling"), DONE))
     follow.run.follow()
     assert follow.said == []
 

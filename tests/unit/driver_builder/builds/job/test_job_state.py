@@ -60,7 +60,7 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        pytest.param([], Waiting(why="no pod was made for the Job"), id="no pod"),
+        pytest.param([], Waiting(why="no pod was created for the Job"), id="no pod"),
         pytest.param([pod()], Waiting(), id="not looked at"),
         pytest.param([pod(conditions=[UNSCHEDULED])], Waiting(why="0/3 nodes are available"), id="no node fits"),
         pytest.param([pod(waits("PodInitializing"))], Waiting(), id="image is pulled"),
@@ -135,7 +135,7 @@ def test_a_deadline_takes_the_pod_away() -> None:
 
 
 def test_a_job_that_failed_without_a_pod_lost_it() -> None:
-    """Somebody deleted it."""
+    """A failed Job without a pod counts as one whose pod was deleted."""
     assert job_state(job(failed("BackoffLimitExceeded")), []) == Lost(why="its pod was deleted")
 
 
@@ -143,4 +143,4 @@ def test_a_pod_of_an_earlier_job_is_not_looked_at() -> None:
     """It has the same labels and another owner."""
     other = pod(RUNS)
     other["metadata"]["ownerReferences"] = [{"uid": "job-0"}]
-    assert job_state(job(), [other]) == Waiting(why="no pod was made for the Job")
+    assert job_state(job(), [other]) == Waiting(why="no pod was created for the Job")

@@ -118,7 +118,7 @@ def test_what_is_no_build_is_refused(
 ) -> None:
     """The garbage collection was faster, or the digest is of something else."""
     digest = "sha256:0" if content is None else store.put_manifest("r", json.dumps(content).encode())
-    with pytest.raises(RegistryRefused, match="hands over"):
+    with pytest.raises(RegistryRefused, match="not a build's upload"):
         fetch_build(registry, "r", digest, tmp_path)
 
 
@@ -132,7 +132,7 @@ def flags(tmp_path: Path, *words: str) -> argparse.Namespace:
 
 
 def test_a_registry_that_is_away_is_told_as_such(tmp_path: Path) -> None:
-    """The controller tries again."""
+    """An unreachable registry is reported as a temporary failure, so the controller retries."""
     (tmp_path / IMAGE).write_bytes(b"image")
     given = flags(tmp_path, "--plain-http")
     assert upload_command.run(given, settings(given, {})) == 1
