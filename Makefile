@@ -16,16 +16,16 @@ LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(READY) ## Tell the whole story on this machine, for real (DEMO_KEEP=1 leaves it up)
+demo: $(READY) ## Run the demo on this machine with real nodes (DEMO_KEEP=1 keeps it running)
 	@$(BIN)/python -m demo
 
 test: $(READY) ## Run the tests: unit, integration, e2e
 	@$(BIN)/python tools/run_tests.py
 
-test-long: $(READY) ## Run what make test leaves out: studies, soaks, tests of the testbed itself
+test-long: $(READY) ## Run the long tests: studies, soaks, tests of the testbed
 	@$(BIN)/python tools/run_tests.py --long
 
-unit: $(READY) ## Run the tests that need nothing but Python (a minute)
+unit: $(READY) ## Run the unit tests, which need only Python (a minute)
 	@$(PYTEST) tests/unit tests/contract -q -n 3 --dist worksteal -m "not long"
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
@@ -40,7 +40,7 @@ fuzz: $(READY) ## Try ten thousand hostile hosts, rules, templates and settings 
 lint: $(READY) ## Check formatting, types, import layers, dependencies, YAML, Dockerfiles, shell
 	@$(BIN)/python tools/lint.py
 
-format: $(READY) ## Format and fix what can be fixed by a tool
+format: $(READY) ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format .
 
 docs: $(READY) ## Write docs/reasons.md from the table of reasons
@@ -53,13 +53,13 @@ bench: $(READY) ## Run the benchmarks; they print ratios
 	@set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
-driver-matrix: $(READY) ## Build and load every real driver on every kernel in the archives (hours; goes on where it stopped)
+driver-matrix: $(READY) ## Build and load every real driver on every kernel in the archives (hours; resumes where it stopped)
 	@$(BIN)/python bench/driver_matrix.py $(or $(MATRIX),--drivers all --kernels all)
 
-nvidia-case: $(READY) ## NVIDIA's open modules and the kernel update that they do not compile for, told before a reboot (long)
+nvidia-case: $(READY) ## NVIDIA's open modules and the kernel update that they do not compile for, reported before a reboot (long)
 	@$(BIN)/python bench/nvidia_case.py $(NVIDIA)
 
-clean: ## Remove what make made here (the cache in ~/.cache/driverwright stays)
+clean: ## Remove build outputs (the cache in ~/.cache/driverwright stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tools/set_up.sh

@@ -37,7 +37,7 @@ def script_for(repository: Repository) -> KernelScript:
     """Read the script that asks a repository.
 
     Raises:
-        ConfigurationError: when there is none, or the base image's name cannot stand in a Dockerfile.
+        ConfigurationError: when there is none, or the base image's name cannot be written to a Dockerfile.
     """
     if not BASE_IMAGE.pattern.fullmatch(repository.base_image) or is_reserved(repository.base_image):
         raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")

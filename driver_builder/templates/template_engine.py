@@ -114,7 +114,9 @@ def _why(error: BaseException, values: Mapping[str, object]) -> str:
         case jinja2.UndefinedError():
             return f"{error}; there are {', '.join(sorted(values))}"
         case jinja2.TemplateNotFound():
-            return f"it cannot include {error.name!r}: only built-in templates can include parts"
+            return (
+                f"it cannot include {error.name!r}: built-in templates include their own parts only, and others nothing"
+            )
         case jinja2.TemplateSyntaxError():
             return error.message or "it is not a template"
         case MemoryError():

@@ -153,4 +153,4 @@ def _checked(field: str, value: str, rule: Rule) -> str:
 
 
 def _invalid(field: str, value: str, words: str) -> BuildFailed:
-    return BuildFailed(Reason.TEMPLATE_INVALID, f"{field} {value!r} cannot stand in a Dockerfile: it {words}")
+    return BuildFailed(Reason.TEMPLATE_INVALID, f"{field} {value!r} cannot be written to a Dockerfile: it {words}")

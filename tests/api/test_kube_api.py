@@ -176,7 +176,7 @@ def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_g
     control_plane_ground.control_plane.kill("kube-apiserver")
     thread.join(timeout=60)
     assert ended
-    with pytest.raises(Unreachable, match="no answer from the API server"):
+    with pytest.raises(Unreachable, match="no response from the API server"):
         client.get(path("before"))
     control_plane_ground.control_plane.start("kube-apiserver")
     assert client.get(path("before"))["data"] == {"x": "1"}

@@ -274,7 +274,7 @@ def test_the_worker_takes_over_when_it_is_told_to(
     assert f"{PREFIX}custom-foreign" in labels(control_plane_ground, node)
     done = run_once(root, node, kubeconfig, "--take-over=true")
     assert done.returncode == 0, done.stderr
-    assert "took over" in done.stderr
+    assert "adopted the node" in done.stderr
     assert f"{PREFIX}custom-foreign" not in labels(control_plane_ground, node)
     assert not tracked.keys() & metadata(control_plane_ground, node)["annotations"].keys()
 

@@ -174,7 +174,7 @@ def test_nobody_listens() -> None:
     """A port without a server is Unreachable."""
     settings = Configuration()
     settings.host = "http://127.0.0.1:9"
-    with pytest.raises(Unreachable, match="no answer from the API server"):
+    with pytest.raises(Unreachable, match="no response from the API server"):
         Client(connection_of(settings)).get("/api")
 
 

@@ -71,7 +71,7 @@ RUN = ("run", "--root", str(HOST), "--port", "0")
     [
         pytest.param("/bad-gateway", "502", id="a proxy's 502"),
         pytest.param("/login-page", "is not JSON", id="a login page"),
-        pytest.param("/close", "was not reached", id="closed"),
+        pytest.param("/close", "could not be reached", id="closed"),
         pytest.param("/no-metadata", "not a Node", id="JSON of something else"),
         pytest.param("/too-many", "overloaded", id="429"),
     ],

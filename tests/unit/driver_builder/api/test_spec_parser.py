@@ -371,7 +371,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "spec.kernelMappings[0].literal",
             "'linux'",
             "uname -r",
-            id="no kernel release",
+            id="not a valid kernel release",
         ),
         pytest.param(
             {"kernelMappings": [{"regexp": "6", "image": "nonsense"}]},

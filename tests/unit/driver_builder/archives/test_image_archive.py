@@ -135,12 +135,12 @@ def damaged(path: Path, content: bytes) -> Path:
         pytest.param(
             lambda path: damaged(path, docker_20(path, [LOWER]).read_bytes()[:2000]), "image.tar", id="cut off"
         ),
-        pytest.param(lambda path: damaged(path, tar_of({"a": b"1"})), "no image as docker save", id="another tar"),
+        pytest.param(lambda path: damaged(path, tar_of({"a": b"1"})), "not an image as docker save", id="another tar"),
         pytest.param(
-            lambda path: damaged(path, tar_of({"manifest.json": b"[]"})), "no image as docker save", id="no image"
+            lambda path: damaged(path, tar_of({"manifest.json": b"[]"})), "not an image as docker save", id="no image"
         ),
         pytest.param(
-            lambda path: damaged(path, tar_of({"manifest.json": b"{"})), "no image as docker save", id="no JSON"
+            lambda path: damaged(path, tar_of({"manifest.json": b"{"})), "not an image as docker save", id="no JSON"
         ),
         pytest.param(
             lambda path: docker_20(path, [UPPER], config_of([LOWER])), "not those its config", id="other layers"
@@ -150,7 +150,7 @@ def damaged(path: Path, content: bytes) -> Path:
             lambda path: docker_25(path, [LOWER], [gzip.compress(LOWER)[:-9]]), "cannot be read", id="gzip cut"
         ),
         pytest.param(
-            lambda path: docker_20(path, [LOWER], b'{"rootfs": 5}'), "no image as docker save", id="odd config"
+            lambda path: docker_20(path, [LOWER], b'{"rootfs": 5}'), "not an image as docker save", id="odd config"
         ),
     ],
 )

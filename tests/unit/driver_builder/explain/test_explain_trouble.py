@@ -61,8 +61,6 @@ def forbidden(seen: Snapshot) -> Snapshot:
     ("make", "reason", "message", "remedy"),
     [
         pytest.param(
-            unreadable, "NamespaceForbidden", "no permission to read namespace driverwright: 403", "Role", id="explain may not read it"
-        ),
             unreadable,
             "NamespaceForbidden",
             "no permission to read namespace driverwright: 403",

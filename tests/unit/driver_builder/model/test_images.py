@@ -62,7 +62,7 @@ def test_a_reference_is_read_and_written_back(text: str, expected: ImageRef) -> 
 )
 def test_what_is_no_reference_is_refused(text: str) -> None:
     """A reference goes into URLs and manifests, so only the registry's own grammar passes."""
-    with pytest.raises(ValueError, match="no image reference"):
+    with pytest.raises(ValueError, match="not an image reference"):
         parse_reference(text)
 
 

@@ -51,11 +51,13 @@ def test_a_selected_node_without_target_is_told() -> None:
     [
         pytest.param({names.KERNEL_VERSION_LABEL: ""}, names.KERNEL_VERSION_LABEL, id="no kernel"),
         pytest.param({names.OS_ID_LABEL: ""}, names.OS_ID_LABEL, id="no operating system"),
-        pytest.param({names.ARCHITECTURE_LABEL: ""}, names.ARCHITECTURE_LABEL, id="no architecture"),
-        pytest.param({names.KERNEL_VERSION_LABEL: "6.1; reboot"}, "no kernel release", id="kernel is none"),
-        pytest.param({names.OS_ID_LABEL: "Debian GNU"}, "no operating system id", id="operating system is none"),
-        pytest.param({names.OS_VERSION_LABEL: "12 (x)"}, "no operating system version", id="version is none"),
-        pytest.param({names.ARCHITECTURE_LABEL: "x86-64"}, "no architecture", id="architecture is none"),
+        pytest.param({names.ARCHITECTURE_LABEL: ""}, names.ARCHITECTURE_LABEL, id="not a valid architecture"),
+        pytest.param({names.KERNEL_VERSION_LABEL: "6.1; reboot"}, "not a valid kernel release", id="kernel is none"),
+        pytest.param(
+            {names.OS_ID_LABEL: "Debian GNU"}, "not a valid operating system id", id="operating system is none"
+        ),
+        pytest.param({names.OS_VERSION_LABEL: "12 (x)"}, "not a valid operating system version", id="version is none"),
+        pytest.param({names.ARCHITECTURE_LABEL: "x86-64"}, "not a valid architecture", id="architecture is none"),
     ],
 )
 def test_a_node_without_usable_labels_says_which(labels: dict[str, str], words: str) -> None:

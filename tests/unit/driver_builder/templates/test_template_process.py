@@ -68,5 +68,5 @@ def test_the_process_knows_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> N
 def test_where_no_process_can_be_started_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine out of processes is no fault of the template."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(TemporaryError, match="no process can be started"):
+    with pytest.raises(TemporaryError, match="its process cannot be started"):
         render("FROM x")

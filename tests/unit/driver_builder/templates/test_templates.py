@@ -233,7 +233,7 @@ BAD_VALUES = [
 )
 def test_what_builds_leave_in_the_engine_is_refused(changes: dict[str, Any]) -> None:
     """It is the source of other drivers."""
-    with pytest.raises(BuildFailed, match="a name that the builder keeps images of its own under"):
+    with pytest.raises(BuildFailed, match="reserved for the builder's own images"):
         template_values(replace(REQUEST, **changes))
 
 
@@ -347,7 +347,7 @@ def test_a_part_is_rendered_in_its_place(part: Path, directory: Path) -> None:
     [
         pytest.param("a\n{{ nothing }}", "template parts/source.j2:2 cannot be rendered: 'nothing' is", id="a value"),
         pytest.param("a\nb\n{% if %}", "template parts/source.j2:3 cannot be rendered", id="syntax"),
-        pytest.param("{% include 'parts/b.j2' %}", "it cannot take in 'parts/b.j2'", id="a part that is not there"),
+        pytest.param("{% include 'parts/b.j2' %}", "it cannot include 'parts/b.j2'", id="a part that is not there"),
     ],
 )
 def test_an_error_in_a_part_is_told_by_its_line(text: str, message: str, part: Path, directory: Path) -> None:
@@ -383,7 +383,7 @@ def test_firmware_is_not_left_out(directory: Path) -> None:
         templates.render(replace(REQUEST, firmware_path="/source/fw"), directory)
     knows = own("COPY {{ firmware_path }} /out", firmware_path="/source/fw")
     assert templates.render(knows, directory) == "COPY /source/fw /out"
-    with pytest.raises(BuildFailed, match=r"module\.firmwarePath '/a b' cannot stand in a Dockerfile"):
+    with pytest.raises(BuildFailed, match=r"module\.firmwarePath '/a b' cannot be written to a Dockerfile"):
         templates.render(replace(knows, firmware_path="/a b"), directory)
 
 

@@ -83,7 +83,7 @@ def test_the_newest_of_the_nodes_own_stream(
         pytest.param("gentoo", "6.6.65-gentoo", None, id="unknown distribution"),
         pytest.param("debian", "6.6.52-custom+", None, id="own kernel"),
         pytest.param("debian", "6.1.0", None, id="without flavour"),
-        pytest.param("debian", "junk!", None, id="no kernel release"),
+        pytest.param("debian", "junk!", None, id="not a valid kernel release"),
     ],
 )
 def test_a_stream_has_words_that_people_can_read(os_id: str, release: str, stream: str | None) -> None:

@@ -200,7 +200,7 @@ def test_a_node_that_is_not_heard_of_keeps_its_label(world: World) -> None:
     assert (uids(world), ready(world)) == (before, ALL_READY)
     (target,) = world.status()["targets"]
     assert (target["state"], target["readyNodes"]) == ("Ready", 3)
-    assert "b: not heard of since 2023-11-14T22:1" in target["message"]
+    assert "b: no report since 2023-11-14T22:1" in target["message"]
     assert [note["name"] for note in world.status()["nodes"]] == ["b"]
     world.hear("b")
     world.settle()
