@@ -187,7 +187,7 @@ def test_no_more_is_read_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Of one file into memory, of all files together, of all layers onto the disk."""
     image = image_of(tmp_path, tar_of({"a": b"12345", "b": b"12345"}))
     files = image.files("/a")
-    with pytest.raises(VerificationFailed, match="/a has 5 bytes, and at most 4 of such a file are read"):
+    with pytest.raises(VerificationFailed, match="/a has 5 bytes; the limit for such a file is 4"):
         next(files).read(4)
     monkeypatch.setattr(image_files, "MAX_IMAGE", 9)
     with pytest.raises(VerificationFailed, match="below / have more than 9 bytes"):
