@@ -55,7 +55,7 @@ class Cluster:
             if detail is not None and last:
                 detail(last)
             if time.monotonic() > end:
-                raise StoryError(f"{what}: not within {timeout:.0f} s; last seen: {last or 'nothing'}")
+                raise StoryError(f"{what}: timed out after {timeout:.0f} s; last seen: {last or 'nothing'}")
             time.sleep(every)
 
     def node(self, name: str) -> Json:

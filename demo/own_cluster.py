@@ -95,13 +95,13 @@ class OwnClusterStory(Steps[OwnNode]):
         Raises:
             StoryError: it names what is there.
         """
-        with self.progress.step("Make sure that nothing of ours is there already"):
+        with self.progress.step("Check that nothing of an earlier demo is left"):
             there = self._what_is_there()
             if there and not self.settings.force:
                 raise StoryError(
-                    f"the cluster has already: {', '.join(there)}. Nothing was changed. What an earlier demo left is"
-                    f" taken away by {self.settings.removal_command}; DEMO_FORCE=1 does that and goes on, and changes"
-                    " what others made under these names"
+                    f"the cluster already has: {', '.join(there)}. Nothing was changed. Remove what an earlier"
+                    f" demo left with {self.settings.removal_command}; DEMO_FORCE=1 does that and continues; it"
+                    " overwrites objects of others with these names"
                 )
         if there:
             removal.remove(self.cluster, self.progress)

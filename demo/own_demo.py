@@ -18,7 +18,7 @@ from kube_api.errors import KubeApiError
 from testbed import for_terminal
 from tools.product_images import ImageError
 
-_GO_ON = "The story goes on without builds; for them run this and start it again:"
+_GO_ON = "The demo continues without builds; to build, run this and start the demo again:"
 _ADD_EDU = (
     "Any QEMU machine can have one: add `-device edu` to the command line of a node's machine and start it again."
 )
@@ -90,7 +90,7 @@ def _tell_without_driver(story: OwnClusterStory, console: Console, *, has_builde
     for command in ("status", "plan"):
         _say(console, f"$ driver-builder {command}", style="bold")
         _say(console, story.driver_builder(command))
-    console.print("The story ends here.", style="bold")
+    console.print("The demo ends here.", style="bold")
 
 
 def _show_surroundings(found: Surroundings, console: Console) -> None:
@@ -121,12 +121,12 @@ def _show_evidence(story: OwnClusterStory, console: Console) -> None:
 def _leave(story: OwnClusterStory, console: Console) -> bool:
     remedy = story.settings.removal_command
     if story.settings.keep:
-        _say(console, f"kept; take it away with: {remedy}")
+        _say(console, f"kept; remove it with: {remedy}")
         return True
     try:
         story.remove()
     except _FORESEEN as error:
-        _say(console, f"not everything was taken away: {error}\ntry again with: {remedy}")
+        _say(console, f"not everything was removed: {error}\ntry again with: {remedy}")
         return False
     return True
 
@@ -137,7 +137,7 @@ def remove(kubeconfig: Path, console: Console) -> int:
     try:
         removal.remove(Cluster(Client.from_environment(str(kubeconfig))), progress)
     except _FORESEEN as error:
-        _say(console, f"not everything was taken away: {error}", style="bold red")
+        _say(console, f"not everything was removed: {error}", style="bold red")
         return 1
     return 0
 

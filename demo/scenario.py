@@ -126,7 +126,9 @@ class Scenario(Steps[Guest]):
         with self.progress.step(f"guest-a reboots from {guest.kernel.release} into {kernel.release}"):
             guest.reboot(kernel)
             guest.wait_ready(timeout=NODE_SECONDS)
-        with self.progress.step("nfd-worker says the new kernel: mismatch, no longer ready") as step:
+        with self.progress.step(
+            "nfd-worker reports the new kernel: the driver does not match, the node is no longer ready"
+        ) as step:
             self.wait_for_kernel_label(guest, step)
             self.cluster.wait(
                 "guest-a has lost its ready label",

@@ -169,7 +169,7 @@ class Steps(ABC, Generic[AnyNode]):
 
     def wait_for_ready(self) -> None:
         """Wait until the driver is proven on every node."""
-        with self.progress.step("Nodes load the driver, prove it and become ready") as step:
+        with self.progress.step("Nodes load the driver, verify it and become ready") as step:
             for node in self.nodes():
                 self.wait_for_ready_label(node, step)
             self.cluster.wait(
@@ -221,7 +221,7 @@ class Steps(ABC, Generic[AnyNode]):
             path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
             self.cluster.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
             after = {kernel: self.wait_for_image(kernel, step, not_digest=digest) for kernel, digest in before.items()}
-        with self.progress.step("The nodes change over to the new images") as step:
+        with self.progress.step("The nodes switch to the new images") as step:
             self.cluster.wait(
                 "every target is Ready with its new image",
                 lambda: all(item["state"] == "Ready" for item in self.cluster.targets(DRIVER).values()) or None,
@@ -233,7 +233,7 @@ class Steps(ABC, Generic[AnyNode]):
 
     def remove_driver(self) -> None:
         """Delete the DriverContainer and wait until labels and modules are gone."""
-        with self.progress.step("Delete the DriverContainer: labels and modules go") as step:
+        with self.progress.step("Delete the DriverContainer: labels and modules are removed") as step:
             self.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
             self.wait_until_driver_is_gone(step)
             for node in self.nodes():

@@ -47,13 +47,13 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
-    up = command("up", _up, "bring up a ground that runs until `down`")
-    up.add_argument("--no-host-node", action="store_true", help="do not make this machine a node")
+    up = command("up", _up, "start a testbed that runs until `down`")
+    up.add_argument("--no-host-node", action="store_true", help="do not register this machine as a node")
     _ground_option(command("status", _status, "show what runs and how to reach it"))
-    down = command("down", _down, "end a ground and remove every trace of it")
+    down = command("down", _down, "stop a testbed and remove everything it created")
     _ground_option(down)
-    down.add_argument("--all", action="store_true", help="end all grounds that `up` started")
-    down.add_argument("--keep-logs", action="store_true", help="leave the logs behind")
+    down.add_argument("--all", action="store_true", help="stop all testbeds that `up` started")
+    down.add_argument("--keep-logs", action="store_true", help="keep the logs")
     kernels = command("kernels", _kernels, "list the kernels that guests can boot; * marks those chosen first")
     kernels.add_argument("--count", type=int, default=3, help="how many kernels that refuse each other (default 3)")
     _add_node_commands(command("node", _node_list, "add, list, reboot and ask QEMU guests"), command)
@@ -67,7 +67,9 @@ def _add_node_commands(node: argparse.ArgumentParser, command: Callable[..., arg
     add.add_argument("--kernel", metavar="RELEASE", help="as `kernels` lists them (default: the oldest chosen one)")
     add.add_argument("--image", action="append", default=[], help="an image of the ground's registry to load before")
     add.add_argument("--memory", type=int, default=512, metavar="MIB", help="the guest's memory (default 512)")
-    add.add_argument("--qemu", action="append", default=[], metavar="WORD", help="a further word for QEMU, repeatable")
+    add.add_argument(
+        "--qemu", action="append", default=[], metavar="WORD", help="a further argument for QEMU, repeatable"
+    )
     reboot = command("reboot", _node_reboot, "reboot a guest's disks into a kernel", among=among)
     reboot.add_argument("name")
     reboot.add_argument("--kernel", metavar="RELEASE", help="as `kernels` lists them (default: the same again)")
@@ -76,14 +78,14 @@ def _add_node_commands(node: argparse.ArgumentParser, command: Callable[..., arg
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     off = command("off", _node_off, "power a guest off; `reboot` starts it again", among=among)
     off.add_argument("name")
-    off.add_argument("--hard", action="store_true", help="take the power away")
+    off.add_argument("--hard", action="store_true", help="cut the power")
     listed = command("list", _node_list, "list all nodes", among=among)
     for parser in (add, reboot, run, off, listed):
         _ground_option(parser)
 
 
 def _ground_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ground", metavar="NAME", help="which ground, where several run (see `status`)")
+    parser.add_argument("--ground", metavar="NAME", help="which testbed, if several run (see `status`)")
 
 
 def _up(options: argparse.Namespace, progress: Progress) -> None:
@@ -93,7 +95,7 @@ def _up(options: argparse.Namespace, progress: Progress) -> None:
 def _status(options: argparse.Namespace, progress: Progress) -> None:
     folders = [places.find_ground(options.ground)] if options.ground else places.running_grounds()
     if not folders:
-        _console.print("no proving ground is running")
+        _console.print("no testbed is running")
     for folder in folders:
         _show(Testbed.attach(folder.name, progress=progress))
 

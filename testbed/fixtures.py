@@ -42,7 +42,7 @@ def _ground(request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool,
         ground.down(keep_logs=keep_logs)
         if keep_logs:
             with capture.global_and_fixture_disabled():
-                print(f"\nthe logs of the proving ground are kept in {ground.logs}", file=sys.stderr)
+                print(f"\nthe logs of the testbed are kept in {ground.logs}", file=sys.stderr)
 
 
 @pytest.fixture(scope="session")

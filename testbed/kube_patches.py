@@ -70,5 +70,5 @@ def mended(text: str, mend: Mend) -> str:
     """Return the text with the mend applied; a text that does not hold the line is an error, never ignored."""
     if text.count(mend.old) != 1:
         hint = f"the source package has changed: look at it and correct {Path(__file__).name}"
-        raise TestbedError(f"{mend.path} holds {text.count(mend.old)} times the line to mend", hint=hint)
+        raise TestbedError(f"{mend.path} holds {text.count(mend.old)} times the line to patch", hint=hint)
     return text.replace(mend.old, mend.new)

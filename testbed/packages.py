@@ -25,18 +25,16 @@ def why_unsupported() -> str | None:
     """Say why this machine cannot carry a proving ground and what to do, or return None when it can."""
     release = apt_sources.parse_os_release(_OS_RELEASE.read_text()) if _OS_RELEASE.exists() else {}
     if release.get("ID") != "debian":
-        return (
-            "the proving ground takes all its parts from Debian packages: run it on Debian (a container image will do)"
-        )
+        return "the testbed takes all its parts from Debian packages: run it on Debian (a container image will do)"
     if os.geteuid() != 0:
-        return "the proving ground starts a container engine and a kubelet: run it as root (sudo, or a root shell)"
+        return "the testbed starts a container engine and a kubelet: run it as root (sudo, or a root shell)"
     return None
 
 
 def require_supported_machine() -> None:
     """Raise when the proving ground cannot run here."""
     if reason := why_unsupported():
-        raise UnsupportedMachineError("this machine cannot carry the proving ground", hint=reason)
+        raise UnsupportedMachineError("this machine cannot run the testbed", hint=reason)
 
 
 def release_codename() -> str:

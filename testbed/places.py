@@ -54,14 +54,12 @@ def find_ground(name: str | None) -> Path:
     running = started_by_hand(everyone) if name is None else [path for path in everyone if path.name == name]
     names = ", ".join(folder.name for folder in everyone)
     if not running:
-        what = (
-            f"no proving ground {name} is running" if name else "no proving ground that was started by hand is running"
-        )
+        what = f"no testbed {name} is running" if name else "no testbed that was started by `up` is running"
         hint = f"--ground one of {names}" if names else "python -m testbed up"
         raise TestbedError(what, hint=hint)
     if len(running) > 1:
         names = ", ".join(folder.name for folder in running)
-        raise TestbedError("several proving grounds are running", hint=f"say which: --ground one of {names}")
+        raise TestbedError("several testbeds are running", hint=f"select one with --ground: {names}")
     return running[0]
 
 

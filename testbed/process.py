@@ -57,7 +57,7 @@ class Processes:
             if watcher.poll() is not None or time.monotonic() > deadline:
                 output = tail(folder / "logs" / "keeper.log") + tail(folder / "logs" / "watcher.log")
                 hint = "it makes a process and a mount namespace: is this root with CAP_SYS_ADMIN?"
-                raise TestbedError(f"the keeper of {folder} did not start: {output}", hint=hint)
+                raise TestbedError(f"the supervisor of {folder} did not start: {output}", hint=hint)
             time.sleep(0.02)
         while True:
             try:
@@ -70,7 +70,7 @@ class Processes:
             self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
             line = self._file.readline()
         if not line:
-            raise TestbedError(f"the keeper of {self.folder} is gone", hint="bring the ground up again")
+            raise TestbedError(f"the supervisor of {self.folder} is gone", hint="start the testbed again")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise TestbedError(f"keeper: {op} {fields.get('name', '')}: {reply['error']}")

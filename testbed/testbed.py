@@ -100,7 +100,7 @@ class Testbed:
             ground._bring_up(binaries, preparation or Preparation("", lambda _address, _step: None))
         except BaseException as error:
             ground.down(keep_logs=True)
-            error.add_note(f"the logs of the proving ground are kept in {ground.logs}")
+            error.add_note(f"the logs of the testbed are kept in {ground.logs}")
             raise
         return ground
 
@@ -130,7 +130,7 @@ class Testbed:
     ) -> None:
         self.down(keep_logs=error is not None)
         if error is not None:
-            error.add_note(f"the logs of the proving ground are kept in {self.logs}")
+            error.add_note(f"the logs of the testbed are kept in {self.logs}")
 
     def _bring_up(self, binaries: KubeBinaries | None, preparation: Preparation) -> None:
         self._assemble(binaries)

@@ -69,7 +69,7 @@ def test_a_mend_replaces_the_one_line() -> None:
 def test_a_mend_that_does_not_fit_is_an_error(text: str) -> None:
     """A changed source is never built unmended."""
     mend = kube_patches.Mend(path="x", old="old", new="new", why="test")
-    with pytest.raises(TestbedError, match="the line to mend"):
+    with pytest.raises(TestbedError, match="the line to patch"):
         kube_patches.mended(text, mend)
 
 
