@@ -46,7 +46,7 @@ from testbed.kernels import available_releases, release_key  # noqa: E402
 from testbed.packages import PrivateApt  # noqa: E402
 from testbed.progress import for_terminal  # noqa: E402
 from testbed.testbed import Testbed  # noqa: E402
-from tests.support.cluster_setup import admin, install  # noqa: E402
+from tests.support.real_parts.cluster_setup import admin, install  # noqa: E402
 
 SAMPLES = 3
 OLD_KERNEL = "6.1.0-9-cloud-amd64"

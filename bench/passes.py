@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.hostile_registries import fleet, hostile_registries
+from tests.support.driver_builder.hostile_registries import fleet, hostile_registries
 
 IMAGES = 20
 SAMPLES = 5

@@ -30,7 +30,7 @@ from testbed.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel,
 from testbed.packages import PrivateApt
 from testbed.progress import PlainLines, Progress, Step
 from testbed.warm_root import Preparation
-from tests.support import rpm_archive
+from tests.support.real_parts import rpm_archive
 
 _ROOT = Path(__file__).parents[1]
 OWN_TEMPLATE = "docs/templates.md"

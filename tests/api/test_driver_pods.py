@@ -9,7 +9,7 @@ from driver_builder.objects import manifests
 from kube_api.client import Client
 from kube_api.resources import DAEMON_SETS, NAMESPACES
 from testbed.testbed import Testbed
-from tests.support.factories import DIGEST, IDENTITY, driver, spec_of, target
+from tests.support.driver_builder.factories import DIGEST, IDENTITY, driver, spec_of, target
 
 MODULE = {"names": ["edudrv"]}
 EVERYTHING = {**MODULE, "inTreeModulesToRemove": ["a", "b"], "blacklist": ["c"], "firmwarePath": "/source/fw"}

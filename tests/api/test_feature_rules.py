@@ -12,7 +12,7 @@ from kube_api.client import Client
 from kube_api.errors import Invalid, NotFound
 from kube_api.resources import CONFIG_MAPS, EVENTS, NODE_FEATURE_RULES
 from testbed.testbed import Testbed
-from tests.support.cluster_setup import admin, as_service_account, install
+from tests.support.real_parts.cluster_setup import admin, as_service_account, install
 from tests.unit.driver_builder.controller.test_rule_compiler import BAD, GOOD, Json, rule_object
 
 NAMESPACE = "driverwright"

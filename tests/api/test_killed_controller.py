@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from testbed.testbed import Testbed
-from tests.support.controller_life import Boundary, Json, Life, Parts
+from tests.support.real_parts.controller_life import Boundary, Json, Life, Parts
 
 SIDE_BY_SIDE = 3
 EVERYWHERE = os.environ.get("KILL_EVERYWHERE") == "1"

@@ -11,7 +11,7 @@ from kube_api.client import JSON_PATCH, Client
 from kube_api.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unauthorized, Unreachable
 from kube_api.resources import CONFIG_MAPS, NODES, PODS
 from testbed.testbed import Testbed
-from tests.support.cluster_setup import admin, as_service_account, make_namespace
+from tests.support.real_parts.cluster_setup import admin, as_service_account, make_namespace
 
 NAMESPACE = "kube-api"
 COLLECTION = CONFIG_MAPS.path(namespace=NAMESPACE)

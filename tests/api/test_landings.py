@@ -19,9 +19,9 @@ from driver_builder.objects import fingerprint, manifests
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from testbed.testbed import Testbed
-from tests.support import landing_record
-from tests.support.controller_life import Json, Life, Parts
-from tests.support.history import History
+from tests.support.real_parts import landing_record
+from tests.support.real_parts.controller_life import Json, Life, Parts
+from tests.support.real_parts.history import History
 
 BUILT_ANEW = frozenset({"1d03f49"})
 """Records whose build keys are others by now (CHANGELOG.md says why): each target's image is built once more."""

@@ -29,7 +29,7 @@ from nfd_worker.publish.publisher import start_child
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
 from testbed.testbed import Testbed
-from tests.support.cluster_setup import Json, admin, as_service_account, install
+from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, install
 
 NAMESPACE = "driverwright"
 FEATURE = "feature.node.kubernetes.io"

@@ -55,8 +55,15 @@ from nfd_worker.labels.node_content import NodeContent
 from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.wire import PublishRequest
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.cluster_setup import Json, admin, as_service_account, create_quietly, install, make_namespace
+from tests.support.driver_builder import factories
+from tests.support.real_parts.cluster_setup import (
+    Json,
+    admin,
+    as_service_account,
+    create_quietly,
+    install,
+    make_namespace,
+)
 from tests.unit.driver_builder.builds.job.test_job_manifest import action as job_action
 
 NAMESPACE = "driverwright"

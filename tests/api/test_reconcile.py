@@ -30,10 +30,10 @@ from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.cluster_setup import admin, as_service_account, create_quietly, install
-from tests.support.model_parts import ModelRegistries, digest_of
-from tests.support.played_nodes import PlayedNodes
+from tests.support.driver_builder import factories
+from tests.support.driver_builder.model_parts import ModelRegistries, digest_of
+from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
+from tests.support.real_parts.played_nodes import PlayedNodes
 
 Json = dict[str, Any]
 

@@ -12,9 +12,9 @@ from kube_api.client import Client
 from kube_api.resources import SECRETS
 from testbed.testbed import Testbed
 from tests.api.test_reconcile import KERNEL, NAMESPACE, Lab
-from tests.support.cluster_setup import admin, as_service_account, create_quietly, install
-from tests.support.factories import target
-from tests.support.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.factories import target
+from tests.support.driver_builder.module_signing import a_signer, key_bytes
+from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
 
 OURS, RENEWED = a_signer("ours"), a_signer("renewed")
 SIGNING = {"keySecretRef": {"name": "signed-key"}, "certificateSecretRef": {"name": "signed-cert"}}

@@ -4,7 +4,7 @@ import pytest
 
 from demo.scenario import Scenario
 from testbed import PlainLines, Testbed
-from tests.support import order
+from tests.support.real_parts import order
 
 
 @pytest.hookimpl(trylast=True)

@@ -43,8 +43,8 @@ from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.cluster_setup import Json, admin, as_service_account, create_quietly, install
+from tests.support.driver_builder import factories
+from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
 from tools import product_images
 
 NAMESPACE = "driverwright"

@@ -15,7 +15,7 @@ from driver_builder.reasons import Reason
 from kube_api.client import Client
 from kube_api.resources import JOBS, PODS
 from testbed.testbed import Testbed
-from tests.support.cluster_setup import admin, as_service_account, install
+from tests.support.real_parts.cluster_setup import admin, as_service_account, install
 
 NAMESPACE = "driverwright"
 

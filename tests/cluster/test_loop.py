@@ -14,7 +14,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from testbed.guest.guest import Guest
-from tests.support import acts
+from tests.support.real_parts import acts
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from demo.scenario import DRIVER, Scenario
-from tests.support import acts, order
+from tests.support.real_parts import acts, order
 
 pytestmark = [pytest.mark.long]
 

@@ -24,7 +24,7 @@ from testbed.guest.guest import Guest
 from testbed.kernels import KernelPackage
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import edu_request
-from tests.support.factories import driver, spec_of
+from tests.support.driver_builder.factories import driver, spec_of
 
 NAMESPACE = "driverwright"
 NODE = "guest-a"

@@ -10,7 +10,7 @@ from demo.cluster import NAMESPACE
 from demo.scenario import DRIVER, SOURCE, Scenario
 from driver_builder.model.image_state import Absent
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
-from tests.support import acts
+from tests.support.real_parts import acts
 
 PREBUILT_MAKEFILE = "# Builds nothing: the module lies here ready-made.\nobj-m :=\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from demo.scenario import DRIVER, Scenario
 from driver_builder.model.image_state import Absent, ImageState, Present
-from tests.support import acts
+from tests.support.real_parts import acts
 
 REGISTRY, API_SERVER = "registry", "kube-apiserver"
 

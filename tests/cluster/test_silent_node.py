@@ -8,7 +8,7 @@ import pytest
 from demo.scenario import DRIVER, READY_LABEL, Scenario
 from testbed.api import is_node_ready
 from testbed.guest.guest import Guest
-from tests.support import acts
+from tests.support.real_parts import acts
 
 pytestmark = [pytest.mark.long]
 

@@ -13,7 +13,7 @@ from demo.scenario import DRIVER, EDU_LABEL, EXAMPLE, READY_LABEL, Scenario
 from driver_builder.model.image_state import Absent
 from kube_api import names
 from kube_api.resources import NODES, SECRETS
-from tests.support import acts
+from tests.support.real_parts import acts
 
 PASSWORD = "the right one"
 SECRET = "registry-password"

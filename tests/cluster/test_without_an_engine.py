@@ -10,7 +10,7 @@ from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, Scenario
 from driver_builder.builds.job.job_manifest import BUILD_LABEL, job_name
 from kube_api.resources import EVENTS, JOBS
-from tests.support import acts
+from tests.support.real_parts import acts
 from tools import product_images
 
 PATCH = deploy.DEPLOY / "patches" / "builds-in-jobs.yaml"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from driver_builder.api.spec_parser import read_spec
-from tests.support import factories
 from tests.support.crd_schema import RULES, escaped, parts, refusals
+from tests.support.driver_builder import factories
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ from driver_builder.reasons import TargetState
 from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.support import factories
+from tests.support.driver_builder import factories
 
 Json = dict[str, Any]
 

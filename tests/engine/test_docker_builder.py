@@ -39,7 +39,7 @@ from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from testbed.testbed import Testbed
-from tests.support import web_server
+from tests.support.real_parts import web_server
 
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
 BASE_IMAGE = "debian:bookworm-slim"

@@ -23,10 +23,10 @@ from driver_builder.templates.templates import render, templates_directory
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.engine.test_docker_builder import newest_kernel, wait_until_no_container
-from tests.support.apt_repository import Archive, served_headers
-from tests.support.build_bench import BuildBench
-from tests.support.images import derive
-from tests.support.small_parts import SmallEngine, SmallRegistry
+from tests.support.real_parts.apt_repository import Archive, served_headers
+from tests.support.real_parts.build_bench import BuildBench
+from tests.support.real_parts.images import derive
+from tests.support.real_parts.small_parts import SmallEngine, SmallRegistry
 
 pytestmark = [
     # docker's own client leaves its socket to the garbage collector when its engine dies.

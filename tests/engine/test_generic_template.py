@@ -36,7 +36,7 @@ from testbed.packages import PrivateApt, ensure_packages, unpack
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
-from tests.support.web_server import served
+from tests.support.real_parts.web_server import served
 
 LEFT_OUT = (
     *(f"{folder}/*.[chS]" for folder in ("block", "drivers", "fs", "net", "samples", "sound")),

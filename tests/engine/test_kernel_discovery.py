@@ -45,8 +45,8 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.kernels import CLOUD, available_releases
 from testbed.packages import PrivateApt
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.cluster_setup import admin, as_service_account, create_quietly, install
+from tests.support.driver_builder import factories
+from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
 
 Json = dict[str, Any]
 

@@ -31,11 +31,11 @@ from testbed.packages import ensure_packages
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import SOURCE
-from tests.support import rpm_archive
-from tests.support.apt_repository import served_headers
-from tests.support.images import derive
-from tests.support.rpm_archive import Headers, RpmPackage, signer
-from tests.support.web_server import served
+from tests.support.real_parts import rpm_archive
+from tests.support.real_parts.apt_repository import served_headers
+from tests.support.real_parts.images import derive
+from tests.support.real_parts.rpm_archive import Headers, RpmPackage, signer
+from tests.support.real_parts.web_server import served
 
 # What the templates install by name comes with the image; the archive has a package of these names without content.
 TOOLS = RpmPackage(

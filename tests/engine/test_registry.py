@@ -28,7 +28,7 @@ from testbed.process import Processes
 from testbed.progress import Silent
 from testbed.registry import PACKAGES, Registry
 from testbed.testbed import Testbed
-from tests.support.image_tars import docker_20, special, tar_of
+from tests.support.driver_builder.image_tars import docker_20, special, tar_of
 
 LABELS = {"driverwright.io/key": "k1"}
 

@@ -22,8 +22,8 @@ from testbed.ports import accepts_connections, free_ports
 from testbed.process import Processes
 from testbed.progress import Silent
 from testbed.registry import PACKAGES, bcrypt, config_text
-from tests.support.image_tars import docker_20, special, tar_of
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.image_tars import docker_20, special, tar_of
+from tests.support.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.references.test_registry_access import secret
 
 NAMESPACE = "driverwright"

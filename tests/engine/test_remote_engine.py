@@ -18,7 +18,7 @@ from testbed.pki import CertificateAuthority, write_private
 from testbed.ports import accepts_connections, free_ports
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
-from tests.support.small_parts import SmallEngine
+from tests.support.real_parts.small_parts import SmallEngine
 
 TIMEOUT = 120.0
 FACTS = {"Module.symvers": b"0x1\tsymbol\tvmlinux\tEXPORT_SYMBOL\t\n", "compiler": b"gcc 12\n"}

@@ -50,8 +50,8 @@ from testbed.packages import PrivateApt, ensure_packages
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
-from tests.support.memory_client import MemoryClient
-from tests.support.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.module_signing import a_signer, key_bytes
 
 SOURCE = Path(__file__).parents[2] / "examples" / "edu-driver" / "src"
 NAMESPACE, REPOSITORY = "driverwright", "integration/signed-edu"

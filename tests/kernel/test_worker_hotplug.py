@@ -17,8 +17,8 @@ from kube_api.names import FEATURE_LABEL_PREFIX
 from kube_api.resources import NODES, SERVICE_ACCOUNTS
 from testbed.guest import qmp
 from testbed.testbed import Testbed
-from tests.support.cluster_setup import admin, install
-from tests.support.machines import Machine, command_line, stock_kernel, worker_disk
+from tests.support.nfd_worker.machines import Machine, command_line, stock_kernel, worker_disk
+from tests.support.real_parts.cluster_setup import admin, install
 
 NODE = "hotplug"
 HOST = "10.0.2.2"

@@ -10,7 +10,7 @@ from kube_api.names import FEATURE_LABEL_PREFIX, label_value
 from testbed.kernels import CLOUD, GENERIC, KernelPackage, newest_kernel
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
-from tests.support.machines import QUIET, Machine, WorkerDisk, scan, stock_kernel, worker_disk
+from tests.support.nfd_worker.machines import QUIET, Machine, WorkerDisk, scan, stock_kernel, worker_disk
 
 CONFIG = """
 sources:

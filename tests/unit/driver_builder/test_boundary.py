@@ -21,10 +21,10 @@ from driver_builder.reasons import with_remedy
 from kube_api import names
 from kube_api.errors import Forbidden, KubeApiError
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.support.factories import DIGEST, KERNEL, NAMESPACE, driver_object
-from tests.support.model_parts import ModelRegistries
-from tests.support.model_world import World
-from tests.support.worlds import told
+from tests.support.driver_builder.factories import DIGEST, KERNEL, NAMESPACE, driver_object
+from tests.support.driver_builder.model_parts import ModelRegistries
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.worlds import told
 
 EVIL = ImageRef("evil.example.com", "x", "1")
 PREBUILT: dict[str, Any] = {"kernelMappings": [{"regexp": ".*", "image": "evil.example.com/x:1"}]}

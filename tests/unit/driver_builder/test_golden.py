@@ -16,7 +16,7 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
 from driver_builder.templates.stages import Variant
 from driver_builder.templates.templates import recipe_versions, render, templates_directory
-from tests.support.golden_cases import ABSENT, CASES, THERE, Case, actions
+from tests.support.driver_builder.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
 JOBS = FOLDER.with_name("golden_jobs")

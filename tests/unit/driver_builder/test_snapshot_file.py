@@ -19,9 +19,9 @@ from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.snapshot_file import from_document, reduced, to_document
-from tests.support.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
-from tests.support.model_world import World
-from tests.support.snapshots import snapshots
+from tests.support.driver_builder.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.snapshots import snapshots
 
 GOOD_SPEC = driver().spec
 READERS: dict[str, Callable[[str], Any]] = {"json": json.loads, "yaml": yaml.safe_load}

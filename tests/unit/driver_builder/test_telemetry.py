@@ -30,8 +30,17 @@ from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
 from driver_builder.telemetry import SILENCE_SECONDS, Heartbeat
-from tests.support.factories import KERNEL, OTHER_KERNEL, SETTINGS, driver, node, ready_snapshot, snapshot, with_images
-from tests.support.model_parts import ModelRegistries
+from tests.support.driver_builder.factories import (
+    KERNEL,
+    OTHER_KERNEL,
+    SETTINGS,
+    driver,
+    node,
+    ready_snapshot,
+    snapshot,
+    with_images,
+)
+from tests.support.driver_builder.model_parts import ModelRegistries
 
 
 class Clock:

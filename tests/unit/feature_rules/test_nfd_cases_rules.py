@@ -12,7 +12,7 @@ from feature_rules.match import Elements, is_feature_name, match_expressions, ma
 from feature_rules.model import MatchExpression
 from feature_rules.run import run_rules
 from nfd_worker.cli.feature_document import parse_features
-from tests.support.nfd_cases import of
+from tests.support.nfd_worker.nfd_cases import of
 
 
 def expression(given: dict[str, Any]) -> MatchExpression:

@@ -12,7 +12,7 @@ from nfd_worker.config.config import Settings, load_settings
 from nfd_worker.config.rule_files import RuleSet
 from nfd_worker.cycle import Outcome, run_cycle
 from nfd_worker.host import Host
-from tests.support.trees import HOSTS, recorded
+from tests.support.nfd_worker.trees import HOSTS, recorded
 
 PREFIX = "feature.node.kubernetes.io"
 NO_GPU: dict[str, Outcome] = {"gpu": Features()}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.trees import HOSTS
+from tests.support.nfd_worker.trees import HOSTS
 
 PATIENCE = 120.0
 """Seconds: a busy machine is no fault of the worker's."""

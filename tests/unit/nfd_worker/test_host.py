@@ -8,7 +8,7 @@ import pytest
 
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import BOOT_ID, Host
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 
 def test_paths_with_and_without_a_leading_slash_are_below_the_root(tmp_path: Path) -> None:

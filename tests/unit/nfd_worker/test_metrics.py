@@ -14,7 +14,7 @@ from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.labels.node_content import NodeContent, Refusal
 from nfd_worker.metrics import BUCKETS, Metrics
 from nfd_worker.publish.wire import PublishAnswer
-from tests.support.trees import recorded
+from tests.support.nfd_worker.trees import recorded
 
 DISCOVERY = "nfd_worker_feature_discovery_duration_seconds"
 

@@ -11,8 +11,8 @@ from nfd_worker.labels.labels import make_content
 from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import cpu, kernel, pci, system
 from nfd_worker.sources.settings import CPUID_BLACKLIST, CpuSettings, KernelSettings, SourceSettings
-from tests.support.nfd_cases import CASES, FIXTURES, of
-from tests.support.trees import host
+from tests.support.nfd_worker.nfd_cases import CASES, FIXTURES, of
+from tests.support.nfd_worker.trees import host
 
 NO_COUNTERPART = frozenset({"no_publish_features", "nodefeature_node_name", "nodefeature_order", "numa_memory"})
 """Kinds of cases that mean nothing here; docs/compatibility.md says why."""

@@ -9,7 +9,7 @@ from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.cli.feature_document import parse_features
 from nfd_worker.config.config import build_settings, parse_file
 from nfd_worker.labels.labels import CLUSTER, make_content
-from tests.support.nfd_cases import of
+from tests.support.nfd_worker.nfd_cases import of
 
 
 def as_objects(node_feature_rules: list[dict[str, Any]]) -> str:

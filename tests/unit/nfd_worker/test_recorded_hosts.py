@@ -8,7 +8,7 @@ import yaml
 from nfd_worker.config.config import Settings
 from nfd_worker.cycle import run_cycle
 from nfd_worker.labels.node_content import Refusal
-from tests.support.trees import HOSTS, RECORDED, recorded
+from tests.support.nfd_worker.trees import HOSTS, RECORDED, recorded
 
 EXPECTED_REFUSALS = {"feature-files": {"kernel.io/reserved ", "value-with-equals"}}
 """Keys of labels that a host asks for and that Kubernetes does not take."""

@@ -9,7 +9,7 @@ from driver_builder.api.driver_container import FINALIZER
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.errors import InvalidDriver
 from kube_api import names
-from tests.support.factories import driver_object
+from tests.support.driver_builder.factories import driver_object
 
 
 def test_an_object_with_a_wrong_spec_stays_readable() -> None:

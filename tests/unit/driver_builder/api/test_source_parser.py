@@ -8,7 +8,7 @@ from driver_builder.api.driver_spec import ConfigMapSource, SourceSpec
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.build import SourceArchive, SourceGit, SourceImage, SourcePackage
-from tests.support.factories import spec
+from tests.support.driver_builder.factories import spec
 
 PINNED = "registry.example.com/src@sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -3,7 +3,7 @@
 from driver_builder.api import driver_container
 from driver_builder.api.spec_cache import SpecCache
 from driver_builder.errors import InvalidDriver
-from tests.support.factories import Json, driver_object
+from tests.support.driver_builder.factories import Json, driver_object
 
 
 def generation(number: int, **changes: object) -> Json:

@@ -11,7 +11,7 @@ from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, re
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
-from tests.support.factories import spec
+from tests.support.driver_builder.factories import spec
 
 RESERVED_VALUES: dict[str, Any] = {
     "validation": {"command": ["/bin/true"], "timeout": "30s"},

@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.archives import bounded_tar as module
 from driver_builder.archives.bounded_tar import MAX_HEADER, TarTooLarge, bounded_tar, read_whole
-from tests.support.image_tars import tar_of
+from tests.support.driver_builder.image_tars import tar_of
 
 
 def names(content: bytes) -> list[str]:

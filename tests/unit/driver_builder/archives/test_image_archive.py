@@ -13,7 +13,7 @@ from driver_builder.archives import image_archive, image_files
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.errors import VerificationFailed
 from driver_builder.reasons import Reason
-from tests.support.image_tars import Entry, config_of, docker_20, docker_25, oci_layout, special, tar_of
+from tests.support.driver_builder.image_tars import Entry, config_of, docker_20, docker_25, oci_layout, special, tar_of
 
 LOWER = tar_of({"driver/": special(tarfile.DIRTYPE), "driver/loader.sh": b"one", "./driver/modules": b"edu\n"})
 UPPER = tar_of({"driver/loader.sh": b"two"})

@@ -35,9 +35,18 @@ from driver_builder.registry.credentials import Credentials
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
-from tests.support.factories import NAMESPACE, NOW, OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
-from tests.support.memory_client import MemoryClient
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import (
+    NAMESPACE,
+    NOW,
+    OTHER_KERNEL,
+    SETTINGS,
+    keyed,
+    node,
+    snapshot,
+    with_images,
+)
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.model_world import World
 
 ACTION, OTHER = (
     action

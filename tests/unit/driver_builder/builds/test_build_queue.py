@@ -22,7 +22,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason, remedy_of
 from kube_api.errors import Forbidden
-from tests.support.factories import OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
+from tests.support.driver_builder.factories import OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
 
 ACTIONS = [
     action

@@ -6,7 +6,7 @@ from driver_builder.builds import kernel_metadata
 from driver_builder.builds.kernel_metadata import LIMITS, fact, read_facts
 from driver_builder.errors import BuildFailed
 from driver_builder.reasons import Reason
-from tests.support.image_tars import tar_of
+from tests.support.driver_builder.image_tars import tar_of
 
 
 def test_the_facts_that_are_known_are_read() -> None:

@@ -13,9 +13,9 @@ from driver_builder.model.images import ImageRef
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.registry.referrers import fallback_tag
-from tests.support.factories import target
-from tests.support.memory_client import MemoryClient
-from tests.support.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.driver_builder.factories import target
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 MANIFEST = canonical_json({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": {}, "layers": []})
 DIGEST = sha256(MANIFEST)

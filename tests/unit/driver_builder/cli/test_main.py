@@ -20,8 +20,8 @@ from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World
 
 
 @pytest.fixture

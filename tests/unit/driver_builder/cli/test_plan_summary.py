@@ -12,7 +12,7 @@ from driver_builder.model.image_state import Absent, Unreachable
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
 from driver_builder.reasons import with_remedy
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,
     OTHER_KERNEL,
@@ -25,7 +25,7 @@ from tests.support.factories import (
     snapshot,
     with_images,
 )
-from tests.support.snapshots import READY_LABEL, snapshots
+from tests.support.driver_builder.snapshots import READY_LABEL, snapshots
 
 
 def told(seen: Snapshot) -> DriverSummary:

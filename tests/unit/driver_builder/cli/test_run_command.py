@@ -19,8 +19,8 @@ from driver_builder.controller.rule_compiler import CONFIG_MAP
 from driver_builder.errors import ConfigurationError
 from kube_api.client import Client, Listing, WatchEvent
 from kube_api.resources import CONFIG_MAPS, LEASES, NODE_FEATURE_RULES
-from tests.support.factories import NAMESPACE
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.factories import NAMESPACE
+from tests.support.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.controller.test_rule_compiler import GOOD, rule_object
 
 TRIES = 6000

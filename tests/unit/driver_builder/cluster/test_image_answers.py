@@ -12,7 +12,7 @@ from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsk
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.turns import HANGING_SECONDS, MOST, MOST_HANGING, MOST_OF_A_HOST, MOST_PROBES
 from kube_api.errors import ServerUnavailable
-from tests.support.factories import DIGEST
+from tests.support.driver_builder.factories import DIGEST
 
 IMAGE = ImageRef("r.io", "edu", "1")
 PRESENT = Present(digest=DIGEST)

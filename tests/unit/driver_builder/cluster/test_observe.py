@@ -14,9 +14,9 @@ from driver_builder.observed.snapshot import Snapshot, SourceMissing
 from kube_api import names
 from kube_api.errors import ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, PODS
-from tests.support.factories import DIGEST, KERNEL, NAMESPACE, NOW, OTHER_KERNEL, driver_object, target
-from tests.support.model_world import World, pod_status
-from tests.support.worlds import DRIVER_PATH, small_world
+from tests.support.driver_builder.factories import DIGEST, KERNEL, NAMESPACE, NOW, OTHER_KERNEL, driver_object, target
+from tests.support.driver_builder.model_world import World, pod_status
+from tests.support.driver_builder.worlds import DRIVER_PATH, small_world
 
 TEMPLATE_PLACE = "ConfigMap driverwright/edu-template/k.j2"
 

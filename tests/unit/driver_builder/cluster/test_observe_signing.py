@@ -7,10 +7,10 @@ from driver_builder.observed.snapshot import CertificateMissing, SigningCertific
 from driver_builder.plan import plan
 from driver_builder.snapshot_file import from_document, to_document
 from kube_api.resources import SECRETS
-from tests.support.factories import NAMESPACE, NOW, SETTINGS
-from tests.support.model_world import World
-from tests.support.module_signing import a_signer, key_bytes
-from tests.support.worlds import DRIVER_PATH, small_world
+from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.worlds import DRIVER_PATH, small_world
 
 OURS = a_signer("ours")
 SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "public"}}

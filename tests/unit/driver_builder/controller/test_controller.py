@@ -14,7 +14,7 @@ from driver_builder.telemetry import Heartbeat
 from kube_api.client import Listing, Object, WatchEvent
 from kube_api.errors import Gone, KubeApiError, TooManyRequests, Unreachable
 from kube_api.resources import NODES, PODS
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.memory_client import MemoryClient
 
 PATIENCE = 60.0
 

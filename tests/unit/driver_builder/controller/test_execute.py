@@ -20,11 +20,11 @@ from driver_builder.planning.actions import (
 from kube_api import names
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
-from tests.support.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
-from tests.support.memory_client import MemoryClient
-from tests.support.model_parts import ModelBuilds
-from tests.support.model_world import World
-from tests.support.worlds import DRIVER_PATH, small_world
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.model_parts import ModelBuilds
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.worlds import DRIVER_PATH, small_world
 
 
 @pytest.fixture

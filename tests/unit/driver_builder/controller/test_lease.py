@@ -13,8 +13,8 @@ from driver_builder.controller.lease import (
     Lease,
 )
 from kube_api.errors import Conflict, Unreachable
-from tests.support.factories import NAMESPACE
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.factories import NAMESPACE
+from tests.support.driver_builder.memory_client import MemoryClient
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/driver-builder"
 

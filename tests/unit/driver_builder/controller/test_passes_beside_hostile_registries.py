@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from driver_builder.reasons import Reason
-from tests.support.factories import NAMESPACE
-from tests.support.hostile_registries import KINDS, fleet, hostile_registries
+from tests.support.driver_builder.factories import NAMESPACE
+from tests.support.driver_builder.hostile_registries import KINDS, fleet, hostile_registries
 
 IMAGES = 20
 PATIENCE = 120.0

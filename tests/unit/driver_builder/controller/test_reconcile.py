@@ -14,12 +14,12 @@ from kube_api.client import Object
 from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.support.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
-from tests.support.memory_client import MemoryClient
-from tests.support.model_parts import ModelBuilds
-from tests.support.model_world import World
-from tests.support.passes import reconciler
-from tests.support.worlds import DRIVER_PATH, small_world, told
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.model_parts import ModelBuilds
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.passes import reconciler
+from tests.support.driver_builder.worlds import DRIVER_PATH, small_world, told
 
 
 @pytest.fixture

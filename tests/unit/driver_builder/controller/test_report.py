@@ -15,10 +15,10 @@ from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import EVENTS, NODES
-from tests.support.factories import KERNEL, NAMESPACE, NOW
-from tests.support.memory_client import MemoryClient
-from tests.support.model_world import World
-from tests.support.worlds import DRIVER_PATH, small_world, told
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, NOW
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.worlds import DRIVER_PATH, small_world, told
 
 
 @pytest.fixture

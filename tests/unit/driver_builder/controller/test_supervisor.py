@@ -10,7 +10,7 @@ from driver_builder.controller import backoff
 from driver_builder.controller.lease import RENEW_DEADLINE_SECONDS, Lease
 from driver_builder.controller.supervisor import Supervisor
 from kube_api.client import Object
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.memory_client import MemoryClient
 
 PATIENCE = 60.0
 

@@ -11,8 +11,8 @@ from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.observed.inventory import Node
 from kube_api.resources import NODES
-from tests.support.factories import BOOT_ID, KERNEL, OTHER_KERNEL, driver, node, snapshot
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, driver, node, snapshot
+from tests.support.driver_builder.model_world import World
 
 OLD, NEW = "driverwright/old", "driverwright/new"
 

@@ -19,7 +19,7 @@ from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, SigningCertificate
 from driver_builder.reasons import Reason, TargetState
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL, SOURCE, driver, node, spec_of
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, SOURCE, driver, node, spec_of
 
 SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "public"}}
 OTHERS = {"keySecretRef": {"name": "key-2"}, "certificateSecretRef": {"name": "public-2"}}

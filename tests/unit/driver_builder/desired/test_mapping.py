@@ -8,7 +8,7 @@ from driver_builder.api.spec_parser import parse_spec
 from driver_builder.desired.mapping import ANY_KERNEL, BASE_IMAGES, TEMPLATES, base_image_for, mapping_for, template_for
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.templates import templates
-from tests.support.factories import spec, target
+from tests.support.driver_builder.factories import spec, target
 
 
 @pytest.mark.parametrize(

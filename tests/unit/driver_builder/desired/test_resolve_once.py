@@ -14,7 +14,7 @@ from driver_builder.model.image_state import Absent, ImageState, NotAsked, Prese
 from driver_builder.model.images import ImageRef
 from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.plan import plan
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     DIGEST,
     IMAGE_LABELS,
     KERNEL,

@@ -17,7 +17,17 @@ from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import SourceMissing
 from driver_builder.reasons import Reason, TargetState
-from tests.support.factories import DIGEST, OTHER_KERNEL, SOURCE, driver, node, snapshot, spec_of, target, wanted
+from tests.support.driver_builder.factories import (
+    DIGEST,
+    OTHER_KERNEL,
+    SOURCE,
+    driver,
+    node,
+    snapshot,
+    spec_of,
+    target,
+    wanted,
+)
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
 

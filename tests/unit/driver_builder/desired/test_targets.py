@@ -17,7 +17,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
 from driver_builder.upgrades.gate import gate
 from kube_api import names
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,
     OTHER_KERNEL,

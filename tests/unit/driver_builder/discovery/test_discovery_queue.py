@@ -13,7 +13,7 @@ from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.reasons import Reason
-from tests.support.factories import NAMESPACE, NOW
+from tests.support.driver_builder.factories import NAMESPACE, NOW
 
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
 ASK = LookUpKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings())

@@ -17,8 +17,8 @@ from driver_builder.discovery.kernel_discovery import DockerKernelLookup
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.references.registry_access import Registries
-from tests.support.factories import NAMESPACE
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.factories import NAMESPACE
+from tests.support.driver_builder.memory_client import MemoryClient
 
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
 

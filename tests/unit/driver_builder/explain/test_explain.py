@@ -20,7 +20,7 @@ from driver_builder.planning.plan_build import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
     KERNEL,
@@ -39,7 +39,7 @@ from tests.support.factories import (
     wanted,
     with_images,
 )
-from tests.support.model_world import World
+from tests.support.driver_builder.model_world import World
 
 READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 

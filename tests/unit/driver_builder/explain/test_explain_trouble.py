@@ -16,7 +16,7 @@ from driver_builder.reasons import Reason
 from driver_builder.status import status
 from driver_builder.status.status import Trouble
 from driver_builder.status.unloading import Unloading, condition
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     NAMESPACE,
     NOW,
     SETTINGS,

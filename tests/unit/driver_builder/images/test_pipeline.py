@@ -17,10 +17,16 @@ from driver_builder.model.images import ImageRef
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.registry.registry import RegistryClient
-from tests.support.factories import KERNEL, target
-from tests.support.image_tars import docker_20, tar_of
-from tests.support.memory_client import MemoryClient
-from tests.support.scripted_registry import MemoryRegistry, Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.factories import KERNEL, target
+from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.scripted_registry import (
+    MemoryRegistry,
+    Reply,
+    Request,
+    ScriptedRegistry,
+    scripted_registry,
+)
 
 TAG = "1-k"
 MODULES = Path(__file__).parents[3] / "data" / "modules"

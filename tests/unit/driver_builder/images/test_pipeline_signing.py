@@ -23,9 +23,15 @@ from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_signature import has_signature, signature_tag
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import SECRETS
-from tests.support.memory_client import MemoryClient
-from tests.support.module_signing import a_signer, key_bytes
-from tests.support.scripted_registry import MemoryRegistry, Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.scripted_registry import (
+    MemoryRegistry,
+    Reply,
+    Request,
+    ScriptedRegistry,
+    scripted_registry,
+)
 from tests.unit.driver_builder.images.test_pipeline import REQUEST, TAG, ReadyBuilder
 
 OURS, OTHER = a_signer("ours"), a_signer("other")

@@ -21,8 +21,8 @@ from driver_builder.model.build import (
 )
 from driver_builder.model.reused import Reused
 from driver_builder.modules.verify import VerifiedModule
-from tests.support.factories import target
-from tests.support.module_signing import a_signer
+from tests.support.driver_builder.factories import target
+from tests.support.driver_builder.module_signing import a_signer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REQUEST = BuildRequest(

@@ -36,11 +36,19 @@ from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import SECRETS
-from tests.support.factories import target
-from tests.support.image_tars import docker_20, tar_of
-from tests.support.kernel_modules import HELPER, MAGIC, PROBE, PROBE_MODULE, SYMVERS_47, SYMVERS_55, SYMVERS_56
-from tests.support.memory_client import MemoryClient
-from tests.support.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.factories import target
+from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.kernel_modules import (
+    HELPER,
+    MAGIC,
+    PROBE,
+    PROBE_MODULE,
+    SYMVERS_47,
+    SYMVERS_55,
+    SYMVERS_56,
+)
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
 
 OLD, NEW, ANCIENT = "6.1.0-55-cloud-amd64", "6.1.0-56-cloud-amd64", "6.1.0-47-cloud-amd64"
 REPOSITORY = "team/probe"

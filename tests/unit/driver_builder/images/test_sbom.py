@@ -28,7 +28,7 @@ from driver_builder.model.build import (
 )
 from driver_builder.model.images import ImageRef
 from driver_builder.model.reused import Reused
-from tests.support.factories import KERNEL, target
+from tests.support.driver_builder.factories import KERNEL, target
 
 MODULES = Path(__file__).parents[3] / "data" / "modules"
 PROBE = (MODULES / "dw_probe.ko").read_bytes()

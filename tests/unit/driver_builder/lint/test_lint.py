@@ -11,7 +11,15 @@ from driver_builder.cli import lint_command, main
 from driver_builder.cli.lint_command import Finding, Severity
 from driver_builder.errors import ConfigurationError
 from driver_builder.snapshot_file import to_document
-from tests.support.factories import KERNEL, OTHER_KERNEL, SETTINGS, driver, driver_object, node_labels, snapshot
+from tests.support.driver_builder.factories import (
+    KERNEL,
+    OTHER_KERNEL,
+    SETTINGS,
+    driver,
+    driver_object,
+    node_labels,
+    snapshot,
+)
 
 GOOD = """\
 apiVersion: driverwright.io/v1alpha1

@@ -10,7 +10,7 @@ from driver_builder.api.driver_spec import KernelMapping
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.errors import InvalidDriver
 from driver_builder.lint.lint_mappings import Oddity, covers, oddities
-from tests.support.factories import spec
+from tests.support.driver_builder.factories import spec
 
 IMAGE = "r.io/edu:1"
 

@@ -7,7 +7,7 @@ import pytest
 from driver_builder.lint.lint_signing import unsigned
 from driver_builder.snapshot_file import reduced
 from kube_api import names
-from tests.support.factories import KERNEL, OTHER_KERNEL, driver, node, snapshot, spec_of
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, driver, node, snapshot, spec_of
 
 SIGNED = {"keySecretRef": {"name": "k"}, "certificateSecretRef": {"name": "c"}}
 SECURE = {names.SECURE_BOOT_LABEL: "true"}

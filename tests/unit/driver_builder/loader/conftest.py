@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loader_world import SHELLS, World
+from tests.support.real_parts.loader_world import SHELLS, World
 
 
 @pytest.fixture(params=SHELLS or [[]], ids=lambda words: " ".join(words[:1]))

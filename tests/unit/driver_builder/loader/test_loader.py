@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.loader_world import BUILD_ID, DEVICE, KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import BUILD_ID, DEVICE, KERNEL, SRCVERSION, World, write
 
 
 def test_load_reports_modules_with_identity_and_devices(world: World) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loader_world import DEVICE, KERNEL, World, write
+from tests.support.real_parts.loader_world import DEVICE, KERNEL, World, write
 
 OWNER = "team.edu-0a1b2c3d"
 IN_TREE = "AAAA"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loader_world import KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import KERNEL, SRCVERSION, World, write
 
 FIRST, SECOND = "team.edu", "other-team.edu.b"
 TARGET = "0a1b2c3d"

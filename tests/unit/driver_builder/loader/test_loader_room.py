@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.loader_world import DEVICE, KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import DEVICE, KERNEL, SRCVERSION, World, write
 
 OTHER = "AAAA"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loader_world import BUILD_ID, KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import BUILD_ID, KERNEL, SRCVERSION, World, write
 
 OWNER = "team.edu-0a1b2c3d"
 

@@ -20,7 +20,7 @@ from driver_builder.model.build import (
     SourcePackage,
     source_digest,
 )
-from tests.support.factories import DIGEST, OTHER_KERNEL, SOURCE, target
+from tests.support.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, target
 
 REQUEST = BuildRequest(
     driver="driverwright/edu",

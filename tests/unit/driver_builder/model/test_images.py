@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.model.images import ImageRef, image_tag, parse_reference
-from tests.support.factories import DIGEST, target
+from tests.support.driver_builder.factories import DIGEST, target
 
 label_values = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", fullmatch=True)
 kernels = st.from_regex(r"[0-9]\.[0-9]{1,2}[A-Za-z0-9._+~-]{0,80}", fullmatch=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.modules.der import INTEGER, SEQUENCE, SET, InvalidDer, elements, first, integer, members, only
-from tests.support.module_signing import der
+from tests.support.driver_builder.module_signing import der
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4))

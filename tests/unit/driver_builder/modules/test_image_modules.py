@@ -13,7 +13,7 @@ from driver_builder.modules import image_modules, module_elf, symvers
 from driver_builder.modules.image_modules import read_modules
 from driver_builder.modules.kernel_module import parse_kernel_module
 from driver_builder.modules.symvers import parse_module_symvers
-from tests.support.kernel_modules import HELPER, PROBE
+from tests.support.driver_builder.kernel_modules import HELPER, PROBE
 
 FOLDER = "/lib/modules/6.1"
 FILES = {f"{FOLDER}/b.ko": PROBE, f"{FOLDER}/a.ko": HELPER, f"{FOLDER}/modules.dep": b"a.ko:\n"}

@@ -22,8 +22,8 @@ from driver_builder.modules.kernel_module import (
     parse_versions,
 )
 from driver_builder.modules.symvers import ExportedSymbol
-from tests.support.kernel_modules import HELPER, PROBE, a_module
-from tests.support.module_signing import a_signer
+from tests.support.driver_builder.kernel_modules import HELPER, PROBE, a_module
+from tests.support.driver_builder.module_signing import a_signer
 
 SECTIONS = 0x1608
 """Where dw_probe.ko has the table of its 36 sections, 64 bytes each."""

@@ -20,8 +20,8 @@ from driver_builder.modules.module_signature import (
     parse_certificate,
     split_signature,
 )
-from tests.support.kernel_modules import HELPER
-from tests.support.module_signing import Signer, a_signer, der
+from tests.support.driver_builder.kernel_modules import HELPER
+from tests.support.driver_builder.module_signing import Signer, a_signer, der
 
 OURS, OTHER, CURVE = a_signer("ours"), a_signer("other"), a_signer("curve", is_rsa=False)
 

@@ -21,9 +21,9 @@ from driver_builder.modules.module_signature import (
     split_signature,
 )
 from driver_builder.modules.module_signer import ModuleSigner, parse_signer, sign_modules
-from tests.support.image_tars import Entry, docker_20, special, tar_of
-from tests.support.kernel_modules import HELPER, PROBE
-from tests.support.module_signing import Signer, a_signer, key_bytes
+from tests.support.driver_builder.image_tars import Entry, docker_20, special, tar_of
+from tests.support.driver_builder.kernel_modules import HELPER, PROBE
+from tests.support.driver_builder.module_signing import Signer, a_signer, key_bytes
 
 OURS, OTHER, CURVE = a_signer("ours"), a_signer("other"), a_signer("curve", is_rsa=False)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.reuse import NotReusable, Reusable, reusable
 from driver_builder.reasons import Reason
-from tests.support.kernel_modules import (
+from tests.support.driver_builder.kernel_modules import (
     HELPER_MODULE,
     MAGIC,
     PROBE_MODULE,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from driver_builder.errors import InvalidSymvers
 from driver_builder.modules.symvers import ExportedSymbol, has_crcs, owner_names, parse_module_symvers
-from tests.support.kernel_modules import SYMVERS_55
+from tests.support.driver_builder.kernel_modules import SYMVERS_55
 
 NAMES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=55)
 OWNERS = st.text(st.sampled_from("abcdefgh_0123"), min_size=1)

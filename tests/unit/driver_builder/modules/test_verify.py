@@ -15,9 +15,9 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.symvers import ExportedSymbol
 from driver_builder.modules.verify import VerifiedModule, check_modules, needs_device, verify
 from driver_builder.reasons import Reason
-from tests.support.image_tars import docker_20, tar_of
-from tests.support.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
-from tests.support.module_signing import Signer, a_signer
+from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
+from tests.support.driver_builder.module_signing import Signer, a_signer
 
 KERNEL = KernelVersion("6.1.0-55-cloud-amd64")
 FOLDER = f"lib/modules/{KERNEL}"

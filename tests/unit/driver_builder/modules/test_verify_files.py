@@ -9,7 +9,7 @@ from driver_builder.model.build import ModuleSpec
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.reasons import Reason
-from tests.support.kernel_modules import a_module
+from tests.support.driver_builder.kernel_modules import a_module
 
 FOLDER = "/lib/modules/6.1"
 ALIASES = ("pci:v00001234d*", "of:N*T*Cvendor,a b")

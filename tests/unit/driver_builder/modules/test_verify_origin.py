@@ -10,7 +10,7 @@ from driver_builder.model.kernels import KernelVersion
 from driver_builder.modules.reuse import Origin
 from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason
-from tests.support.kernel_modules import MAGIC, SYMVERS_47, SYMVERS_55, SYMVERS_56
+from tests.support.driver_builder.kernel_modules import MAGIC, SYMVERS_47, SYMVERS_55, SYMVERS_56
 from tests.unit.driver_builder.modules.test_verify import GOOD, KERNEL, REQUEST, image_of, without
 
 NEW = KernelVersion("6.1.0-56-cloud-amd64")

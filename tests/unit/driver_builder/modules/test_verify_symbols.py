@@ -17,7 +17,7 @@ from driver_builder.modules.verify_symbols import (
     tainted_modules,
 )
 from driver_builder.reasons import Reason
-from tests.support.kernel_modules import HELPER_MODULE, PROBE_MODULE, SYMVERS_47, SYMVERS_55, a_module
+from tests.support.driver_builder.kernel_modules import HELPER_MODULE, PROBE_MODULE, SYMVERS_47, SYMVERS_55, a_module
 
 HELPER_CRCS = {name: ExportedSymbol(crc=crc) for name, crc in HELPER_MODULE.crcs.items()}
 F = Reason

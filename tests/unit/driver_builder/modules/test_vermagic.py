@@ -3,7 +3,7 @@
 import pytest
 
 from driver_builder.modules import vermagic
-from tests.support.kernel_modules import MAGIC
+from tests.support.driver_builder.kernel_modules import MAGIC
 
 
 def test_a_magic_is_a_release_and_words() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.objects import fingerprint as fingerprints
-from tests.support.factories import DIGEST, IDENTITY, driver, spec_of
+from tests.support.driver_builder.factories import DIGEST, IDENTITY, driver, spec_of
 
 OTHER_DIGEST = "sha256:" + "e" * 64
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.objects.load_report import LiveModule, LoadReport, doubt, parse
-from tests.support.factories import BOOT_ID, IDENTITY, KERNEL, LOADED, OTHER_KERNEL, loaded
+from tests.support.driver_builder.factories import BOOT_ID, IDENTITY, KERNEL, LOADED, OTHER_KERNEL, loaded
 
 VERDICT = {
     "result": "Loaded",

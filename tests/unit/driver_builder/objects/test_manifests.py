@@ -10,7 +10,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.objects import manifests
 from kube_api import names
 from nfd_worker.sources import kernel
-from tests.support.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
+from tests.support.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
 
 IMAGE = ImageRef("r.io", "edu", DIGEST)
 LOADER_IMAGE = "r.io/driverwright/loader:1"

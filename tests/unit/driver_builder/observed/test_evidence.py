@@ -10,7 +10,7 @@ from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.replacement import is_current
 from driver_builder.observed.snapshot import DriverPod
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
     IDENTITY,
@@ -24,7 +24,7 @@ from tests.support.factories import (
     pod,
     snapshot,
 )
-from tests.support.plans import READY_LABEL
+from tests.support.driver_builder.plans import READY_LABEL
 
 SEEN = snapshot()
 HERE = f"{BOOT_ID} {KERNEL}"

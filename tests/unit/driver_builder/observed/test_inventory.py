@@ -10,7 +10,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node, target_of
 from kube_api import names
-from tests.support.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
+from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
 
 
 def test_nodes_are_grouped_by_kernel_and_sorted() -> None:

@@ -15,7 +15,7 @@ from driver_builder.observed.rebuild import (
     acknowledge,
     from_status,
 )
-from tests.support.factories import OTHER_KERNEL, node, target
+from tests.support.driver_builder.factories import OTHER_KERNEL, node, target
 
 NOTHING = Rebuilds(requests={}, tokens={})
 HERE, THERE = target(), target(OTHER_KERNEL)

@@ -9,7 +9,7 @@ from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.status.node_notes import MAX_RELOADED, NodeNote, render_notes
-from tests.support.factories import GONE, NOW, SETTINGS, driver, ready_snapshot, spec_of, wanted
+from tests.support.driver_builder.factories import GONE, NOW, SETTINGS, driver, ready_snapshot, spec_of, wanted
 
 
 def drifted(*notes: NodeNote) -> Snapshot:

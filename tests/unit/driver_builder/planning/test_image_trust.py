@@ -14,7 +14,7 @@ from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.reasons import TargetState
 from kube_api import names
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     DIGEST,
     IMAGE_LABELS,
     NAMESPACE,
@@ -28,7 +28,7 @@ from tests.support.factories import (
     wanted,
     with_images,
 )
-from tests.support.plans import after, only_target, verbs
+from tests.support.driver_builder.plans import after, only_target, verbs
 
 MOVED = "sha256:" + "e" * 64
 SIGNING = {"signing": {"imageKeySecretRef": {"name": "image-key"}}}

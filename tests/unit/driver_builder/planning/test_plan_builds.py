@@ -15,7 +15,7 @@ from driver_builder.planning.actions import Action, CancelBuild, StartBuild
 from driver_builder.planning.plan_build import retry_delay
 from driver_builder.reasons import Reason, TargetState, with_remedy
 from driver_builder.status.status import Event, TargetStatus, events, previous_targets, render
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     KERNEL,
     NOW,
     OTHER_KERNEL,
@@ -27,7 +27,7 @@ from tests.support.factories import (
     wanted,
     with_images,
 )
-from tests.support.model_world import World
+from tests.support.driver_builder.model_world import World
 
 SUSPENDED = "builds are suspended: 5 in a row failed with DiskFull"
 

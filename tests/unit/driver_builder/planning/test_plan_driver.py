@@ -10,7 +10,7 @@ from driver_builder.model.image_state import Absent, ImageState, Unreachable
 from driver_builder.objects.loaded import Loaded, annotation, render
 from driver_builder.plan import plan
 from driver_builder.planning.actions import SetFinalizer, StartBuild
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
     KERNEL,
@@ -27,8 +27,8 @@ from tests.support.factories import (
     wanted,
     with_images,
 )
-from tests.support.plans import READY_LABEL, after, key_of, verbs
-from tests.support.snapshots import failed
+from tests.support.driver_builder.plans import READY_LABEL, after, key_of, verbs
+from tests.support.driver_builder.snapshots import failed
 
 
 def test_a_new_driver_gets_the_finalizer_first() -> None:

@@ -12,9 +12,9 @@ from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan_build import retry_delay
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.status import status
-from tests.support.factories import KERNEL, NOW, OTHER_KERNEL, SETTINGS, node, snapshot, with_images
-from tests.support.plans import after, key_of, only_target, verbs
-from tests.support.snapshots import failed
+from tests.support.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, SETTINGS, node, snapshot, with_images
+from tests.support.driver_builder.plans import after, key_of, only_target, verbs
+from tests.support.driver_builder.snapshots import failed
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,17 @@ from driver_builder.observed.snapshot import SourceMissing
 from driver_builder.plan import plan
 from driver_builder.planning.actions import DeleteDaemonSet, LabelNode
 from driver_builder.reasons import TargetState, remedy_of
-from tests.support.factories import OTHER_KERNEL, PRESENT, SETTINGS, driver, node, ready_snapshot, snapshot, with_images
-from tests.support.plans import READY_LABEL, only_target, verbs
+from tests.support.driver_builder.factories import (
+    OTHER_KERNEL,
+    PRESENT,
+    SETTINGS,
+    driver,
+    node,
+    ready_snapshot,
+    snapshot,
+    with_images,
+)
+from tests.support.driver_builder.plans import READY_LABEL, only_target, verbs
 
 
 def test_a_node_on_a_new_kernel_is_a_new_target_and_the_old_one_goes() -> None:

@@ -11,8 +11,8 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import LabelNode, ReplacePod, StartBuild
 from driver_builder.reasons import REASONS, Reason
 from driver_builder.status import status
-from tests.support.factories import SETTINGS
-from tests.support.snapshots import snapshots
+from tests.support.driver_builder.factories import SETTINGS
+from tests.support.driver_builder.snapshots import snapshots
 
 
 @given(snapshots())

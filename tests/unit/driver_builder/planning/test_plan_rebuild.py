@@ -4,8 +4,18 @@ from dataclasses import replace
 
 from driver_builder.model.image_state import Absent
 from driver_builder.plan import plan
-from tests.support.factories import KERNEL, NOW, OTHER_KERNEL, SETTINGS, driver, node, snapshot, wanted, with_images
-from tests.support.plans import after, key_of, verbs
+from tests.support.driver_builder.factories import (
+    KERNEL,
+    NOW,
+    OTHER_KERNEL,
+    SETTINGS,
+    driver,
+    node,
+    snapshot,
+    wanted,
+    with_images,
+)
+from tests.support.driver_builder.plans import after, key_of, verbs
 
 
 def test_a_rebuild_annotation_changes_every_key() -> None:

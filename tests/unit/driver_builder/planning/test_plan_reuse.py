@@ -18,7 +18,7 @@ from driver_builder.plan import plan
 from driver_builder.planning import plan_reuse
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.planning.plan_reuse import MAX_CANDIDATES, Reusable
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     DIGEST,
     IMAGE_LABELS,
     KERNEL,

@@ -12,7 +12,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyDaemonSet, LabelNode, ReplacePod
 from driver_builder.planning.plan_rollout import identities
 from driver_builder.reasons import TargetState
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     BOOT_ID,
     DIGEST,
     KERNEL,
@@ -27,7 +27,7 @@ from tests.support.factories import (
     snapshot,
     with_images,
 )
-from tests.support.plans import READY_LABEL, only_target, verbs
+from tests.support.driver_builder.plans import READY_LABEL, only_target, verbs
 
 
 def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:

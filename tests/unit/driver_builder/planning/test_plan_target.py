@@ -8,7 +8,7 @@ from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsk
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
 from driver_builder.reasons import TargetState
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     NOW,
     PRESENT,
     SETTINGS,
@@ -20,7 +20,7 @@ from tests.support.factories import (
     wanted,
     with_images,
 )
-from tests.support.plans import after, key_of, only_target, verbs
+from tests.support.driver_builder.plans import after, key_of, only_target, verbs
 
 
 @pytest.mark.parametrize(

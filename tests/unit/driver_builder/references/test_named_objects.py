@@ -15,7 +15,7 @@ from driver_builder.references.named_objects import (
 )
 from kube_api.client import Client
 from kube_api.resources import CONFIG_MAPS, SECRETS
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.memory_client import MemoryClient
 
 FIELD = "spec.some.field"
 MAKE = "does not exist: create it with kubectl -n team create"

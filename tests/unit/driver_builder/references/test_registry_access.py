@@ -23,9 +23,9 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.errors import Forbidden, ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from testbed.pki import CertificateAuthority
-from tests.support.factories import DIGEST, NAMESPACE
-from tests.support.memory_client import MemoryClient
-from tests.support.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.driver_builder.factories import DIGEST, NAMESPACE
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 IMAGE = ImageRef("r.io", "edu", "1")
 PRESENT = Present(digest=DIGEST)

@@ -14,9 +14,9 @@ from driver_builder.observed.snapshot import CertificateMissing, SigningCertific
 from driver_builder.reasons import Reason
 from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.resources import SECRETS
-from tests.support.factories import NAMESPACE, target
-from tests.support.memory_client import MemoryClient
-from tests.support.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.factories import NAMESPACE, target
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.module_signing import a_signer, key_bytes
 
 OURS, OTHER, CURVE = a_signer("ours"), a_signer("other"), a_signer("curve", is_rsa=False)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from driver_builder.archives.image_archive import ImageArchive, read_image_archi
 from driver_builder.errors import RegistryRefused
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
-from tests.support.image_tars import docker_20, tar_of
-from tests.support.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 REPOSITORY = "team/edu"
 

@@ -26,7 +26,7 @@ from driver_builder.registry.image_signature import (
     signature_tag,
 )
 from driver_builder.registry.registry import RegistryClient
-from tests.support.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())

@@ -10,7 +10,7 @@ import pytest
 from driver_builder.errors import RegistryRefused
 from driver_builder.registry.referrers import fallback_tag, push_referrer, with_referrer
 from driver_builder.registry.registry import RegistryClient
-from tests.support.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 SUBJECT = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(SUBJECT).hexdigest()}"

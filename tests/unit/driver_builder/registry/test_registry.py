@@ -25,8 +25,8 @@ from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_answers import Answer
 from driver_builder.registry.registry_auth import Challenge, Purpose
 from driver_builder.registry.registry_transport import MAX_ANSWER, RegistryTransport
-from tests.support.image_tars import docker_20, tar_of
-from tests.support.scripted_registry import Reply, Request, Script, scripted_registry
+from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 
 ANNA = Credentials(username="anna", password="s3cret")
 CONFIG = json.dumps({"config": {"Labels": {"key": "k1"}}}).encode()

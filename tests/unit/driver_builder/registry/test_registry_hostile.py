@@ -17,9 +17,9 @@ from driver_builder.model.registry_reach import Reach, reach
 from driver_builder.plan import plan
 from driver_builder.references.registry_access import Registries
 from driver_builder.registry.registry import MAX_LABELS, RegistryClient
-from tests.support.factories import SETTINGS, snapshot, with_images
-from tests.support.memory_client import MemoryClient
-from tests.support.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.factories import SETTINGS, snapshot, with_images
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
 
 BAD = (Invalid, Unreachable, Unauthorized)
 

@@ -10,7 +10,7 @@ from driver_builder.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_transport import RegistryTransport
 from testbed.pki import CertificateAuthority
-from tests.support.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
 
 ANNA = Credentials(username="anna", password="s3cret")
 

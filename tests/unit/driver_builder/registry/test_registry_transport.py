@@ -12,7 +12,7 @@ from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_answers import RegistryBusy
 from driver_builder.registry.registry_transport import RegistryTransport
-from tests.support.scripted_registry import Reply, Request, Script, scripted_registry
+from tests.support.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 
 ANNA = Credentials(username="anna", password="s3cret")
 BASIC = "Basic YW5uYTpzM2NyZXQ="

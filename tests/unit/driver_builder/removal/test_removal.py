@@ -16,9 +16,9 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import Forbidden
 from kube_api.resources import DRIVER_CONTAINERS, NAMESPACES, NODES, PODS
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL, target
-from tests.support.model_world import World
-from tests.support.worlds import DRIVER_PATH
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, target
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.worlds import DRIVER_PATH
 
 MEMORY = loaded.annotation(f"{NAMESPACE}/edu")
 READY = f"driverwright.io/{NAMESPACE}.edu.ready"

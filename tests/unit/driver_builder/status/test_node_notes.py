@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.status.node_notes import MAX_RELOADED, MAX_SILENT, NodeNote, bounded, previous_notes, render_notes
-from tests.support.factories import NOW
+from tests.support.driver_builder.factories import NOW
 
 NOTES = (
     NodeNote(node="a", silent_since=NOW),

@@ -9,7 +9,7 @@ import pytest
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.prebuild_status import AheadStatus, condition, news, previous_ahead, render_ahead
 from driver_builder.status.status import TargetStatus
-from tests.support.factories import KERNEL, NOW
+from tests.support.driver_builder.factories import KERNEL, NOW
 
 TARGET = TargetStatus(
     target=f"{KERNEL}/debian:12/amd64",

@@ -26,7 +26,7 @@ from driver_builder.status.status import (
     timestamp,
 )
 from kube_api.text import MAX_MESSAGE, printable
-from tests.support.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
+from tests.support.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})
 

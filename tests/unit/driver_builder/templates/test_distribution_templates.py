@@ -33,7 +33,7 @@ from driver_builder.templates.stages import Variant
 from driver_builder.templates.template_engine import PARTS
 from driver_builder.templates.template_values import template_values
 from driver_builder.templates.templates import SUFFIX, render, templates_directory
-from tests.support.resolver import Outcome, look_for_headers, shell_commands
+from tests.support.driver_builder.resolver import Outcome, look_for_headers, shell_commands
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
 MIRROR = "https://mirror.example.com/kernels/"

@@ -15,7 +15,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
-from tests.support.factories import NOW, OTHER_KERNEL, SETTINGS, node, snapshot, wanted, with_images
+from tests.support.driver_builder.factories import NOW, OTHER_KERNEL, SETTINGS, node, snapshot, wanted, with_images
 
 SAID = 'driverwright: team/edu 1.0 is not for 6.1.0-55-cloud-amd64, says its dkms.conf: BUILD_EXCLUSIVE_CONFIG="X"'
 

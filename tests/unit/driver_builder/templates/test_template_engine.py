@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from driver_builder.model.build import SourceFiles
 from driver_builder.templates.template_engine import TemplateInvalid, rendered
 from driver_builder.templates.template_values import template_values
-from tests.support.factories import node, snapshot
-from tests.support.plans import request_of
+from tests.support.driver_builder.factories import node, snapshot
+from tests.support.driver_builder.plans import request_of
 
 PLACE = "ConfigMap team/edu/Dockerfile.j2"
 VALUES = template_values(replace(request_of(snapshot(node())), source=SourceFiles(files={})))

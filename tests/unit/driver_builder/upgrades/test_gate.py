@@ -15,7 +15,7 @@ from driver_builder.plan import plan
 from driver_builder.reasons import with_remedy
 from driver_builder.status.status import render
 from driver_builder.upgrades.gate import Gate, gate, with_kernel
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     DIGEST,
     KERNEL,
     NOW,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.upgrades.newest_kernel import family_of, is_newer, newest, stream_of
-from tests.support.factories import target
+from tests.support.driver_builder.factories import target
 
 DEBIAN_12 = (
     *("6.1.0-9-cloud-amd64", "6.1.0-10-cloud-amd64", "6.1.0-56-cloud-amd64", "6.1.0-57-amd64", "6.1.0-57-common"),

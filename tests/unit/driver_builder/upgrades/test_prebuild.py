@@ -19,7 +19,7 @@ from driver_builder.upgrades.gate import Gate, gate
 from driver_builder.upgrades.prebuild import DAY_SECONDS, RETRY_SECONDS, images_ahead
 from driver_builder.upgrades.preflight import parse_target
 from driver_builder.upgrades.upgrade_labels import images_of_moves, ready_for_label
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     KERNEL,
     NOW,
     PRESENT,
@@ -31,7 +31,7 @@ from tests.support.factories import (
     with_images,
     with_key,
 )
-from tests.support.snapshots import snapshots
+from tests.support.driver_builder.snapshots import snapshots
 
 NEWEST = "6.1.0-56-cloud-amd64"
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")

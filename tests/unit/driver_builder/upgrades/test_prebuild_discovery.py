@@ -13,8 +13,8 @@ from driver_builder.references.registry_access import Registries
 from driver_builder.snapshot_file import from_document, to_document
 from driver_builder.templates.templates import recipe_versions
 from kube_api.client import Client
-from tests.support.factories import KERNEL, OTHER_KERNEL
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World
 
 OFFERED = "6.1.0-56-cloud-amd64"
 

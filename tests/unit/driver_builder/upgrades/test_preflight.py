@@ -25,7 +25,7 @@ from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import Registries
 from driver_builder.upgrades.preflight import Preflight, Result, Verdict, parse_target
 from kube_api.client import Client
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     KERNEL,
     NOW,
     OTHER_KERNEL,
@@ -37,7 +37,7 @@ from tests.support.factories import (
     target,
     with_images,
 )
-from tests.support.model_world import World
+from tests.support.driver_builder.model_world import World
 
 COMING = "6.12.9+deb12-amd64"
 

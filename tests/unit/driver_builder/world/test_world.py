@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from driver_builder.model.image_state import Unreachable
 from driver_builder.planning.actions import Action
-from tests.support.factories import KERNEL, OTHER_KERNEL
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)

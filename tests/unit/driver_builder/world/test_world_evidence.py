@@ -12,8 +12,8 @@ from driver_builder.observed.rebuild import NODES_HEARD_SECONDS
 from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World
 
 READY = "driverwright.io/driverwright.edu.ready"
 IDENTITY = "A1B2C3"

@@ -15,8 +15,8 @@ from driver_builder.upgrades.gate import gate, with_kernel
 from driver_builder.upgrades.newest_kernel import is_newer, newest, stream_of
 from driver_builder.upgrades.upgrade_labels import PREFIX, ready_for_label
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World
 
 OFFERED = "6.1.0-56-cloud-amd64"
 LATER = "6.1.0-57-cloud-amd64"

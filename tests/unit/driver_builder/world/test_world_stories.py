@@ -26,9 +26,9 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.support.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.support.model_parts import ModelRegistries
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.model_parts import ModelRegistries
+from tests.support.driver_builder.model_world import World
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)

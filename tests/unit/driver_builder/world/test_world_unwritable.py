@@ -10,11 +10,11 @@ from kube_api.client import JsonPatch, Object
 from kube_api.errors import Invalid, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import NODES
-from tests.support.factories import KERNEL
-from tests.support.memory_client import MemoryClient
-from tests.support.model_world import World
-from tests.support.passes import reconciler
-from tests.support.worlds import DRIVER_PATH
+from tests.support.driver_builder.factories import KERNEL
+from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.passes import reconciler
+from tests.support.driver_builder.worlds import DRIVER_PATH
 
 PASSES = 12
 

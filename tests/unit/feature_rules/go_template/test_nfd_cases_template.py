@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from feature_rules.go_template import TemplateError, parse_template
-from tests.support.nfd_cases import of
+from tests.support.nfd_worker.nfd_cases import of
 
 
 @of("template_parse")

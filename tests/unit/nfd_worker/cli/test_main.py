@@ -14,7 +14,7 @@ from nfd_worker.cli.main import run
 from nfd_worker.config.arguments import build_parser, with_command
 from nfd_worker.config.config import OPTIONS
 from nfd_worker.guarded_file import MAX_YAML_FILE
-from tests.support.trees import HOSTS
+from tests.support.nfd_worker.trees import HOSTS
 
 INTEL = str(HOSTS / "intel-gpu-server")
 PREFIX = "feature.node.kubernetes.io"

@@ -12,7 +12,7 @@ from nfd_worker.cli.pci_names import PciNames
 from nfd_worker.config.config import Settings
 from nfd_worker.cycle import CycleReport, run_cycle
 from nfd_worker.labels.node_content import Refusal
-from tests.support.trees import recorded
+from tests.support.nfd_worker.trees import recorded
 
 NAMES = PciNames(vendors={"10de": "NVIDIA"}, devices={"10de2330": "H100"}, classes={"03": "Display", "0302": "3D"})
 

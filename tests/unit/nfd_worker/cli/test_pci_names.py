@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nfd_worker.cli.pci_names import PCI_IDS, PciNames, names_of_udev, parse_pci_ids, read_pci_names
 from nfd_worker.host import Host
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 TEXT = """\
 # comment

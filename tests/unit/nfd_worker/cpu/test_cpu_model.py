@@ -14,7 +14,7 @@ from nfd_worker.cpu.cpu_model import (
     x86_model_of_cpuinfo,
 )
 from nfd_worker.cpu.cpuid import parse_dump
-from tests.support.trees import HOSTS, host
+from tests.support.nfd_worker.trees import HOSTS, host
 
 S390X = """vendor_id       : IBM/S390
 # processors    : 2

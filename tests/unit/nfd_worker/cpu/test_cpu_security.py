@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nfd_worker.cpu.cpu_security import discover_security, parse_misc_capacity
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 KVM_AMD = "sys/module/kvm_amd/parameters"
 TDX = "sys/module/kvm_intel/parameters/tdx"

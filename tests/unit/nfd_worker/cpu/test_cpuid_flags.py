@@ -15,7 +15,7 @@ from nfd_worker.cpu.cpuid_flags import (
     threads_per_core,
     x86_64_level,
 )
-from tests.support.trees import HOSTS
+from tests.support.nfd_worker.trees import HOSTS
 
 INTEL = (0x756E6547, 0x6C65746E, 0x49656E69)
 AMD = (0x68747541, 0x444D4163, 0x69746E65)

@@ -20,7 +20,7 @@ from nfd_worker.host import BOOT_ID
 from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
 from tests.nvml import SONAME, build
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 DRIVER = "driver 550.54.15\ncuda 12040\n"
 H100 = """

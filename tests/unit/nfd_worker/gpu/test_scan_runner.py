@@ -11,7 +11,7 @@ import pytest
 from feature_rules.features import Failed, Features
 from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, ScanRunner
 from nfd_worker.host import BOOT_ID, Host
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 FOUND = '{"state": "ok", "reason": "", "driver": "550.54.15", "cuda": 12040, "machine": "", "devices": []}'
 

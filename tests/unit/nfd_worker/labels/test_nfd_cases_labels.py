@@ -20,7 +20,7 @@ from nfd_worker.labels.namespaces import (
     check_label,
     check_taint,
 )
-from tests.support.nfd_cases import of
+from tests.support.nfd_worker.nfd_cases import of
 
 
 def result(problem: Problem | None) -> str:

@@ -24,7 +24,7 @@ from nfd_worker.labels.open_keys import Layer, open_keys, runnable_rules
 from nfd_worker.labels.origins import origins_of
 from nfd_worker.publish.ownership import kept_for, with_kept
 from nfd_worker.sources import SOURCES, discover
-from tests.support.trees import HOSTS, RECORDED, recorded
+from tests.support.nfd_worker.trees import HOSTS, RECORDED, recorded
 
 PREFIX = "feature.node.kubernetes.io"
 UNREAD = {"pci"}

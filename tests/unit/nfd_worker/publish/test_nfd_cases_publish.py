@@ -7,8 +7,8 @@ from nfd_worker.publish.node_taints import merge_taints
 from nfd_worker.publish.publish_child import publish
 from nfd_worker.publish.tracking import format_taints, parse_taints
 from nfd_worker.publish.wire import PublishRequest
-from tests.support.nfd_cases import of
-from tests.support.node_server import NodeServer
+from tests.support.nfd_worker.nfd_cases import of
+from tests.support.nfd_worker.node_server import NodeServer
 
 
 @of("node_taints")

@@ -17,7 +17,7 @@ from nfd_worker.publish.publish_child import ATTEMPTS, carry_out, main, merged, 
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
 from tests.contract.misbehaving_server import Handler, misbehaving_server
-from tests.support.node_server import NodeServer, once
+from tests.support.nfd_worker.node_server import NodeServer, once
 
 Json = dict[str, Any]
 

@@ -20,7 +20,7 @@ from nfd_worker.sources.cpu import (
     sgx_epc_bytes,
 )
 from nfd_worker.sources.settings import CpuSettings, SourceSettings
-from tests.support.trees import host, recorded
+from tests.support.nfd_worker.trees import host, recorded
 
 X86 = {"proc/sys/kernel/arch": "x86_64\n"}
 CPUIDLE = "sys/devices/system/cpu/cpuidle/current_driver"

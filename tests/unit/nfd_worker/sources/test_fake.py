@@ -6,7 +6,7 @@ from feature_rules.features import Features
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.fake import labels
 from nfd_worker.sources.settings import FakeSettings, SourceSettings
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 
 def test_features_and_labels_are_those_of_the_settings(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import GpuSettings, discover, family, labels, mig_profile, needs_scan, parse_answer
 from nfd_worker.sources.gpu_labels import label_text
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import RECORDED, host, recorded
+from tests.support.nfd_worker.trees import RECORDED, host, recorded
 
 THIS_BOOT = {BOOT_ID: Path("/", BOOT_ID).read_text()}
 NVIDIA = {"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de\n"}

@@ -26,7 +26,7 @@ from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import HOSTS, RECORDED
+from tests.support.nfd_worker.trees import HOSTS, RECORDED
 
 LONGEST_SCAN_SECONDS = 1.0
 

@@ -20,7 +20,7 @@ from nfd_worker.sources.kernel import (
     read_config,
 )
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import host, recorded
+from tests.support.nfd_worker.trees import host, recorded
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from nfd_worker.host import Host
 from nfd_worker.sources import discover
 from nfd_worker.sources.local import FEATURE_FILES, labels, parse_feature_file, parse_time
 from nfd_worker.sources.settings import LocalSettings, SourceSettings
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 SETTINGS = SourceSettings(local=LocalSettings(clock=lambda: NOW))

@@ -10,7 +10,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.memory import discover_huge_pages, labels, parse_swaps, quantity
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 SYSFS = {"sys/bus/cpu/x": ""}
 HEADING = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"

@@ -8,7 +8,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.network import is_positive, labels
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 NET = "sys/class/net"
 

@@ -10,8 +10,8 @@ from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file, parse_time
 from nfd_worker.sources.memory import discover_huge_pages, parse_swaps
 from nfd_worker.sources.settings import LocalSettings, SourceSettings
-from tests.support.nfd_cases import of
-from tests.support.trees import host
+from tests.support.nfd_worker.nfd_cases import of
+from tests.support.nfd_worker.trees import host
 
 Case = dict[str, Any]
 

@@ -9,7 +9,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.pci import FIELDS, labels, parse_device, usable_label_fields
 from nfd_worker.sources.settings import PciSettings, SourceSettings
-from tests.support.trees import host, recorded
+from tests.support.nfd_worker.trees import host, recorded
 
 
 def found_on(name: str) -> Features:

@@ -9,7 +9,7 @@ from nfd_worker.errors import HostReadError
 from nfd_worker.labels.labels import label_key
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.settings import SourceSettings
-from tests.support.trees import RECORDED, host, recorded
+from tests.support.nfd_worker.trees import RECORDED, host, recorded
 
 
 def test_sources_run_by_priority_and_name() -> None:

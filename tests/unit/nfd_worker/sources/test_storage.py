@@ -8,7 +8,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.settings import SourceSettings
 from nfd_worker.sources.storage import labels
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 
 def found_in(root: Path, files: dict[str, str]) -> Features:

@@ -10,7 +10,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.settings import SourceSettings, SystemSettings
 from nfd_worker.sources.system import parse_os_release, split_version_id
-from tests.support.trees import host, recorded
+from tests.support.nfd_worker.trees import host, recorded
 
 
 @pytest.mark.parametrize(

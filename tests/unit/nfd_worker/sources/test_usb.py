@@ -8,7 +8,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
 from nfd_worker.sources.settings import SourceSettings, UsbSettings
 from nfd_worker.sources.usb import labels, usable_label_fields
-from tests.support.trees import host
+from tests.support.nfd_worker.trees import host
 
 STICK = {"1-1/bDeviceClass": "00\n", "1-1/idVendor": "0781\n", "1-1/idProduct": "5583\n", "1-1/serial": "4C53\n"}
 CAMERA = {"1-2/bDeviceClass": "ef\n", "1-2/idVendor": "5986\n", "1-2/idProduct": "1177\n"}

@@ -20,9 +20,9 @@ from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest
 from driver_builder.reasons import Reason
-from tests.support.factories import node, snapshot
-from tests.support.plans import request_of
-from tests.support.scripted_registry import Reply, Request, scripted_registry
+from tests.support.driver_builder.factories import node, snapshot
+from tests.support.driver_builder.plans import request_of
+from tests.support.driver_builder.scripted_registry import Reply, Request, scripted_registry
 
 LOST = {"error": "failed to get digest sha256:01: open /image/overlay2/content/sha256/01: no such file or directory"}
 BUILT = {"aux": {"ID": "sha256:4567"}}

@@ -14,7 +14,7 @@ from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.images import ImageRef
 from driver_builder.planning.actions import StartBuild
-from tests.support import factories
+from tests.support.driver_builder import factories
 
 Json = dict[str, Any]
 

@@ -1,8 +1,8 @@
 """A world of one node and one driver, and what was told there."""
 
 from kube_api.resources import DRIVER_CONTAINERS, EVENTS
-from tests.support.factories import KERNEL, NAMESPACE
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.model_world import World
 
 DRIVER_PATH = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
 

@@ -13,7 +13,7 @@ from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, NODES, PODS
 from testbed import diagnosis
 from testbed.api import is_node_ready
 from testbed.guest.guest import Guest
-from tests.support import acts
+from tests.support.real_parts import acts
 
 PATIENCE = 120.0
 """Seconds: an emulated node on a busy machine takes its time to end a pod."""

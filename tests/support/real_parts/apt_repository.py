@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.web_server import served
+from tests.support.real_parts.web_server import served
 
 SUITE_FIELDS = "Origin: test\nLabel: test\nArchitectures: amd64\nComponents: main\nDate: {date}\n"
 

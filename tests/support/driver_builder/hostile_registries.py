@@ -18,9 +18,9 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client, Object
 from kube_api.errors import Conflict
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
-from tests.support.factories import KERNEL, NAMESPACE, driver_object
-from tests.support.model_world import World
-from tests.support.scripted_registry import MemoryRegistry, Reply, Request, scripted_registry
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, driver_object
+from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.scripted_registry import MemoryRegistry, Reply, Request, scripted_registry
 
 DRIP_SECONDS = 0.05
 TURN_SECONDS = 0.2

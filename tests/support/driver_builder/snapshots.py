@@ -11,7 +11,7 @@ from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, Source, SourceMissing
 from driver_builder.upgrades.prebuild import images_ahead
 from driver_builder.upgrades.upgrade_labels import images_of_moves, ready_for_label
-from tests.support.factories import (
+from tests.support.driver_builder.factories import (
     DIGEST,
     KERNEL,
     LOADED,

@@ -1,6 +1,6 @@
 """What a landing leaves in a cluster and a registry: written down once, put into a fresh cluster by test_landings.py.
 
-``python -m tests.support.landing_record NAME`` installs a driver as HEAD does it and writes
+``python -m tests.support.real_parts.landing_record NAME`` installs a driver as HEAD does it and writes
 ``tests/data/landings/NAME``: ``objects.yaml``, as the API server gives them, and ``image/``, the registry's repository
 as an OCI image layout. A record is never written anew: what it holds is in clusters.
 """
@@ -31,13 +31,13 @@ from kube_api.resources import (
 )
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
-from tests.support import oci_layout
-from tests.support.cluster_setup import make_namespace, path_of
-from tests.support.controller_life import KERNEL, WAIT_SECONDS, Life, Parts
+from tests.support.real_parts import oci_layout
+from tests.support.real_parts.cluster_setup import make_namespace, path_of
+from tests.support.real_parts.controller_life import KERNEL, WAIT_SECONDS, Life, Parts
 
 Json = dict[str, Any]
 
-FOLDER = Path(__file__).parents[1] / "data" / "landings"
+FOLDER = Path(__file__).parents[2] / "data" / "landings"
 OBJECTS, IMAGE = "objects.yaml", "image"
 
 REGISTRY = ("127.9.9.9", 15009)

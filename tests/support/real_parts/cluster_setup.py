@@ -17,7 +17,7 @@ from testbed.testbed import Testbed
 
 Json = dict[str, Any]
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 FIELD_MANAGER = "integration-test"
 
 

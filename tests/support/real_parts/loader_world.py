@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LOADER = Path(__file__).parents[2] / "driver_builder" / "loader" / "loader.sh"
+LOADER = Path(__file__).parents[3] / "driver_builder" / "loader" / "loader.sh"
 SHELLS = [words for words in (["busybox", "sh"], ["dash"]) if shutil.which(words[0])]
 KERNEL = "6.1.0-56-cloud-amd64"
 SRCVERSION = "706CD6907A4F128854CD0ED"

@@ -25,7 +25,7 @@ from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.registry_access import Registries
 from kube_api.resources import SECRETS
-from tests.support.memory_client import MemoryClient
+from tests.support.driver_builder.memory_client import MemoryClient
 
 NAMESPACE = "driverwright"
 SECRET = "registry-password"

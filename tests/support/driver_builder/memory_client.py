@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from driver_builder.status.status import timestamp
 from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
-from tests.support.factories import NOW
+from tests.support.driver_builder.factories import NOW
 
 _Value = TypeVar("_Value")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.trees import DATA
+from tests.support.nfd_worker.trees import DATA
 
 # By libyaml, where PyYAML has it: each process of the tests reads it, and it is long.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -19,8 +19,8 @@ from driver_builder.planning.actions import Action
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.templates import templates
 from kube_api import names
-from tests.support import factories
-from tests.support.factories import PRESENT, SOURCE, driver_object, node, spec_of, with_key
+from tests.support.driver_builder import factories
+from tests.support.driver_builder.factories import PRESENT, SOURCE, driver_object, node, spec_of, with_key
 
 Json = dict[str, Any]
 

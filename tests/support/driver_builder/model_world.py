@@ -34,9 +34,9 @@ from driver_builder.upgrades.prebuild import DAY_SECONDS
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
-from tests.support.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
-from tests.support.memory_client import MemoryClient, copied
-from tests.support.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
+from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
+from tests.support.driver_builder.memory_client import MemoryClient, copied
+from tests.support.driver_builder.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
 
 
 class World:

@@ -16,8 +16,8 @@ from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import NODES, PODS
 from testbed.api import ApiError
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.model_world import pod_status
+from tests.support.driver_builder import factories
+from tests.support.driver_builder.model_world import pod_status
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nfd_worker.host import Host
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 HOSTS = DATA / "hosts"
 RECORDED = tuple(sorted(path.name for path in HOSTS.iterdir() if path.is_dir()))
 

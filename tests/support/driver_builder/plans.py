@@ -9,7 +9,7 @@ from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
-from tests.support.factories import NAMESPACE, wanted
+from tests.support.driver_builder.factories import NAMESPACE, wanted
 
 READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 

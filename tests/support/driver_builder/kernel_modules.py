@@ -5,7 +5,7 @@ from pathlib import Path
 
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 
-MODULES = Path(__file__).parents[1] / "data" / "modules"
+MODULES = Path(__file__).parents[2] / "data" / "modules"
 PROBE = (MODULES / "dw_probe.ko").read_bytes()
 HELPER = (MODULES / "dw_helper.ko").read_bytes()
 PROBE_MODULE = parse_kernel_module(PROBE, "dw_probe.ko")

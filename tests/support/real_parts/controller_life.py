@@ -27,14 +27,14 @@ from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NAMESPACES
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.testbed import Testbed
-from tests.support import factories
-from tests.support.cluster_setup import admin, install, make_namespace
-from tests.support.played_nodes import PlayedNodes
-from tests.support.tapped import ANY_PORT, Tap
+from tests.support.driver_builder import factories
+from tests.support.real_parts.cluster_setup import admin, install, make_namespace
+from tests.support.real_parts.played_nodes import PlayedNodes
+from tests.support.real_parts.tapped import ANY_PORT, Tap
 
 Json = dict[str, Any]
 
-MODULES = Path(__file__).parents[1] / "data" / "modules"
+MODULES = Path(__file__).parents[2] / "data" / "modules"
 KERNEL, SKIPPED_KERNEL = "6.1.0-55-cloud-amd64", "6.1.0-47-cloud-amd64"
 WAIT_SECONDS = 300.0
 BUILD = """\
@@ -153,7 +153,7 @@ class Life:
                 "--retry-min-seconds", "1",
             ]  # fmt: skip
             with (self._folder / "controller.log").open("ab") as log:
-                self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
+                self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3])
             self._started += 1
 
     def _has_lost_its_lease(self) -> bool:

@@ -7,9 +7,9 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from tests.support.factories import NAMESPACE, SETTINGS
-from tests.support.model_parts import ModelBuilds
-from tests.support.model_world import World
+from tests.support.driver_builder.factories import NAMESPACE, SETTINGS
+from tests.support.driver_builder.model_parts import ModelBuilds
+from tests.support.driver_builder.model_world import World
 
 
 def reconciler(world: World, builds: ModelBuilds, is_stopping: Callable[[], bool] = lambda: False) -> Reconciler:

@@ -1,0 +1,1 @@
+"""Models, factories and data for the tests of driver_builder."""

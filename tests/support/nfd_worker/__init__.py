@@ -1,0 +1,1 @@
+"""Hosts, cases and machines for the tests of nfd_worker."""

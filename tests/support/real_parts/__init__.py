@@ -1,0 +1,1 @@
+"""What tests with real parts share."""
