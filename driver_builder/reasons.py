@@ -139,7 +139,7 @@ class Meaning:
 
     ``suspends`` says whose builds are suspended when several fail in a row for it: that is so where the cause lies
     outside the driver, so that the next build is likely to fail in the same way. ``states`` are those of the targets
-    that have the reason, none where no target has it.
+    that have the reason, none where no target has it; a target that is blocked by it has the first.
     """
 
     summary: str

@@ -174,8 +174,11 @@ def test_a_worker_without_pynvml_is_absent(library: Path, tmp_path: Path) -> Non
     ("fault", "reason"),
     [
         ("fault init 18", "NVML cannot start: RM has detected an NVML/RM version mismatch.; libnvidia-ml.so.1 and the"),
-        ("fault init 4", "NVML cannot start: Insufficient Permissions; may this container use /dev/nvidiactl and"),
-        ("fault init 999", "NVML cannot start: Unknown Error; may this container use /dev/nvidiactl"),
+        (
+            "fault init 4",
+            "NVML cannot start: Insufficient Permissions; check that this container may use /dev/nvidiactl and",
+        ),
+        ("fault init 999", "NVML cannot start: Unknown Error; check that this container may use /dev/nvidiactl"),
         ("fault driver 999", "NVML cannot read the driver: Unknown Error;"),
         ("fault count 8", "NVML cannot read the driver: Insufficient External Power; the kernel log may have"),
     ],
