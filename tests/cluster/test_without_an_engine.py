@@ -13,6 +13,8 @@ from kube_api.resources import EVENTS, JOBS
 from tests.support.real_parts import acts
 from tools import product_images
 
+pytestmark = pytest.mark.long
+
 PATCH = deploy.DEPLOY / "patches" / "builds-in-jobs.yaml"
 NAME = "driver-builder"
 
