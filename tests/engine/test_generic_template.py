@@ -68,6 +68,9 @@ class Mirror:
         )
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """The newest cloud kernel: the only one whose source package is sure to be of the same version."""

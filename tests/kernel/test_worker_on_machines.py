@@ -164,7 +164,16 @@ def kernels() -> dict[str, KernelPackage]:
     return {CLOUD: stock_kernel(), GENERIC: newest_kernel(GENERIC, PlainLines())}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=list(CASES))
+IN_LONG_TIER = ("an old Intel desktop with USB devices and SELinux", "a server with AVX-512 bits")
+
+
+def _cases() -> list[object]:
+    """Give the cases; `make test` has two of them."""
+    marks = {name: [pytest.mark.long] for name in IN_LONG_TIER}
+    return [pytest.param(name, marks=marks.get(name, []), id=name) for name in CASES]
+
+
+@pytest.fixture(scope="module", params=_cases())
 def scanned(
     request: pytest.FixtureRequest, disk: WorkerDisk, kernels: dict[str, KernelPackage]
 ) -> tuple[Case, KernelPackage, Any]:
