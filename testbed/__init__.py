@@ -1,4 +1,4 @@
-"""A real Kubernetes proving ground on one Debian machine, for tests, for the demo, and by hand.
+"""A real Kubernetes testbed on one Debian machine, for tests, for the demo, and by hand.
 
     with Testbed.start() as ground:
         print(ground.kubeconfig, ground.registry.host, ground.engine.socket)

@@ -1,4 +1,4 @@
-"""Run the proving ground by hand: `python -m testbed`."""
+"""Run the testbed by hand: `python -m testbed`."""
 
 import sys
 

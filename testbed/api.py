@@ -1,6 +1,6 @@
 """Ask the ground's API server a few plain questions, without the client library that the product uses.
 
-A proving ground must not be wrong together with the code it proves.
+A testbed must not be wrong together with the code it proves.
 """
 
 from __future__ import annotations

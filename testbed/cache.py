@@ -1,4 +1,4 @@
-"""The cache folder of driverwright: built once, used by every proving ground of this user.
+"""The cache folder of driverwright: built once, used by every testbed of this user.
 
 An entry appears whole or not at all: it is made under another name and renamed, and one lock per entry keeps two
 runs from making it twice.

@@ -1,4 +1,4 @@
-"""The command line of the proving ground: the only place that prints results and chooses the exit status."""
+"""The command line of the testbed: the only place that prints results and chooses the exit status."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _node_list(options: argparse.Namespace, progress: Progress) -> None:
 
 
 def _show(ground: Testbed) -> None:
-    table = Table(title=f"proving ground {ground.name}", title_justify="left", show_header=False, box=None)
+    table = Table(title=f"testbed {ground.name}", title_justify="left", show_header=False, box=None)
     for name, state in sorted(ground.processes.states().items()):
         table.add_row(name, state, style="" if state == "running" else "red")
     _console.print(table)

@@ -1,6 +1,6 @@
-"""Run commands of the machine: the one subprocess wrapper of the proving ground.
+"""Run commands of the machine: the one subprocess wrapper of the testbed.
 
-Only for commands that end by themselves. Whatever keeps running is started by the keeper (`keeper.py`).
+Only for commands that end by themselves. Whatever keeps running is started by the supervisor (`supervisor.py`).
 """
 
 from __future__ import annotations

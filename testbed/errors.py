@@ -1,4 +1,4 @@
-"""What can go wrong while the proving ground is brought up.
+"""What can go wrong while the testbed is brought up.
 
 TestbedError            anything that a caller may report; carries a hint for the person who started it
 ├── CommandError              a command of the machine failed; carries the end of its output
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 class TestbedError(Exception):
-    """The proving ground could not do what was asked; `hint` says what to try next."""
+    """The testbed could not do what was asked; `hint` says what to try next."""
 
     __test__ = False
     """Not for pytest, which looks for classes named Test."""
@@ -37,4 +37,4 @@ class NotReadyError(TestbedError):
 
 
 class UnsupportedMachineError(TestbedError):
-    """This machine cannot carry the proving ground as it is; the hint says what to change."""
+    """This machine cannot carry the testbed as it is; the hint says what to change."""

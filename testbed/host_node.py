@@ -1,7 +1,8 @@
 """This machine as a node: a real kubelet on the ground's container engine.
 
-Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the ground's own: the keeper has put private ones in their
-place, visible to this ground's processes only, so that several grounds do not take each other's pods for leftovers.
+Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the ground's own: the supervisor has put private ones in
+their place, visible to this ground's processes only, so that several grounds do not take each other's pods for
+leftovers.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class HostNode:
 
 
 def make_cgroups(root: Path, name: str) -> None:
-    """Make the control group that the node's containers live in, in every hierarchy; the keeper removes it."""
+    """Make the control group that the node's containers live in, in every hierarchy; the supervisor removes it."""
     if (root / "cgroup.controllers").exists():
         (root / name).mkdir(exist_ok=True)
         return

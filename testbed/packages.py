@@ -22,7 +22,7 @@ _LOCK_WAIT = 120.0
 
 
 def why_unsupported() -> str | None:
-    """Say why this machine cannot carry a proving ground and what to do, or return None when it can."""
+    """Say why this machine cannot carry a testbed and what to do, or return None when it can."""
     release = apt_sources.parse_os_release(_OS_RELEASE.read_text()) if _OS_RELEASE.exists() else {}
     if release.get("ID") != "debian":
         return "the testbed takes all its parts from Debian packages: run it on Debian (a container image will do)"
@@ -32,7 +32,7 @@ def why_unsupported() -> str | None:
 
 
 def require_supported_machine() -> None:
-    """Raise when the proving ground cannot run here."""
+    """Raise when the testbed cannot run here."""
     if reason := why_unsupported():
         raise UnsupportedMachineError("this machine cannot run the testbed", hint=reason)
 

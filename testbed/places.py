@@ -25,7 +25,7 @@ def new_folder() -> Path:
 
 
 def is_alive(folder: Path) -> bool:
-    """Tell whether the keeper of a ground answers."""
+    """Tell whether the supervisor of a ground answers."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(folder / supervisor.SOCKET_NAME))
@@ -64,9 +64,9 @@ def find_ground(name: str | None) -> Path:
 
 
 def remove_remains() -> None:
-    """Remove what is left of grounds whose keeper was killed, and logs that were kept long enough.
+    """Remove what is left of grounds whose supervisor was killed, and logs that were kept long enough.
 
-    Their processes and mounts are gone already, with the keeper's namespaces.
+    Their processes and mounts are gone already, with the supervisor's namespaces.
     """
     for folder in _BASE.glob(f"{_PREFIX}*"):
         age = time.time() - folder.stat().st_mtime

@@ -1,4 +1,4 @@
-"""The harness's end of the keeper: start, stop and kill the processes of one proving ground by name."""
+"""The harness's end of the supervisor: start, stop and kill the processes of one testbed by name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from testbed.command import environment, tail
 from testbed.errors import NotReadyError, TestbedError
 from testbed.progress import Step
 
-_KEEPER_START_TIMEOUT = 20.0
+_SUPERVISOR_START_TIMEOUT = 20.0
 _REMOVAL_SECONDS = 300.0
 """A ground may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
 
 
 class Processes:
-    """The processes of one ground, below its keeper."""
+    """The processes of one ground, below its supervisor."""
 
     def __init__(self, folder: Path, watcher: subprocess.Popen[bytes] | None = None) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Processes:
 
     @classmethod
     def start(cls, folder: Path, *, outlive_harness: bool) -> Processes:
-        """Start the keeper of a new ground; without `outlive_harness` it ends when this process does."""
+        """Start the supervisor of a new ground; without `outlive_harness` it ends when this process does."""
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         lifeline = [] if outlive_harness else ["--lifeline"]
         with (folder / "logs" / "watcher.log").open("ab") as log:
@@ -52,7 +52,7 @@ class Processes:
                 cwd="/",
                 start_new_session=True,
             )
-        deadline = time.monotonic() + _KEEPER_START_TIMEOUT
+        deadline = time.monotonic() + _SUPERVISOR_START_TIMEOUT
         while not (folder / supervisor.SOCKET_NAME).exists():
             if watcher.poll() is not None or time.monotonic() > deadline:
                 output = tail(folder / "logs" / "keeper.log") + tail(folder / "logs" / "watcher.log")
@@ -73,7 +73,7 @@ class Processes:
             raise TestbedError(f"the supervisor of {self.folder} is gone", hint="start the testbed again")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
-            raise TestbedError(f"keeper: {op} {fields.get('name', '')}: {reply['error']}")
+            raise TestbedError(f"supervisor: {op} {fields.get('name', '')}: {reply['error']}")
         return reply
 
     def log(self, name: str) -> Path:

@@ -28,7 +28,7 @@ class Step(Protocol):
 
 
 class Progress(Protocol):
-    """Where the proving ground reports its steps; steps may be nested."""
+    """Where the testbed reports its steps; steps may be nested."""
 
     def step(self, name: str) -> AbstractContextManager[Step]:
         """Open a step; it ends, with its time, when the context does."""

@@ -1,6 +1,6 @@
-"""The keeper: every process of one proving ground lives and dies below it.
+"""The supervisor: every process of one testbed lives and dies below it.
 
-Two processes, started as `keeper.py watch FOLDER`:
+Two processes, started as `supervisor.py watch FOLDER`:
 
 watch   stays outside; ends the ground when its harness goes away, however it goes, and removes what is left on disk
 serve   is process 1 of a process and mount namespace of its own; starts, signals and reaps what it is asked to

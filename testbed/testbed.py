@@ -1,4 +1,4 @@
-"""The proving ground as its users see it: started, composed of the parts they ask for, and ended with all traces."""
+"""The testbed as its users see it: started, composed of the parts they ask for, and ended with all traces."""
 
 from __future__ import annotations
 
