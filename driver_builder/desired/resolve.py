@@ -45,8 +45,6 @@ class Resolved:
 
     def holds(self, snapshot: Snapshot, driver: DriverContainer) -> bool:
         """Tell whether images that are known by now change nothing: each was built for what is wanted anyway."""
-        if self.alternatives:
-            return False
         homes = {_kernel(item.target): item.target for item in self.targets}
         return all(homes.get(_kernel(found), found) == found for found in targets.of_images(snapshot, driver))
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from driver_builder.api.spec_rules import BASE_IMAGE
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.repositories import Repository
 from driver_builder.templates.templates import shipped
 
@@ -39,8 +38,8 @@ def script_for(repository: Repository) -> KernelScript:
     Raises:
         ConfigurationError: when there is none, or the base image's name cannot be written to a Dockerfile.
     """
-    if not BASE_IMAGE.pattern.fullmatch(repository.base_image) or is_reserved(repository.base_image):
-        raise ConfigurationError(f"base image {repository.base_image!r} {BASE_IMAGE.words}")
+    if wrong := BASE_IMAGE.wrong_with(repository.base_image):
+        raise ConfigurationError(f"base image {repository.base_image!r} {wrong}")
     name = SCRIPTS.get(repository.template)
     if name is None:
         known = ", ".join(sorted(SCRIPTS))

@@ -6,11 +6,7 @@ The expected texts are what Go 1.19's text/template with sprig 3.2.3 writes, whi
 import pytest
 
 from feature_rules.go_template import parse_template
-
-DATA = {
-    "pci": {"device": [{"class": "0300", "vendor": "10de"}, {"class": "0200", "vendor": "8086"}], "none": []},
-    "kernel": {"version": [{"Name": "full", "Value": "6.1.0-31-amd64"}, {"Name": "major", "Value": "6"}]},
-}
+from tests.support.template_data import DATA
 
 
 @pytest.mark.parametrize(
