@@ -1,9 +1,12 @@
-"""How light the labeler is: memory, CPU time at rest, bytes sent, and how soon a change of the host is published.
+"""How light the labeler is: memory, CPU, bytes sent, and how soon a change of the host is published.
 
-``python bench/worker.py`` installs the packages into a virtual environment of its own, not editable, as the image does,
-and runs the real worker there (``python -I``) against an API server on the loopback that says yes to everything. The
-environment is made by ``BENCH_PYTHON``; without it by ``/usr/bin/python3`` where that is of the same version, because
-Debian's is the image's. Each figure stands beside that of Node Feature Discovery's worker, measured on one machine.
+``python bench/worker.py [PART...]`` installs the packages into a virtual environment of its own, not editable, as the
+image does, and runs the real worker there as in a pod (:mod:`bench.worker_parts.pod`): with a service account, against
+an API server with TLS that says yes to everything. PART is one or more of ``cost``, ``resident``, ``latency`` and
+``churn``; all without. The environment is made by ``BENCH_PYTHON``; without it by ``/usr/bin/python3`` where that is of
+the same version, because Debian's is the image's. CPU stands beside that of the same Python that does nothing
+(``python -I -S -c pass``), measured in turns; other figures beside those of Node Feature Discovery's worker, measured
+once on another machine.
 """
 
 import json
@@ -15,13 +18,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from bench.worker_parts.churn import SECONDS as CHURN_SECONDS  # noqa: E402
+from bench.worker_parts.churn import Churn  # noqa: E402
+from bench.worker_parts.cost import in_turns, milliseconds_of, ticks_of  # noqa: E402
+from bench.worker_parts.pod import ApiServer, leave_mounts, start_api_server  # noqa: E402
 
 UPSTREAM_RESIDENT_MIB = 39.0
 UPSTREAM_CPU_SECONDS_PER_HOUR = 0.70
@@ -33,9 +43,23 @@ REST_SECONDS = 60.0
 REST_CYCLES = 5
 SAMPLES = 5
 PCI_DEVICES = 64
+ROUNDS = 9
+CHANGES = 15
+CHURN_PORT = 38640
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ETC = "etc/kubernetes/node-feature-discovery"
+
+SCRIPT = """\
+#!{python}
+# -*- coding: utf-8 -*-
+import re
+import sys
+from nfd_worker.cli.start import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+"""What pip makes of an entry point."""
 
 SCAN = """
 import json, sys, time
@@ -52,48 +76,21 @@ print(json.dumps([seconds[0], min(seconds), len(report.features.instances["pci.d
 """
 
 
-class ApiServer(BaseHTTPRequestHandler):
-    """Says yes, and notes when each request came and how many bytes it had."""
-
-    protocol_version = "HTTP/1.1"
-    received: list[tuple[float, str, int]] = []  # noqa: RUF012 - one server in this process
-
-    def do_PATCH(self) -> None:
-        """Take a patch; the object is what was sent."""
-        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def do_GET(self) -> None:
-        """Give a Node that carries nothing."""
-        self._answer(json.dumps({"metadata": {"name": "bench", "resourceVersion": "1"}}).encode())
-
-    def _answer(self, body: bytes) -> None:
-        size = len(self.requestline) + len("\r\n") + len(bytes(self.headers)) + int(self.headers["Content-Length"] or 0)
-        self.received.append((time.monotonic(), self.command, size))
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
-
-
 class Worker:
     """A running worker on a tree, in the installation; ``conf`` and ``features`` are files it watches."""
 
-    def __init__(self, python: Path, folder: Path, root: Path, port: int) -> None:
+    def __init__(self, program: Path, folder: Path, root: Path, environment: Mapping[str, str], port: int = 0) -> None:
         self.conf = folder / "nfd-worker.conf"
+        self.rules = folder / "rules.d"
+        self.rules.mkdir(exist_ok=True)
         self.features = root / ETC / "features.d" / "bench"
         self.sleep("1s")
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(_kubeconfig(port))
-        flags = {"--config": self.conf, "--root": root, "--kubeconfig": kubeconfig, "--node-name": "bench", "--port": 0}
+        flags = {"--config": self.conf, "--root": root, "--rules-dir": self.rules, "--port": port}
         arguments = [str(word) for pair in flags.items() for word in pair]
         self._log = folder / "log"
-        command = [str(python), "-I", "-m", "nfd_worker", "run", "--log-level", "debug", *arguments]
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(command, stderr=log)
+            command = [str(program), "run", "--log-level", "debug", *arguments]
+            self._process = subprocess.Popen(command, stderr=log, env=environment)
         self.pid = self._process.pid
 
     def sleep(self, interval: str) -> None:
@@ -168,24 +165,99 @@ print(json.dumps([hot, sorted(after_sleep() for _ in range(3))[1]]))
 
 def main() -> None:
     """Measure and print."""
-    server = HTTPServer(("127.0.0.1", 0), ApiServer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    parts = sys.argv[1:] or list(PARTS)
+    leave_mounts()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         folder = Path(name)
-        python = install(folder / "venv")
-        with worker(python, folder, live_tree(folder / "live"), server.server_port) as running:
-            report_resident(running)
-        hot, cold = json.loads(_output(python, "-I", "-c", CONTROL))
-        print(f"this machine after a sleep     any {hot:.1f} ms of Python take {cold:.1f} ms, {cold / hot:.0f} times")
-        tree = generated_tree(folder / "generated")
-        first, best, devices = json.loads(_output(python, "-I", "-c", SCAN, str(tree)))
-        print(f"CPU of a cycle, {devices} PCI devices   {best * 1000:.1f} ms ({first * 1000:.1f} ms for the first one)")
-        with worker(python, folder, tree, server.server_port) as running:
-            report_latency(running, tree)
+        bench = Bench(install(folder / "venv"), folder, start_api_server(folder))
+        for part in parts:
+            PARTS[part](bench)
 
 
-def report_resident(worker: Worker) -> None:
-    """Print what a worker on this machine weighs and costs."""
+class Bench(NamedTuple):
+    """The installation's ``bin``, a folder for trees, and the environment of a container."""
+
+    programs: Path
+    folder: Path
+    environment: Mapping[str, str]
+
+    @contextmanager
+    def worker(self, root: Path, port: int = 0) -> Iterator[Worker]:
+        """Run a worker."""
+        running = Worker(self.programs / "nfd-worker", self.folder, root, self.environment, port)
+        try:
+            yield running
+        finally:
+            running.end()
+
+    def empty(self) -> float:
+        """Give the milliseconds of CPU of an interpreter that does nothing."""
+        return milliseconds_of([str(self.programs / "python"), "-I", "-S", "-c", "pass"], self.environment)
+
+    def oneshot(self, root: Path, *flags: str) -> float:
+        """Give the milliseconds of CPU of a worker that runs once."""
+        command = [str(self.programs / "nfd-worker"), "--oneshot", "--root", str(root), *flags]
+        return milliseconds_of(command, self.environment)
+
+
+def report_cost(bench: Bench) -> None:
+    """Print what starting, and publishing a change, costs; beside an interpreter that does nothing."""
+    tree = live_tree(bench.folder / "cost")
+    for _ in range(3):
+        bench.empty()
+    print(f"an empty interpreter           {statistics.median(bench.empty() for _ in range(ROUNDS)):.1f} ms of CPU")
+    print(f"oneshot without publishing     {in_turns(bench.empty, lambda: bench.oneshot(tree, '--no-publish'))}")
+    print(f"oneshot with publishing        {in_turns(bench.empty, lambda: bench.oneshot(tree))}")
+    with bench.worker(tree) as running:
+        running.publish(lambda: None)
+        running.sleep("1h")
+        time.sleep(2)
+        empties: list[float] = []
+        numbers = iter(range(1000))
+
+        def change() -> float:
+            empties.clear()
+            before = ticks_of(running.pid)
+            for _ in range(CHANGES):
+                running.label(f"cost-{next(numbers)}")
+                empties.append(bench.empty())
+                # The second cycle of the burst is part of what a change costs.
+                time.sleep(0.5)
+            return (ticks_of(running.pid) - before) / CHANGES
+
+        pairs = [(change(), statistics.mean(empties)) for _ in range(3)]
+    ours, ratio = (statistics.median(values) for values in zip(*((a, a / b) for a, b in pairs), strict=True))
+    print(f"a published change             {ours:.0f} ms, {ratio:.1f} times an empty interpreter's")
+
+
+def report_churn(bench: Bench) -> None:
+    """Print how a worker's memory grows on a node that does not rest."""
+    tree = generated_tree(bench.folder / "churn")
+    with bench.worker(tree, port=CHURN_PORT) as running:
+        running.publish(lambda: None)
+        churn = Churn(tree / ETC, running.rules, running.conf, CHURN_PORT)
+        for has_regexps, seconds in ((False, CHURN_SECONDS), (True, CHURN_SECONDS / 3)):
+            churn.has_regexps = has_regexps
+            sizes = [f"{running.memory()['Rss']:.1f}"]
+            churn.run(seconds, lambda: sizes.append(f"{running.memory()['Rss']:.1f}"))  # noqa: B023 - called in run()
+            told = f"{running.memory()['Rss']:.1f} MiB, with{'' if has_regexps else 'out'} regular expressions in rules"
+            print(f"RSS after {churn.operations:>4} changes         {told}")
+            print(f"  minute by minute             {' '.join(sizes)}")
+
+
+def report_resident(bench: Bench) -> None:
+    """Print what a worker on this machine weighs, and costs at rest."""
+    with bench.worker(live_tree(bench.folder / "live")) as running:
+        _report_resident(running)
+    python = bench.programs / "python"
+    hot, cold = json.loads(_output(python, "-I", "-c", CONTROL))
+    print(f"this machine after a sleep     any {hot:.1f} ms of Python take {cold:.1f} ms, {cold / hot:.0f} times")
+    tree = generated_tree(bench.folder / "scanned")
+    first, best, devices = json.loads(_output(python, "-I", "-c", SCAN, str(tree)))
+    print(f"CPU of a cycle, {devices} PCI devices   {best * 1000:.1f} ms ({first * 1000:.1f} ms for the first one)")
+
+
+def _report_resident(worker: Worker) -> None:
     worker.publish(lambda: None)
     sent = [len(ApiServer.received)]
     for number in range(PUBLISHES - 1):
@@ -209,12 +281,18 @@ def report_resident(worker: Worker) -> None:
     print(f"CPU at rest, one cycle a minute {told} ({spread})")
 
 
-def report_latency(worker: Worker, tree: Path) -> None:
+def report_latency(bench: Bench) -> None:
     """Print how soon a change is published, with an interval that plays no part."""
+    tree = generated_tree(bench.folder / "generated")
+    with bench.worker(tree) as running:
+        _report_latency(running, tree)
+
+
+def _report_latency(worker: Worker, tree: Path) -> None:
     worker.publish(lambda: None)
     worker.sleep("1h")
     time.sleep(2)
-    files = [worker.label(f"latency-{number}") for number in range(SAMPLES)]
+    files = [alone(partial(worker.label, f"latency-{number}")) for number in range(SAMPLES)]
     print(f"feature file to request        {_spread(files)} (upstream: at most a second, by its code)")
     uevent = next(
         (path for path in sorted(Path("/sys/bus/pci/devices").glob("*/uevent")) if os.access(path, os.W_OK)), None
@@ -230,36 +308,37 @@ def report_latency(worker: Worker, tree: Path) -> None:
 
         return plug
 
-    plugged = [worker.publish(plug_in(number)) for number in range(SAMPLES)]
+    plugged = [alone(partial(worker.publish, plug_in(number))) for number in range(SAMPLES)]
     print(f"hotplug to request             {_spread(plugged)} (upstream: 30 s, half an interval)")
 
 
-@contextmanager
-def worker(python: Path, folder: Path, root: Path, port: int) -> Iterator[Worker]:
-    """Run a worker."""
-    running = Worker(python, folder, root, port)
-    try:
-        yield running
-    finally:
-        running.end()
+def alone(change: Callable[[], float]) -> float:
+    """Make a change that belongs to no burst."""
+    time.sleep(1.0)
+    return change()
 
 
 # --- the installation and the trees -----------------------------------------------------------------------------------
 
 
 def install(folder: Path) -> Path:
-    """Install the packages, compiled and not editable, beside the libraries of this interpreter; gives the python."""
+    """Install the packages, compiled and not editable, beside the libraries of this interpreter; gives its ``bin``."""
     base = _base_python()
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     for package in ("nfd_worker", "feature_rules", "kube_api"):
         shutil.copytree(REPOSITORY / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
+    # The image has no libyaml, which would be mapped and not used.
+    yaml = Path(_output(sys.executable, "-c", "import yaml; print(yaml.__path__[0])").strip())
+    shutil.copytree(yaml, packages / "yaml", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     python = folder / "bin" / "python"
+    (folder / "bin" / "nfd-worker").write_text(SCRIPT.format(python=python))
+    (folder / "bin" / "nfd-worker").chmod(0o755)
     subprocess.run([python, "-m", "compileall", "-q", packages], check=True)
     version = _output(python, "-c", "import sys; print(sys.version.split()[0])").strip()
-    print(f"interpreter                    {base} {version}, in a virtual environment as in the image, python -I")
-    return python
+    print(f"interpreter                    {base} {version}, in a virtual environment as in the image")
+    return python.parent
 
 
 def _base_python() -> str:
@@ -318,13 +397,7 @@ def _output(*command: Any) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _kubeconfig(port: int) -> str:
-    return json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
-        "users": [{"name": "bench", "user": {"token": "bench"}}],
-        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-    })  # fmt: skip
+PARTS = {"cost": report_cost, "resident": report_resident, "latency": report_latency, "churn": report_churn}
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The one package that speaks to the Kubernetes API server; neither program imports the other."""
+"""The only package that calls the Kubernetes API server; neither program imports the other."""

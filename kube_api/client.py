@@ -1,6 +1,6 @@
 """Verbs of the API server over plain dicts: get, list, watch, create, apply, patch, delete. No domain words.
 
-Objects go in and come out as the JSON the server speaks, because the typed models of the official client cost two
+Objects go in and come out as the server's JSON, because the typed models of the official client cost two
 thirds of its memory and refuse valid manifests (``cpu: 1``). The official client still does what it does best: finding
 and refreshing credentials, TLS, proxies, pooling.
 """
@@ -8,8 +8,7 @@ and refreshing credentials, TLS, proxies, pooling.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple, Self
-from urllib.parse import urlencode
+from typing import Any, NamedTuple, Protocol, Self
 
 from kube_api.connection import Answer, Connection, Timeout, connect
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
@@ -23,16 +22,18 @@ METADATA_ONLY_WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-"""Of the server's own kinds: items of lists are merged by their names."""
+"""For the server's own kinds: items of lists are merged by their names."""
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+
 MAX_LOG_LINE = 64 << 10
-"""Bytes. A kubelet cuts lines at 16 KiB, and puts them together again for who reads its logs."""
+"""Bytes. A kubelet cuts lines at 16 KiB, and joins them again for readers of its logs."""
 
 
 class Listing(NamedTuple):
-    """A collection at one moment: watch on from ``resource_version``."""
+    """A collection at one moment: watch from ``resource_version``."""
 
     items: list[Object]
     resource_version: str
@@ -43,6 +44,32 @@ class WatchEvent(NamedTuple):
 
     kind: str
     object: Object
+
+
+class Reader(Protocol):
+    """Whoever can read one object: a :class:`Client`, or what remembers what one has read."""
+
+    def get(self, path: str) -> Object:
+        """Read one object."""
+
+
+class Writer(Reader, Protocol):
+    """Whoever can write objects: a :class:`Client`, or what takes note of what one has written."""
+
+    def create(self, path: str, body: Object) -> Object:
+        """Create an object in a collection."""
+
+    def replace(self, path: str, body: Object) -> Object:
+        """Replace an object."""
+
+    def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Server-side apply."""
+
+    def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
+        """Patch an object."""
+
+    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> Object:
+        """Delete an object."""
 
 
 class Client:
@@ -61,10 +88,10 @@ class Client:
     ) -> Self:
         """Connect as kubectl would: the given kubeconfig, else the pod's service account, else the default kubeconfig.
 
-        ``once`` is for a process that asks once or twice and ends.
+        ``once`` is for a process that sends one or two requests and ends.
 
         Raises:
-            Unreachable: when no usable credentials are found; the message says where was looked.
+            Unreachable: no usable credentials were found; the message names the searched places.
         """
         return cls(connect(kubeconfig, once=once), timeout_seconds=timeout_seconds)
 
@@ -77,20 +104,42 @@ class Client:
     ) -> Listing:
         """Read a collection, in pages of 500.
 
-        ``metadata_only`` asks for names, labels and annotations alone: a tenth of the bytes of a full Node.
+        ``metadata_only`` requests names, labels and annotations alone: a tenth of the bytes of a full Node.
         """
-        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": "500"}
-        accept = METADATA_ONLY if metadata_only else "application/json"
         items: list[Object] = []
+        version = ""
+        for page in self.pages(
+            path, label_selector=label_selector, field_selector=field_selector, metadata_only=metadata_only
+        ):
+            items += page.items
+            version = page.resource_version
+        return Listing(items, version)
+
+    def pages(
+        self,
+        path: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        limit: int = 500,
+    ) -> Iterator[Listing]:
+        """Read a collection as it was at one moment, page by page, of which one is in memory at a time.
+
+        Raises:
+            Gone: when the pages took so long that the server has forgotten that moment: begin again.
+        """
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
+        accept = METADATA_ONLY if metadata_only else "application/json"
         while True:
             page = self._json("GET", path, query=query, accept=accept)
             metadata = page.get("metadata")
             if not isinstance(metadata, dict):
                 raise Unreachable(f"GET {path}: the response is not a list of objects: is this an API server?")
-            items += page.get("items") or []
+            yield Listing(page.get("items") or [], metadata.get("resourceVersion", ""))
             query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
-                return Listing(items, metadata.get("resourceVersion", ""))
+                return
 
     def watch(
         self,
@@ -103,8 +152,10 @@ class Client:
     ) -> Iterator[WatchEvent]:
         """Yield changes after ``resource_version`` until the server ends the watch, at the latest after ``seconds``.
 
+        When this returns, the server has accepted the watch.
+
         Raises:
-            Gone: when ``resource_version`` is too old: list again.
+            Gone: when ``resource_version`` is too old: list again. Also raised later, by the iterator.
         """
         query = {
             "watch": "true",
@@ -115,16 +166,14 @@ class Client:
         }
         accept = METADATA_ONLY_WATCH if metadata_only else "application/json"
         answer = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
-        with closing(answer):
-            for line in _lines(f"WATCH {path}", answer):
-                yield _event(path, line)
+        return _events(path, answer)
 
     def create(self, path: str, body: Object) -> Object:
-        """Create an object in a collection; Conflict when one of that name exists."""
+        """Create an object in a collection; Conflict if the name exists."""
         return self._json("POST", path, body=body)
 
     def replace(self, path: str, body: Object) -> Object:
-        """Replace an object; Conflict when its resourceVersion is not the newest."""
+        """Replace an object; Conflict if its resourceVersion is not the newest."""
         return self._json("PUT", path, body=body)
 
     def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
@@ -136,12 +185,15 @@ class Client:
         """Patch an object: a JSON merge patch, or a list of JSON patch operations."""
         return self._json("PATCH", path, body=body, content_type=content_type)
 
-    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> None:
-        """Delete an object; with ``uid`` only if it is still that very object."""
+    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> Object:
+        """Delete an object; with ``uid`` only if it is still the same object.
+
+        Returns the object if it goes later (a grace period, finalizers), else a Status.
+        """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        self._json("DELETE", path, body=options)
+        return self._json("DELETE", path, body=options)
 
     def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
         """Read an endpoint that answers with text (``/readyz``, a pod's log)."""
@@ -152,10 +204,10 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of an endpoint that answers with text as they come (a pod's log), until it ends.
 
-        Of a line longer than MAX_LOG_LINE only about so much is given.
+        Of a line longer than MAX_LOG_LINE only about that much is returned.
 
         Raises:
-            Unreachable: also when nothing comes for ``silence_seconds``, for the caller to look around.
+            Unreachable: also when nothing comes for ``silence_seconds``, so that the caller can check the pod.
         """
         answer = self._send("GET", path, query=query or {}, accept="*/*", timeout=(10.0, silence_seconds))
         with closing(answer):
@@ -209,7 +261,7 @@ class Client:
         accept: str = "application/json",
         timeout: Timeout | None = None,
     ) -> Answer:
-        words = urlencode({key: value for key, value in query.items() if value})
+        words = _encode({key: value for key, value in query.items() if value})
         headers = {"Accept": accept, "User-Agent": "driverwright"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -227,10 +279,19 @@ class Client:
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
+def _encode(query: Mapping[str, str]) -> str:
+    text = "".join((*query, *query.values())).replace("-", "")
+    if (text.isascii() and text.isalnum()) or not text:
+        return "&".join(f"{key}={value}" for key, value in query.items())
+    from urllib.parse import urlencode  # noqa: PLC0415 - slow to import, and the publish child has no use for it
+
+    return urlencode(query)
+
+
 def _lines(request: str, answer: Answer, *, longest: int | None = None) -> Iterator[bytes]:
     """Split a body at newlines, as soon as each line is whole; the last one may lack its newline.
 
-    Of a line that comes in many chunks ``longest`` bytes are kept, then those of the last chunk.
+    Of a line in many chunks ``longest`` bytes are kept, then those of the last chunk.
     """
     rest = b""
     try:
@@ -243,18 +304,27 @@ def _lines(request: str, answer: Answer, *, longest: int | None = None) -> Itera
         yield rest
 
 
+def _events(path: str, answer: Answer) -> Iterator[WatchEvent]:
+    with closing(answer):
+        for line in _lines(f"WATCH {path}", answer):
+            yield _event(path, line)
+
+
 def _event(path: str, line: bytes) -> WatchEvent:
     """Read one line of a watch.
 
     Raises:
-        KubeApiError: the error that the server reports in it, or Unreachable for a line that is no event.
+        KubeApiError: the error that the server reports in it, or Unreachable for a line that is not an event.
     """
     try:
         event = json.loads(line)
         kind, obj = event["type"], event["object"]
         code = int(obj.get("code") or 500) if kind == "ERROR" else 0
+        is_event = kind in _EVENT_TYPES and (kind == "ERROR" or isinstance(obj["metadata"], dict))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unreachable(f"WATCH {path}: {line[:300]!r} is not a watch event") from error
+    if not is_event:
+        raise Unreachable(f"WATCH {path}: {line[:300]!r} is not a watch event")
     if kind == "ERROR":
         raise _watch_error(path, code, obj)
     return WatchEvent(kind, obj)

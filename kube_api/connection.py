@@ -1,9 +1,9 @@
-"""How the API server is reached: address, trust and credentials, as kubectl and pods know them.
+"""Connecting to the API server: address, trust and credentials, as kubectl and pods use them.
 
 A pod's service account is three files and two variables, read here; the token is read again for each request, because
 the kubelet replaces it. Everything else that a kubeconfig can hold (exec plugins, client certificates, OIDC, proxies)
-is left to the official client. Importing that takes 20 MiB and a quarter of a second of CPU, so only who has a
-kubeconfig pays for it (docs/decisions/0007-service-account-without-the-client.md).
+is left to the official client. Importing that takes 20 MiB and a quarter of a second of CPU, so only a process with a
+kubeconfig does (docs/decisions/0007-service-account-without-the-client.md).
 """
 
 import os
@@ -18,19 +18,19 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 CONNECTIONS = 64
-"""How many idle connections a pool keeps: one for each thread that watches or asks. urllib3 keeps one, and warns."""
+"""Idle connections that a pool keeps: one for each thread that watches or asks. urllib3 keeps one, and warns."""
 
 Timeout = float | tuple[float, float]
 """Seconds for all of a request, or for connecting and for each read."""
 
 
 class Answer(Protocol):
-    """What came back. Reading it raises Unreachable when the connection breaks."""
+    """A response. Reading it raises Unreachable when the connection breaks."""
 
     status: int
 
     def header(self, name: str) -> str | None:
-        """Give a header's value."""
+        """Return a header's value."""
 
     def read(self) -> bytes:
         """Read all of the body."""
@@ -39,22 +39,22 @@ class Answer(Protocol):
         """Read the body as it comes."""
 
     def close(self) -> None:
-        """Be done with it, read to its end or not."""
+        """Close it, read to its end or not."""
 
 
 class Connection(Protocol):
-    """A way to one API server."""
+    """A connection to one API server."""
 
     def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
-        """Send a request and wait for the head of its answer, whatever its status.
+        """Send a request and wait for the head of its response, whatever its status.
 
         Raises:
-            Unreachable: when there is no answer, or no credentials to ask with.
+            Unreachable: there is no response, or there are no credentials.
         """
 
 
 class ServiceAccount(NamedTuple):
-    """A pod's way: the server's URL, a CA file and a token file."""
+    """A pod's service account: the server's URL, a CA file and a token file."""
 
     server: str
     ca_file: str
@@ -64,7 +64,7 @@ class ServiceAccount(NamedTuple):
         """Read the token.
 
         Raises:
-            OSError: when it is not there.
+            OSError: the file does not exist.
         """
         with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 - one import less in a short-lived child
             return {"Authorization": f"Bearer {file.read().strip()}"}
@@ -86,7 +86,7 @@ class ServiceAccount(NamedTuple):
 
 
 def service_account(environment: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> ServiceAccount | None:
-    """Find the account of the pod this runs in; None when it runs in none, or behind a proxy, which is not ours."""
+    """Return the account of the pod this runs in; None outside of a pod, or behind a proxy, which is not supported."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     token_file, ca_file = f"{folder}/token", f"{folder}/ca.crt"
     if not host or not port or not os.path.isfile(token_file) or not os.path.isfile(ca_file):  # noqa: PTH113 - as above
@@ -100,10 +100,10 @@ def service_account(environment: Mapping[str, str], folder: str = SERVICE_ACCOUN
 def connect(kubeconfig: str | None = None, *, once: bool = False) -> Connection:
     """Connect as kubectl would: the given kubeconfig, else the pod's service account, else the default kubeconfig.
 
-    ``once`` is for a process that asks once or twice and ends.
+    ``once`` is for a process that sends one or two requests and ends.
 
     Raises:
-        Unreachable: when no usable credentials are found; the message says where was looked.
+        Unreachable: no usable credentials were found; the message names the searched places.
     """
     own = service_account(os.environ) if kubeconfig is None else None
     if own is not None:

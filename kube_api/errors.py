@@ -1,4 +1,4 @@
-"""What the API server can answer besides yes: the one map from HTTP status to class.
+"""Errors of the API server: the one map from HTTP status to class.
 
 ::
 
@@ -19,16 +19,16 @@ import re
 
 from kube_api.text import MAX_TOKEN, printable
 
-# The authorizer's own words: 'User "x" cannot patch resource "nodes" in ...'; the name of an admission policy is free.
+# The authorizer's own words: 'User "x" cannot patch resource "nodes" in ...'; an admission policy's name is free text.
 _RBAC_REFUSAL = re.compile(r'is forbidden: User ".*?" cannot [a-z*]+ (?:resource|path) "')
 
 MAX_RETRY_AFTER = 600.0
 MAX_MESSAGE = 1000
-"""Characters of an answer that are kept: an admission webhook may say anything."""
+"""Characters of a response that are kept: an admission webhook may return anything."""
 
 
 class KubeApiError(Exception):
-    """The API server did not do what was asked: ``status`` (0 without an answer), ``reason``, ``message``."""
+    """The API server refused or failed: ``status`` (0 without a response), ``reason``, ``message``."""
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class KubeApiError(Exception):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same request can succeed later without anybody changing it."""
+        """Whether the same request can succeed later without a change."""
         return isinstance(self, Unreachable | ServerUnavailable | TooManyRequests | Conflict)
 
 
@@ -56,7 +56,7 @@ class Forbidden(KubeApiError):
 
     @property
     def lacks_permission(self) -> bool:
-        """Whether RBAC refused the request; otherwise the message is that of whatever denied it."""
+        """Whether RBAC refused the request; otherwise the message is that of a policy or webhook."""
         return _RBAC_REFUSAL.search(self.message) is not None
 
 
@@ -65,7 +65,7 @@ class NotFound(KubeApiError):
 
 
 class Conflict(KubeApiError):
-    """409: changed by somebody else meanwhile, or it already exists."""
+    """409: changed by another client meanwhile, or it already exists."""
 
 
 class Gone(KubeApiError):
@@ -77,7 +77,7 @@ class Invalid(KubeApiError):
 
 
 class TooManyRequests(KubeApiError):
-    """429: ask again after ``retry_after`` seconds."""
+    """429: retry after ``retry_after`` seconds."""
 
 
 class ServerUnavailable(KubeApiError):
@@ -98,8 +98,8 @@ _BY_STATUS: dict[int, type[KubeApiError]] = {
 def from_response(request: str, status: int, body: str | bytes | None, retry_after: str | None = None) -> KubeApiError:
     """Make the error for an HTTP answer.
 
-    ``request`` says what was attempted ("PATCH /api/v1/nodes/a"); ``body`` is a metav1.Status where the API server
-    itself answered, and anything at all where a proxy did. ``retry_after`` is the header, in seconds.
+    ``request`` says what was attempted ("PATCH /api/v1/nodes/a"); ``body`` is a metav1.Status from the API server
+    itself, and anything at all from a proxy. ``retry_after`` is the header, in seconds.
     """
     reason, message = _reason_and_message(body)
     kind = _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
@@ -112,7 +112,7 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Read the header Retry-After where it is a number: nobody is waited for longer than ``MAX_RETRY_AFTER``."""
+    """Read the header Retry-After if it is a number, at most ``MAX_RETRY_AFTER``."""
     if not retry_after or not retry_after.isascii() or not retry_after.isdigit():
         return None
     return min(float(retry_after), MAX_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""A connection by kubeconfig, through the official client: it knows all that such a file can hold."""
+"""A connection by kubeconfig, through the official client: it supports everything in such a file."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def load_kubeconfig(path: str | None) -> PooledConnection:
     """Read a kubeconfig; without one, a pod's service account (behind a proxy), else the default kubeconfig.
 
     Raises:
-        Unreachable: when it cannot be read, or is none.
+        Unreachable: it cannot be read, or is not a kubeconfig.
     """
     settings = Configuration()
     try:
@@ -30,7 +30,7 @@ def load_kubeconfig(path: str | None) -> PooledConnection:
 
 
 def connection_of(settings: Configuration) -> PooledConnection:
-    """Connect by the official client's settings, which renew what expires."""
+    """Connect with the official client's settings, which renew what expires."""
     settings.connection_pool_maxsize = CONNECTIONS
     api = ApiClient(settings)
 

@@ -16,7 +16,7 @@ OS_ID_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.ID"
 OS_VERSION_LABEL = f"{FEATURE_LABEL_PREFIX}/system-os_release.VERSION_ID"
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
 SECURE_BOOT_LABEL = "driverwright.io/secure-boot"
-"""Says ``true`` of nodes that boot with Secure Boot; set by people, or by a feature file of the worker."""
+"""``true`` on nodes that boot with Secure Boot; set by an admin, or by a feature file of the worker."""
 
 BOOT_ID_ANNOTATION = f"{GROUP}/boot-id"
 """On a Node, by nfd_worker: /proc/sys/kernel/random/boot_id of the boot that its labels describe."""
@@ -34,7 +34,7 @@ MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
 
 ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
-"""On a DriverContainer, by an admin: digests of images, a comma between them, that tags may name from now on."""
+"""On a DriverContainer, by an admin: comma-separated digests of images that tags may name from now on."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
@@ -42,7 +42,7 @@ _MAX_SUBDOMAIN = 253
 
 
 def is_qualified_name(key: str) -> bool:
-    """Tell whether ``key`` can be a label or annotation key: ``[prefix/]name``.
+    """Return whether ``key`` can be a label or annotation key: ``[prefix/]name``.
 
     Source: Kubernetes' validation of qualified names; the name has at most 63 characters, the prefix is a DNS
     subdomain of at most 253.
@@ -54,7 +54,7 @@ def is_qualified_name(key: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Tell whether ``value`` can be a label's value: empty, or a name of at most 63 characters."""
+    """Return whether ``value`` can be a label's value: empty, or a name of at most 63 characters."""
     return not value or _NAME.fullmatch(value) is not None
 
 
@@ -68,5 +68,5 @@ def label_value(text: str) -> str:
 
 
 def ready_label(namespace: str, name: str) -> str:
-    """Name the node label that says: the driver of this DriverContainer is proven to work here."""
+    """Return the node label that says: the driver of this DriverContainer is proven to work here."""
     return f"{GROUP}/{namespace}.{name}.ready"

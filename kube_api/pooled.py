@@ -1,4 +1,4 @@
-"""Connections that are kept and shared between threads (urllib3): for programs that go on asking."""
+"""Connections that are kept and shared between threads (urllib3): for programs with many requests."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,16 +8,18 @@ import urllib3
 from kube_api.connection import Answer, Timeout
 from kube_api.errors import Unreachable
 
+_CHUNK = 1 << 16
+
 
 class PooledAnswer:
-    """An answer of urllib3."""
+    """A response of urllib3."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
         self.status = response.status
 
     def header(self, name: str) -> str | None:
-        """Give a header's value."""
+        """Return a header's value."""
         return self._response.headers.get(name)
 
     def read(self) -> bytes:
@@ -28,16 +30,21 @@ class PooledAnswer:
     def chunks(self) -> Iterator[bytes]:
         """Read the body as it comes."""
         with _translated():
-            yield from self._response.stream(None, decode_content=True)
+            if self._response.chunked:
+                yield from self._response.stream(None, decode_content=True)
+                return
+            # A proxy may send a watch without chunks, up to the end of the connection: stream() would wait for that.
+            while chunk := self._response.read1(_CHUNK, decode_content=True):
+                yield chunk
 
     def close(self) -> None:
-        """Be done with it, read to its end or not."""
+        """Close it, read to its end or not."""
         self._response.close()
         self._response.release_conn()
 
 
 class PooledConnection:
-    """``authorization`` gives the headers that say who asks; it is called for each request."""
+    """``authorization`` returns the headers with credentials; it is called for each request."""
 
     def __init__(self, server: str, pool: urllib3.PoolManager, authorization: Callable[[], Mapping[str, str]]) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""Where each kind of object lives below the API server's root."""
+"""Where each kind of object is below the API server's root."""
 
 from typing import NamedTuple
 

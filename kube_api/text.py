@@ -1,6 +1,6 @@
-"""Text that others wrote, made fit to be logged, stored and shown: the one place where both programs do that.
+"""Makes foreign text fit to be logged, stored and shown: the one place where both programs do that.
 
-A label, an annotation, a termination message, an answer of a registry or of the API server can hold control sequences
+A label, an annotation, a termination message, a response of a registry or of the API server can hold control sequences
 of a terminal, lone surrogates that no encoder accepts, and megabytes. Standard library only: the worker imports this.
 """
 
@@ -11,11 +11,11 @@ MAX_MESSAGE = 500
 """Characters of a message, and bytes of one in a status; a build log has the rest."""
 
 MAX_TOKEN = 63
-"""Characters of a value that is only compared, such as the value of a rebuild annotation."""
+"""Characters of a value that is only compared, such as that of a rebuild annotation."""
 
 _CUT = "..."
 _ESCAPED = {'"': 2, "\\": 2, "<": 6, ">": 6, "&": 6}
-"""How many bytes the API server stores of a character: Go's JSON escapes what HTML has a use for."""
+"""Bytes in which the API server stores a character: Go's JSON escapes what has a meaning in HTML."""
 _BREAK = re.compile(r"[\r\n\t\v\f\x85\u2028\u2029]+")
 _UNPRINTABLE = re.compile(
     # Control sequences of terminals, other control characters, and marks that change the direction of the text.
@@ -26,7 +26,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def printable(text: str, limit: int = MAX_MESSAGE) -> str:
-    """Make one line of any text: without what would speak to a terminal, encodable, at most ``limit`` characters."""
+    """Make one line of any text: without control sequences, encodable, at most ``limit`` characters."""
     # A text of only control sequences would keep the expressions busy: more than this is never shown.
     text = _BREAK.sub(" ", text[: 8 * limit])
     text = _SURROGATE.sub("\ufffd", _UNPRINTABLE.sub("", text)).strip()
@@ -47,7 +47,7 @@ def _stored_size(text: str) -> int:
 
 
 def bounded_token(value: str) -> str:
-    """Give a value that is only compared with others: itself where it is short and printable, else a digest of it."""
+    """Return a value that is only compared with others: itself if it is short and printable, else a digest of it."""
     if len(value) <= MAX_TOKEN and printable(value, MAX_TOKEN) == value:
         return value
     import hashlib  # noqa: PLC0415 - the worker's resident process does not need it

@@ -1,5 +1,5 @@
 """``python -m nfd_worker``: the same as the console script."""
 
-from nfd_worker.cli.main import main
+from nfd_worker.cli.start import main
 
 main()

@@ -1,4 +1,4 @@
-"""The worker's loop: one thread that waits for events, runs cycles and drives its children, until told to stop.
+"""The worker's loop: one thread that waits for events, runs cycles and drives its children, until it is stopped.
 
 What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`nfd_worker.watch.inotify`, signals, the pipes of children, whoever
 asks the endpoint, and the time. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs
@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from feature_rules.features import Features
 from nfd_worker import memory
@@ -23,18 +24,20 @@ from nfd_worker.host import Host
 from nfd_worker.metrics import Metrics
 from nfd_worker.publish.publisher import Publisher, jitter
 from nfd_worker.publish.wire import PublishAnswer
+from nfd_worker.sources import SOURCES
 from nfd_worker.sources.local import FEATURE_FILES
-from nfd_worker.telemetry import Endpoint, Pages
-from nfd_worker.watch.inotify import FileWatch, Place, watch_files
 from nfd_worker.watch.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
 from nfd_worker.watch.settling import Settling
-from nfd_worker.watch.uevents import DeviceWatch, watch_devices
 from nfd_worker.watch.wakeups import Readers, Signals, wait
+
+if TYPE_CHECKING:
+    from nfd_worker.watch.inotify import FileWatch, Place
+    from nfd_worker.watch.uevents import DeviceWatch
 
 log = logging.getLogger(__name__)
 
 FIRST_SCAN_SECONDS = 5.0
-"""How long the first cycle waits for the first GPU scan: what a started worker says is best said at once, and whole."""
+"""How long the first cycle waits for the first GPU scan, so that the first labels are complete."""
 
 OVERDUE_INTERVALS = 3
 OVERDUE_SECONDS = 60.0
@@ -43,11 +46,11 @@ OVERDUE_SECONDS = 60.0
 _FIXED = ("config_file", "root", "node_name", "kubeconfig", "port", "oneshot", "take_over")
 """Settings that a running worker keeps."""
 
-_GPU_SUBSYSTEMS = frozenset({"pci", "module"})
+_GPU_SUBSYSTEMS = frozenset(SOURCES["gpu"].uevents)
 
 
 class Daemon:
-    """The loop and what it drives. ``load`` reads the settings anew; ``settings`` are those it starts with."""
+    """The loop and what it drives. ``load`` reads the settings again; ``settings`` are those it starts with."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -69,7 +72,7 @@ class Daemon:
         self._is_stopping = False
 
     def run(self) -> bool:
-        """Work until told to stop, or once; tells whether it went well: in oneshot mode, whether it published.
+        """Work until stopped, or once; returns whether it succeeded: in oneshot mode, whether it published.
 
         Raises:
             ConfigurationError: when the health port cannot be had.
@@ -139,7 +142,7 @@ class Daemon:
             memory.give_back()
 
     def _log(self, report: CycleReport, triggers: frozenset[str]) -> None:
-        """Log the cycle; a trouble that goes on is told once, not every minute."""
+        """Log the cycle; a problem that continues is logged once, not every minute."""
         failures = (f"{name}: not read: {reason}" for name, reason in report.failed.items())
         troubles = frozenset((*map(str, report.refusals), *map(str, report.problems), *failures))
         for trouble in sorted(troubles - self._troubles):
@@ -159,6 +162,10 @@ class Daemon:
         }
         if self._settings.oneshot:
             return lambda: {**fixed, **self._publisher.readers(), **self._gpus.readers()}
+        # Here and not above: who works once would spend a tenth of its time on importing them.
+        from nfd_worker.watch.inotify import watch_files  # noqa: PLC0415
+        from nfd_worker.watch.uevents import watch_devices  # noqa: PLC0415
+
         endpoint = self._open_endpoint(stack)
         self._files = files = watch_files(_places(self._settings))
         if files is not None:
@@ -172,6 +179,8 @@ class Daemon:
     def _open_endpoint(self, stack: ExitStack) -> Callable[[], Readers]:
         if self._settings.port == 0:
             return dict
+        from nfd_worker.telemetry import Endpoint, Pages  # noqa: PLC0415 - as in _open
+
         endpoint = Endpoint(self._settings.port, Pages(self._is_alive, self._metrics.render))
         stack.callback(endpoint.close)
         return endpoint.readers
@@ -187,13 +196,13 @@ class Daemon:
         elif signal.SIGHUP in numbers:
             self._schedule.ask(CONFIG, now)
 
-    def _on_files(self, files: FileWatch, now: float) -> None:
+    def _on_files(self, files: "FileWatch", now: float) -> None:
         changes = files.drain()
         for trigger in changes.triggers:
             # A configuration is reloaded once: a mistake in it must not be logged twice.
             self._schedule.ask(trigger, now, at_once=trigger == FILE and trigger in changes.complete)
 
-    def _on_devices(self, devices: DeviceWatch, now: float) -> None:
+    def _on_devices(self, devices: "DeviceWatch", now: float) -> None:
         changed = devices.drain()
         if changed:
             self._changed_subsystems |= changed
@@ -231,8 +240,10 @@ def _resync_seconds(settings: Settings) -> float:
     return settings.resync_seconds * (1 + jitter(settings.node_name) / 4)
 
 
-def _places(settings: Settings) -> list[Place]:
+def _places(settings: Settings) -> "list[Place]":
     """Name the files whose change asks for a cycle."""
+    from nfd_worker.watch.inotify import Place  # noqa: PLC0415 - as in Daemon._open
+
     root = settings.root.rstrip("/")
     places = [
         Place(settings.config_file, CONFIG, levels=0),

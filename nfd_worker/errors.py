@@ -3,7 +3,7 @@
 ::
 
     NfdWorkerError
-    ├── ConfigurationError   a flag, an environment variable or the configuration file: somebody has to mend it
+    ├── ConfigurationError   a flag, an environment variable or the configuration file: an admin must correct it
     ├── HostReadError        a file of the node could not be read; its source keeps its last good features
     └── UnfitFileError       a file that is not read: it is not a regular file, or too long
 

@@ -40,8 +40,8 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM})
 _WRONG_PATH = _NOT_THERE | _DENIED | {errno.ELOOP, errno.ENAMETOOLONG}
 """What is wrong with a file itself, and not with reading it just now."""
 
-_MAX_TOLD = 256
-"""How many different warnings are remembered as told; then all may be told once more, so that memory stays bounded."""
+_MAX_LOGGED = 256
+"""How many logged warnings are remembered; then all may be logged once more, so that memory stays bounded."""
 
 
 class Host:
@@ -50,7 +50,7 @@ class Host:
     def __init__(self, root: str = "/") -> None:
         self.root = root
         self._base = root.rstrip("/") + "/"
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._parsed: dict[str, tuple[bytes, Any]] = {}
         self._files: dict[str, dict[str, bytes | None]] = {}
 
@@ -157,7 +157,7 @@ class Host:
     def find_regular(self, path: str, max_bytes: int) -> bytes | None:
         """Read a file that anybody may have put there: nothing but a regular file, and none that is too long.
 
-        Anything else is None, and told once in a warning: a pipe would never end, a device may act when it is opened.
+        Anything else is None, and logged once as a warning: a pipe would never end, a device may act when it is opened.
         A directory is None without one.
 
         Raises:
@@ -227,7 +227,7 @@ class Host:
             raise self._unreadable(path, error) from error
 
     def has(self, path: str) -> bool:
-        """Tell whether there is something at this path."""
+        """Return whether there is something at this path."""
         return os.access(self._below_root(path), os.F_OK)
 
     def require(self, path: str) -> None:
@@ -242,11 +242,11 @@ class Host:
 
     def warn_once(self, message: str) -> None:
         """Log a warning that would come again in every cycle."""
-        if message in self._told:
+        if message in self._logged:
             return
-        if len(self._told) >= _MAX_TOLD:
-            self._told.clear()
-        self._told.add(message)
+        if len(self._logged) >= _MAX_LOGGED:
+            self._logged.clear()
+        self._logged.add(message)
         log.warning("%s", message)
 
     @cached_property
@@ -260,13 +260,13 @@ class Host:
 
     @cached_property
     def machine(self) -> str:
-        """The architecture as ``uname -m`` names it; empty when a recorded tree does not tell.
+        """The architecture as ``uname -m`` names it; empty when a recorded tree does not contain it.
 
         ``/proc/sys/kernel/arch`` exists since Linux 6.1.
         """
-        told = self.find("proc/sys/kernel/arch")
-        if told is not None:
-            return told.strip()
+        reported = self.find("proc/sys/kernel/arch")
+        if reported is not None:
+            return reported.strip()
         return os.uname().machine if self.is_live else ""
 
     def _find_bytes(self, path: str, read: Callable[[str], bytes]) -> bytes | None:

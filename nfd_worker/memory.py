@@ -8,6 +8,7 @@ def settle() -> None:
     """Give back what starting left behind; what is left now stays, so the collector need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()  # off since the start
     _trim()
 
 

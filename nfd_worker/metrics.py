@@ -1,6 +1,6 @@
 """What the worker counts, in the Prometheus text format, version 0.0.4.
 
-From :mod:`nfd_worker.daemon`, which tells of cycles and answers, to :mod:`nfd_worker.telemetry`, which serves the text.
+From :mod:`nfd_worker.daemon`, which reports cycles and answers, to :mod:`nfd_worker.telemetry`, which serves the text.
 ``prometheus_client`` would add 14 MiB to the resident process. The format:
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """

@@ -105,7 +105,7 @@ class Endpoint:
         self._requests[descriptor] = request
         if chunk and not _is_whole(request) and len(request) < _LONGEST_REQUEST:
             return
-        with suppress(OSError):  # whoever asked may be gone
+        with suppress(OSError):  # the client may be gone
             connection.sendall(answer_request(request, self._pages))
         self._drop(descriptor)
 
@@ -115,7 +115,7 @@ class Endpoint:
 
 
 def _is_whole(request: bytes) -> bool:
-    """Tell whether the head is there to its end; to answer before would reset the connection under the answer."""
+    """Return whether the head is there to its end; an earlier answer is lost when the connection is reset."""
     return b"\r\n\r\n" in request or b"\n\n" in request
 
 

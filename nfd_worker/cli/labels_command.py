@@ -13,7 +13,8 @@ from nfd_worker.cli.documents import MAX_DOCUMENT, parse_document, read_text, sh
 from nfd_worker.cli.log_format import LONGEST_MESSAGE
 from nfd_worker.cli.output import content_document, content_table, dump
 from nfd_worker.config.config import build_settings
-from nfd_worker.config.config_file import parse_file, read_file
+from nfd_worker.config.config_file import parse_file
+from nfd_worker.config.file_text import read_file
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.labels.labels import CLUSTER, make_content
 from nfd_worker.labels.namespaces import NamespaceOptions, add_prefixes, is_whitelisted
@@ -84,7 +85,7 @@ def _left_out_silently(
     wanted: NodeContent, accepted: NodeContent, refusals: tuple[Refusal, ...], options: NamespaceOptions
 ) -> Iterator[Refusal]:
     """Find what a node leaves out without a word, because its admin wants it so."""
-    told = {(refusal.kind, refusal.key) for refusal in refusals}
+    reported = {(refusal.kind, refusal.key) for refusal in refusals}
     for kind, field, some, restriction in (
         ("label", "labels", accepted.labels, "disableLabels"),
         ("annotation", "annotations", accepted.annotations, "disableAnnotations"),
@@ -92,13 +93,13 @@ def _left_out_silently(
     ):
         asked = getattr(wanted, field)
         for key, value in (add_prefixes(asked) if options.auto_prefix else asked).items():
-            if key not in some and (kind, key) not in told:
+            if key not in some and (kind, key) not in reported:
                 by_list = kind == "label" and not is_whitelisted(key, options.label_whitelist)
                 reason = "not-whitelisted" if by_list else "disabled"
                 setting = "labelWhiteList" if by_list else f"restrictions.{restriction}"
                 yield Refusal(_ORIGIN, kind, key, value, reason, f"excluded by the configuration: {setting}")
     for taint in wanted.taints:
-        if taint not in accepted.taints and ("taint", taint.key) not in told:
+        if taint not in accepted.taints and ("taint", taint.key) not in reported:
             message = "taints are off, or another taint has the same key and effect"
             yield Refusal(_ORIGIN, "taint", taint.key, f"{taint.value}:{taint.effect}", "left-out", message)
 

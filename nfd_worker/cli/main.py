@@ -1,4 +1,4 @@
-"""Entry of the worker: settings, logging, exit codes. The only place that may exit.
+"""Commands of the worker: settings, logging, exit codes. :mod:`nfd_worker.cli.start` calls it, and exits.
 
 Exit status: 0 done, 1 something could not be read, is wrong or could not be published, 2 wrong usage or configuration.
 
@@ -7,68 +7,78 @@ carry what it never needs.
 """
 # ruff: noqa: PLC0415 - see above
 
+import gc
 import logging
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kube_api.text import printable
 from nfd_worker.cli.log_format import LONGEST_MESSAGE, PrintableFormatter
-from nfd_worker.config.arguments import build_parser, with_command
 from nfd_worker.config.config import Settings, load_settings
-from nfd_worker.config.options import DEFAULT_FILE, OPTIONS, normalise_arguments
+from nfd_worker.config.options import DEFAULT_FILE, OPTIONS, Flags, normalise_arguments, run_flags, with_command
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.labels.namespaces import NamespaceOptions
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-Flags = Mapping[str, str | None]
-"""Flag -> its text; None where it is not given."""
+log = logging.getLogger(__name__)
 
 Environment = Mapping[str, str]
 
 
-def main() -> None:
-    """Run the worker's command line and exit."""
-    sys.exit(run(sys.argv[1:], os.environ))
-
-
 def run(arguments: Sequence[str], environment: Environment) -> int:
     """Run one command; returns the exit status."""
-    parsed = build_parser().parse_args(with_command(normalise_arguments(arguments)))
-    flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
+    given = with_command(normalise_arguments(arguments))
+    flags = run_flags(given)
     try:
-        return _run_command(parsed, flags, environment)
+        return _run_parsed(given, environment) if flags is None else _run(flags, environment)
     except ConfigurationError as error:
         sys.stderr.write(f"nfd-worker: {printable(str(error), LONGEST_MESSAGE)}\n")
         return 2
 
 
-def _run_command(parsed: Namespace, flags: Flags, environment: Environment) -> int:
+def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
+    from nfd_worker.config.arguments import build_parser
+
+    gc.enable()  # see nfd_worker.cli.start; the daemon does that after its first cycle
+    parsed = build_parser().parse_args(arguments)
+    flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
+    return _run_command(parsed, flags, environment)
+
+
+def _run_command(parsed: "Namespace", flags: Flags, environment: Environment) -> int:
     match parsed.command:
         case "scan":
             from nfd_worker.cli.scan_command import scan
 
             settings = _scan_settings(flags, parsed.sources, environment)
             return scan(settings, parsed.rules, parsed.output, with_features=parsed.features)
-        case "rules eval":
-            from nfd_worker.cli.rules_command import evaluate
-
-            return evaluate(parsed.rules, parsed.features, _namespaces(parsed.config), parsed.output)
-        case "rules validate":
-            from nfd_worker.cli.rules_command import validate as validate_rules
-
-            return validate_rules(parsed.files, _namespaces(parsed.config))
+        case "rules eval" | "rules validate":
+            return _run_rules(parsed)
         case "labels validate":
-            from nfd_worker.cli.labels_command import validate as validate_labels
+            from nfd_worker.cli.labels_command import validate
 
-            return validate_labels(parsed.file, parsed.config, parsed.output)
+            return validate(parsed.file, parsed.config, parsed.output)
         case "unpublish":
             from nfd_worker.cli.unpublish_command import unpublish
 
             return unpublish(_with_logging(load_settings(flags, environment)))
+        case "admission-policy":
+            from nfd_worker.cli.policy_command import print_policy
+
+            return print_policy(load_settings(flags, environment).namespaces, parsed.service_account)
     return _run(flags, environment)
+
+
+def _run_rules(parsed: "Namespace") -> int:
+    from nfd_worker.cli import rules_command
+
+    if parsed.command == "rules eval":
+        return rules_command.evaluate(parsed.rules, parsed.features, _namespaces(parsed.config), parsed.output)
+    return rules_command.validate(parsed.files, _namespaces(parsed.config))
 
 
 def _run(flags: Flags, environment: Environment) -> int:

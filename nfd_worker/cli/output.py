@@ -40,7 +40,7 @@ _Blocks = Mapping[str, list[_Row]]
 
 
 def render(report: CycleReport, output: str, *, with_features: bool, names: PciNames | None = None) -> str:
-    """Render a report as ``table``, ``json`` or ``yaml``; ``names`` tells the table what PCI numbers mean."""
+    """Render a report as ``table``, ``json`` or ``yaml``; ``names`` gives the table the names of PCI numbers."""
     if output == "table":
         return as_table(report, names or PciNames(), with_features=with_features)
     return dump(as_document(report, with_features=with_features), output)
@@ -90,7 +90,7 @@ def features_document(features: Features) -> dict[str, Any]:
 
 
 def as_table(report: CycleReport, names: PciNames, *, with_features: bool) -> str:
-    """Make a table for people: one block a source, then what is no label, then what went wrong, and the sums."""
+    """Make a table for people: one block for each source, then what is not a label, then problems, and the sums."""
     words = _words_of_labels(report.features.instances.get("pci.device", ()), names)
     lines = content_table(report.content, words)
     if with_features:

@@ -7,12 +7,14 @@ from typing import Any
 from nfd_worker import __version__
 from nfd_worker.config.options import OPTIONS
 
-COMMANDS = ("run", "scan", "rules", "labels", "unpublish")
 FORMATS = ("table", "json", "yaml")
 
 _SCAN_OPTIONS = (
     "config", "options", "root", "node-name", "log-level", "label-sources", "label-whitelist", "deny-label-ns",
     "extra-label-ns", "enable-taints", "rules-dir", "feature-gates",
+)  # fmt: skip
+_POLICY_OPTIONS = (
+    "config", "options", "label-whitelist", "deny-label-ns", "extra-label-ns", "enable-taints", "feature-gates",
 )  # fmt: skip
 _UNPUBLISH_OPTIONS = ("node-name", "kubeconfig", "log-level")
 
@@ -41,6 +43,10 @@ _LABELS_EXAMPLES = """\
 
 _UNPUBLISH_EXAMPLES = "  nfd-worker unpublish --node-name node-1"
 
+_POLICY_EXAMPLES = """\
+  nfd-worker admission-policy --config nfd-worker.conf | kubectl apply -f -
+  kubectl -n driverwright exec daemonset/nfd-worker -- nfd-worker admission-policy"""
+
 _HELP_WIDTH = 100
 
 _Commands = Any
@@ -52,12 +58,6 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_HELP_WIDTH)
-
-
-def with_command(arguments: Sequence[str]) -> list[str]:
-    """Put ``run`` before arguments that do not start with a command: upstream's worker has none."""
-    given = list(arguments)
-    return given if given[:1] and given[0] in (*COMMANDS, "-h", "--help", "--version") else ["run", *given]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_labels_validate(labels.add_subparsers(metavar="VERB", required=True))
     _add_unpublish(commands)
+    _add_admission_policy(commands)
     return parser
 
 
@@ -169,6 +170,18 @@ nfd-worker set. Delete its DaemonSet first, or they come back."""
     short = "remove everything that nfd-worker set on a Node"
     parser = _add_command(commands, "unpublish", short, text, _UNPUBLISH_EXAMPLES)
     _add_options(parser, _UNPUBLISH_OPTIONS)
+
+
+def _add_admission_policy(commands: _Commands) -> None:
+    text = """\
+Print a ValidatingAdmissionPolicy and its binding, for Kubernetes 1.30 and later: a
+worker may change only the Node that it runs on, and there only what a worker with
+these settings writes. Give the flags and the configuration file of your workers."""
+    short = "print an admission policy that limits workers to their own Node"
+    parser = _add_command(commands, "admission-policy", short, text, _POLICY_EXAMPLES)
+    _add_options(parser, _POLICY_OPTIONS)
+    account = "service account of the workers (default: driverwright/nfd-worker)"
+    parser.add_argument("--service-account", metavar="NAMESPACE/NAME", default="driverwright/nfd-worker", help=account)
 
 
 def _add_options(parser: argparse.ArgumentParser, flags: Iterable[str]) -> None:

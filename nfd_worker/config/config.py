@@ -1,6 +1,6 @@
 """Settings of the worker: built-in defaults < configuration file < inline options < environment < flags.
 
-The layers come from :mod:`nfd_worker.config.config_file` and :mod:`nfd_worker.config.options`; here they become one
+The layers come from :mod:`nfd_worker.config.file_text` and :mod:`nfd_worker.config.options`; here they become one
 value.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from feature_rules.model import Rule, RuleProblem
-from nfd_worker.config.config_file import Values, nearest, parse_file, read_file
+from nfd_worker.config.file_text import Values, nearest, parse_text, read_file
 from nfd_worker.config.options import DEFAULT_FILE, DEFAULT_RULES_DIR, OPTIONS, Option, normalise_arguments
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.labels.namespaces import NamespaceOptions
@@ -17,7 +17,7 @@ from nfd_worker.sources.settings import SourceSettings, SystemSettings
 
 __all__ = [
     "DEFAULT_FILE", "OPTIONS", "Option", "Settings", "build_settings", "choose_sources", "load_settings",
-    "normalise_arguments", "parse_file",
+    "normalise_arguments",
 ]  # fmt: skip
 
 FEATURE_SOURCES = tuple(SOURCES)
@@ -88,7 +88,7 @@ def load_settings(flags: Mapping[str, str | None], environment: Mapping[str, str
     place = "flag --options" if "options" in from_flags else "environment variable NFD_WORKER_OPTIONS"
     layers = (
         read_file(file, must_exist=file != DEFAULT_FILE),
-        parse_file(explicit.get("options", ""), place),
+        parse_text(explicit.get("options", ""), place),
         from_environment,
         from_flags,
     )

@@ -5,21 +5,17 @@ in the same file, since here each worker does for its own node what the master d
 is named once. Any other key is an error, because a misspelt key that is ignored is a label that silently never appears.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import yaml
 
 from feature_rules.yaml_nodes import NodeReader, compose, excess, is_null, joined
+from nfd_worker.config.file_text import Values, nearest
 from nfd_worker.config.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_interval, parse_pattern
-from nfd_worker.errors import ConfigurationError, UnfitFileError
-from nfd_worker.guarded_file import MAX_YAML_FILE, read_regular
+from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import MIG_STRATEGIES
-
-Values = dict[str, Any]
-"""Setting -> value, already of the right type; of sources as ``<source>.<setting>``."""
 
 _BOOL = "tag:yaml.org,2002:bool"
 
@@ -153,30 +149,11 @@ _SECTIONS = _sections([*_KEYS, *(f"sources.{name}.any" for name in SOURCES)])
 """What holds keys, in lower case; some sources have a section without any."""
 
 
-def read_file(path: str, *, must_exist: bool) -> Values:
-    """Read a configuration file; one that need not exist and does not sets nothing, and neither does /dev/null.
-
-    Raises:
-        ConfigurationError: as :func:`parse_file`, and when it cannot be read.
-    """
-    if path == os.devnull:
-        return {}
-    try:
-        text = read_regular(path, MAX_YAML_FILE).decode()
-    except FileNotFoundError as error:
-        if must_exist:
-            raise ConfigurationError(f"there is no configuration file {path}") from error
-        return {}
-    except (OSError, UnfitFileError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the configuration file {path}: {error}") from error
-    return parse_file(text, path)
-
-
 def parse_file(text: str, path: str) -> Values:
     """Read the text of a configuration file; ``path`` is for messages.
 
     Keys are compared without regard to case, as upstream does. ``notes`` names what has no effect; ``custom_rules`` are
-    the good rules of ``sources.custom``, and ``rule_problems`` says what is wrong with the others, which is no error.
+    the good rules of ``sources.custom``, and ``rule_problems`` names the faults of the others, without an error.
 
     Raises:
         ConfigurationError: for text that is not YAML, an unknown key, or a value of the wrong type.
@@ -241,11 +218,3 @@ def _key_node(node: yaml.Node, name: str) -> yaml.Node:
     """Find the key, for its line; a merged one stands elsewhere."""
     keys = [key for key, _ in node.value if key.value == name]
     return keys[0] if keys else node
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Say which of the known words is meant; nothing when none is near."""
-    import difflib  # noqa: PLC0415 - needed for mistakes only
-
-    near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -14,7 +14,7 @@ def parse_duration(text: str) -> float:
     """Read a duration into seconds.
 
     Raises:
-        ValueError: when it is none; a number without a unit is only one when it is 0.
+        ValueError: when the text is not a duration; a number without a unit is one only when it is 0.
     """
     if text in ("0", "+0", "-0"):
         return 0.0

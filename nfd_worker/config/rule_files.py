@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from feature_rules.load import load_rules
 from feature_rules.model import LoadedRules, Rule, RuleProblem
 from nfd_worker.errors import HostReadError
 from nfd_worker.guarded_file import MAX_YAML_FILE
@@ -144,6 +143,8 @@ def _load(place: _Place, before: _Loaded | None) -> _Loaded:
 
 
 def _parse(content: bytes, place: _Place) -> LoadedRules:
+    from feature_rules.load import load_rules  # noqa: PLC0415 - PyYAML costs 12 ms, and a node need not have rules
+
     try:
         return load_rules(content.decode(), place.shown, dialect=place.dialect)
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from nfd_worker.host import Host
 UNKNOWN_VENDOR = "VendorUnknown"
 
 UNKNOWN_MODEL: Mapping[str, str] = {"vendor_id": UNKNOWN_VENDOR, "family": "0", "id": "0"}
-"""What Node Feature Discovery says of a CPU that it cannot tell, such as IBM Power."""
+"""What Node Feature Discovery says of a CPU that it does not recognise, such as IBM Power."""
 
 X86_VENDORS: Mapping[str, str] = {
     "GenuineIntel": "Intel",
@@ -52,7 +52,7 @@ _MIDR = "sys/devices/system/cpu/cpu0/regs/identification/midr_el1"
 
 
 def x86_model(cpuid: Cpuid) -> dict[str, str]:
-    """Tell the model of an x86 CPU by itself."""
+    """Read the model of an x86 CPU from the CPU itself."""
     family, model = cpuid.family_and_model
     has_hypervisor = bool(cpuid.leaf(1).ecx >> 31 & 1)
     return x86_attributes(
@@ -64,7 +64,7 @@ def x86_model(cpuid: Cpuid) -> dict[str, str]:
 
 
 def x86_model_of_cpuinfo(fields: Mapping[str, str], flags: frozenset[str]) -> dict[str, str]:
-    """Tell the model of an x86 CPU by the first processor of /proc/cpuinfo, which does not name the hypervisor."""
+    """Read the model of an x86 CPU from the first processor of /proc/cpuinfo, which does not name the hypervisor."""
     return x86_attributes(
         vendor_signature=fields.get("vendor_id", ""),
         family=fields.get("cpu family", "0"),
@@ -92,8 +92,8 @@ def arm64_model(host: Host, flags: frozenset[str], cpuinfo: str) -> Mapping[str,
     """
     if "CPUID" not in flags:
         return UNKNOWN_MODEL
-    told = host.find_int(_MIDR)
-    return decode_midr(midr_of_cpuinfo(parse_cpuinfo(cpuinfo)) if told is None else told)
+    reported = host.find_int(_MIDR)
+    return decode_midr(midr_of_cpuinfo(parse_cpuinfo(cpuinfo)) if reported is None else reported)
 
 
 def decode_midr(midr: int) -> dict[str, str]:
@@ -103,7 +103,7 @@ def decode_midr(midr: int) -> dict[str, str]:
 
 
 def midr_of_cpuinfo(fields: Mapping[str, str]) -> int:
-    """Put MIDR_EL1 together from what /proc/cpuinfo tells of it; architecture is 0xf on all arm64 CPUs."""
+    """Put MIDR_EL1 together from its parts in /proc/cpuinfo; architecture is 0xf on all arm64 CPUs."""
 
     def number(name: str) -> int:
         try:

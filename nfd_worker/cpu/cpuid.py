@@ -100,14 +100,14 @@ _DUMP_XCR0 = re.compile(r"^\s*xcr0=0x([0-9a-f]+)", re.MULTILINE)
 def parse_dump(text: str) -> Cpuid:
     """Read a recorded CPU, as ``cpuid -1 -r`` prints it (Todd Allen's tool), with an optional line ``xcr0=0x7``.
 
-    Without that line XCR0 is what the CPU supports (leaf 0xD): Linux turns all of it on unless told otherwise.
+    Without that line XCR0 is what the CPU supports (leaf 0xD): Linux turns all of it on by default.
     """
     leaves: dict[tuple[int, int], Registers] = {}
     for match in _DUMP_LINE.finditer(text):
         leaf, subleaf, *registers = (int(word, 16) for word in match.groups())
         leaves[leaf, subleaf] = Registers(*registers)
-    told = _DUMP_XCR0.search(text)
-    xcr0 = int(told[1], 16) if told else leaves.get((0xD, 0), NOTHING).eax
+    reported = _DUMP_XCR0.search(text)
+    xcr0 = int(reported[1], 16) if reported else leaves.get((0xD, 0), NOTHING).eax
     return Cpuid(lambda leaf, subleaf: leaves.get((leaf, subleaf), NOTHING), xcr0=xcr0, way="recorded dump")
 
 

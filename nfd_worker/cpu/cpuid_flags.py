@@ -150,7 +150,7 @@ def x86_64_level_flags(level: int) -> frozenset[str]:
 
 
 def threads_per_core(cpuid: Cpuid) -> int:
-    """Count the hardware threads of a core, as far as Intel and AMD CPUs tell."""
+    """Count the hardware threads of a core, as far as Intel and AMD CPUs report them."""
     is_amd = cpuid.vendor_signature in AMD
     if cpuid.max_leaf < 4 or not (is_amd or cpuid.vendor_signature == INTEL):
         return 1
@@ -191,7 +191,7 @@ def _leaf_1_extras(cpuid: Cpuid, flags: set[str]) -> Iterator[str]:
 
 
 def _is_avx_slow(cpuid: Cpuid) -> bool:
-    """Tell whether 256 bit operations are split in two: before Haswell and before Zen 2."""
+    """Return whether 256 bit operations are split in two: before Haswell and before Zen 2."""
     family, model = cpuid.family_and_model
     if cpuid.vendor_signature == INTEL:
         return family == 6 and model < 60
@@ -213,7 +213,7 @@ def _tsa_extras(cpuid: Cpuid) -> tuple[str, ...]:
 
 
 def _is_tdx_guest(cpuid: Cpuid) -> bool:
-    """Intel's own leaf says it, except below Hyper-V, which hides that leaf and has one of its own."""
+    """It is in Intel's own leaf, except below Hyper-V, which hides that leaf and has one of its own."""
     if cpuid.max_leaf >= 0x20 and cpuid.leaf(0x4000000C).ebx == 0xBE3:
         return True
     _, ebx, ecx, edx = cpuid.leaf(0x21)

@@ -1,4 +1,4 @@
-"""CPU flags of arm, arm64, ppc64le and s390x: the kernel tells them in the auxiliary vector of every process.
+"""CPU flags of arm, arm64, ppc64le and s390x: the kernel reports them in the auxiliary vector of every process.
 
 Names are those of Node Feature Discovery (most are the kernel's HWCAP_* names); bits are those of the kernel's
 ``arch/*/include/uapi/asm/hwcap.h`` and ``cputable.h``.

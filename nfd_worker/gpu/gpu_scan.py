@@ -66,7 +66,7 @@ def scan(host: Host, library: str) -> dict[str, Any]:
 
 
 def load_library(host: Host, library: str) -> bool:
-    """Load the driver's library, tell whether there is one.
+    """Load the driver's library; returns whether there is one.
 
     Raises:
         ScanError: when it is there and cannot be loaded.
@@ -218,7 +218,7 @@ def _peer(handle: Any, link: int) -> str | None:
 
 
 def _pci_class(host: Host, address: str) -> str | None:
-    """Read base and sub class, as the source ``pci`` tells them; None in a container without the host's sysfs."""
+    """Read base and sub class, as the source ``pci`` has them; None in a container without the host's sysfs."""
     text = host.find(f"sys/bus/pci/devices/{address}/class")
     return text and text.strip().removeprefix("0x")[:4]
 

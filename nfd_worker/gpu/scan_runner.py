@@ -26,7 +26,7 @@ RESCAN_SECONDS = 300.0
 """How often GPUs are asked again without an event: MIG devices and modes change without one."""
 
 RETRY_SECONDS = 60.0
-"""The same while there are NVIDIA devices and no good answer: a driver is being installed, or mended."""
+"""The same while there are NVIDIA devices and no good answer: a driver is being installed or repaired."""
 
 _DEATH_SECONDS = 1.0
 _WAS_KILLED = float("inf")
@@ -81,7 +81,7 @@ class ScanRunner:
                 self.readers()[descriptor](time.monotonic())
 
     def stop(self) -> None:
-        """End a running child at once; one that hangs in the kernel is left to whoever reaps after us."""
+        """End a running child at once; one that hangs in the kernel is left for the process that reaps after us."""
         if self._child is None:
             return
         self._child.kill()

@@ -18,7 +18,7 @@ PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"
 LONGEST_ANNOTATION = 1024
 """Bytes; Kubernetes would take more, upstream does not."""
 
-_KUBERNETES = "kubernetes.io"
+KUBERNETES = "kubernetes.io"
 
 _V = TypeVar("_V")
 
@@ -117,7 +117,7 @@ def check_extended_resource(key: str, value: str) -> Problem | None:
         return Problem("invalid-value", "the value is not a quantity such as 4, 10k or 2Gi")
     if quantity.nanos < 0:
         return Problem("invalid-value", "a resource cannot be negative")
-    if not quantity.is_whole and "/" in key and f"{_KUBERNETES}/" not in key:
+    if not quantity.is_whole and "/" in key and f"{KUBERNETES}/" not in key:
         # The API server checks exactly this, and would refuse all other resources together with it.
         return Problem("invalid-value", "an extended resource must be a whole number")
     return None
@@ -138,10 +138,10 @@ def check_taint(taint: Taint) -> Problem | None:
 
 
 def is_whitelisted(key: str, whitelist: str) -> bool:
-    """Tell whether an allow-list lets a label pass; it sees the part after the namespace.
+    """Return whether an allow-list lets a label pass; it sees the part after the namespace.
 
     Raises:
-        MatchError: when the expression is none; the configuration checks that (:mod:`nfd_worker.config.options`).
+        MatchError: when the expression is not valid; the configuration checks that (:mod:`nfd_worker.config.options`).
     """
     return not whitelist or is_found(whitelist, key.partition("/")[2] or key)
 
@@ -155,7 +155,7 @@ def add_prefixes(wanted: Mapping[str, _V]) -> dict[str, _V]:
 def _check_label_namespace(namespace: str, options: NamespaceOptions) -> Problem | None:
     if _is_within(namespace, FEATURE_LABEL_PREFIX) or _is_within(namespace, PROFILE_LABEL_PREFIX):
         return None  # Upstream's documentation: these cannot be denied.
-    if _is_within(namespace, _KUBERNETES):
+    if _is_within(namespace, KUBERNETES):
         return _of_kubernetes(namespace)
     for denied in options.deny_label_ns:
         if namespace.endswith(denied.lstrip("*")) if denied.startswith("*") else namespace == denied:
@@ -167,7 +167,7 @@ def _check_namespace(key: str) -> Problem | None:
     namespace, slash, _ = key.partition("/")
     if _is_within(namespace, GROUP):
         return _OURS
-    if not slash or not _is_within(namespace, _KUBERNETES) or _is_within(namespace, FEATURE_LABEL_PREFIX):
+    if not slash or not _is_within(namespace, KUBERNETES) or _is_within(namespace, FEATURE_LABEL_PREFIX):
         return None
     return _of_kubernetes(namespace)
 

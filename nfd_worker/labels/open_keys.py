@@ -6,7 +6,7 @@ rule makes is known, and goes when it is not wanted any more; also by a template
 
 No condition holds on a feature of a source that is not known. ``DoesNotExist`` could hold where a part of a feature is
 not known: of ``rule.matched`` what an open rule makes, of ``local`` what an unread feature file has. It does not, so
-that nothing new is made of what nobody knows. Nor does a condition on the value of what an open rule may make anew.
+that nothing new is made of what is unknown. Nor does a condition on the value of what an open rule may change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -70,7 +70,7 @@ def _judged(layer: Layer, unread: Set[str]) -> Iterator[_Judged]:
     names: set[str] = set()
 
     def is_guess(matcher: FeatureMatcher) -> bool:
-        """Tell whether a condition asks something not to exist that may, or for a value that may be another one."""
+        """Return whether a condition asks something not to exist that may, or for a value that may be another one."""
         feature = matcher.feature.lower()
         expressions = matcher.expressions or {}
         absent = {name for name, one in expressions.items() if one.op == "DoesNotExist"}

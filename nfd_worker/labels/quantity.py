@@ -36,7 +36,7 @@ class Quantity(NamedTuple):
 
 
 def parse_quantity(text: str) -> Quantity | None:
-    """Read a quantity; None when it is none.
+    """Read a quantity; None when the text is not one.
 
     As in Kubernetes, what is finer than a nano is rounded away from zero, and 2^63-1 is the limit in both directions.
     """

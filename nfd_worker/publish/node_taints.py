@@ -1,9 +1,9 @@
 """Taints of a Node: which list it should carry, with those of others left as they are. Pure.
 
 The list of taints is one value for the API server, so it is read, merged and written whole. The patch names the
-``resourceVersion`` that was read: when anybody changed the Node meanwhile it is refused with 409, and made anew. (A
-JSON patch with ``test`` would be refused with 422, the same as a taint that is not valid.) The tracking annotation
-travels in the same patch, so there is never a taint of ours that nothing tracks.
+``resourceVersion`` that was read: when anybody changed the Node meanwhile it is refused with 409, and the patch is made
+again. (A JSON patch with ``test`` would be refused with 422, the same as a taint that is not valid.) The tracking
+annotation travels in the same patch, so there is never a taint of ours that nothing tracks.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """What of a Node is ours, and what of it has to stay although it is not wanted now. Pure.
 
 What could not be read since the worker's start has no last good state: nobody knows whether what the Node says of it is
-still true. So that is applied again as it is: the labels of a source, which their keys tell, and what a file or a rule
-made, which a record on the Node tells. It is an annotation, written together with what it is about
+still true. So that is applied again as it is: the labels of a source, known by their keys, and what a file or a rule
+made, known by a record on the Node. It is an annotation, written together with what it is about
 (docs/decisions/0070-record-of-origins.md).
 """
 
@@ -25,12 +25,12 @@ LONGEST_RECORD = 1 << 15
 """Characters; all annotations of a Node may have 256 KiB together."""
 
 BEFORE = "?"
-"""Stands in the record for whoever made what was there before the record."""
+"""Stands in the record for the unknown origin of what was there before the record."""
 
 _FEATURE_FILES = "features.d/"
 
 _BOOKKEEPING = (f"{GROUP}/",)
-"""Boot id and kernel version: said anew by every scan, or not at all."""
+"""Boot id and kernel version: every scan makes them, or they are absent."""
 
 
 def content_of_ours(node: NodeState, *, take_over: bool) -> NodeContent:
@@ -60,7 +60,7 @@ class Kept(NamedTuple):
 
 
 def kept_for(unknown: Unknown, recorded: Origins | None, ours: NodeContent, wanted: Origins = NO_ORIGINS) -> Kept:
-    """Say what stays because nobody knows better; ``recorded`` is the Node's record of what made what, if it has one.
+    """Return what stays because its origin could not be read; ``recorded`` is the Node's record of origins, if any.
 
     A file that could not be read or used holds what the record says it made. Rules hold of it what they may still want:
     those that look at a source that is unknown, or at the features of such a file. Without a record anything may have
@@ -109,7 +109,7 @@ def with_kept_origins(wanted: Origins, kept: Kept) -> Origins:
 
 
 def parse_origins(text: str | None) -> Origins | None:
-    """Read the record of what made what; None when there is none readable."""
+    """Read the record of origins; None when it is missing or unreadable."""
     try:
         record = json.loads(text or "")
         return {str(origin): tuple(map(str, keys)) for origin, keys in record.items()}

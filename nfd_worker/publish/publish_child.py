@@ -20,7 +20,6 @@ it; the worker's ClusterRole has no ``create``, so that is refused.
 
 import os
 import select
-import sys
 import time
 
 from kube_api.client import Client
@@ -59,12 +58,12 @@ def main() -> int:
         answer = carry_out(request, Client.from_environment(request.kubeconfig, once=True))
     except KubeApiError as error:
         answer = PublishAnswer(explain(error, request.node_name), type(error).__name__, error.retry_after)
-    sys.stdout.write(answer.to_line())
+    os.write(1, answer.to_line().encode())
     return 0 if answer.is_published else 1
 
 
 def _is_orphan() -> bool:
-    """Tell whether nobody reads the answer any more: the worker was killed, and the next one may know better."""
+    """Return whether nobody reads the answer: the worker was killed, and the next one may publish something else."""
     poll = select.poll()
     poll.register(1, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
@@ -166,7 +165,3 @@ def merged(one: Json, other: Json) -> Json:
     """Merge two merge patches that do not contradict each other."""
     both = {key: merged(one[key], other[key]) for key in one.keys() & other.keys() if isinstance(one[key], dict)}
     return {**one, **other, **both}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,17 +6,15 @@ ever, later and later; what is tried is always the newest request.
 
 import logging
 import signal
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 
-from nfd_worker.child import Child, Ended, spawn
+from nfd_worker.child import Child, Ended, fork
 from nfd_worker.labels.node_content import NO_ORIGINS, NodeContent, Origins, Unknown
 from nfd_worker.publish.wire import PublishAnswer, PublishRequest
 
 log = logging.getLogger(__name__)
 
-CHILD_COMMAND = (sys.executable, "-I", "-m", "nfd_worker.publish.publish_child")
 CHILD_DEADLINE_SECONDS = 120.0
 """Generous: an emulated guest needs half a minute for the imports alone."""
 
@@ -36,7 +34,7 @@ def jitter(*seed: object) -> float:
 
 
 def retry_seconds(node_name: str, failures: int, retry_after: float | None) -> float:
-    """Say how long to wait after so many failures in a row: doubled each time, spread over the upper half.
+    """Return how long to wait after so many failures in a row: doubled each time, spread over the upper half.
 
     What the API server asks for (``retry_after``) is the least.
     """
@@ -46,7 +44,13 @@ def retry_seconds(node_name: str, failures: int, retry_after: float | None) -> f
 
 def start_child(request: bytes) -> Child:
     """Start a publish child."""
-    return spawn(request, CHILD_COMMAND)
+    return fork(request, _publish)
+
+
+def _publish() -> int:
+    from nfd_worker.publish.publish_child import main  # noqa: PLC0415 - only in the child: TLS would stay for ever
+
+    return main()
 
 
 def read_answer(ended: Ended) -> PublishAnswer:
@@ -64,7 +68,7 @@ class Publisher:
     """Keeps the Node in line with the newest request. Driven by the daemon's loop: it never waits by itself.
 
     ``take_over``: also take the Node over from an upstream Node Feature Discovery.
-    ``on_answer`` is told of each attempt that ended, with the bytes of its request.
+    ``on_answer`` is called for each attempt that ended, with the bytes of its request.
     """
 
     def __init__(

@@ -16,10 +16,12 @@ from nfd_worker.publish.node_state import Json, NodeState, disown
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS, UPSTREAM, parse_names, parse_taints
 
 _UPSTREAM_MANAGER = "nfd-master"
-_ANNOTATION = re.compile(
-    rf"(?:[^/]+\.)?{re.escape(UPSTREAM)}/"
-    r"(feature-labels|feature-annotations|extended-resources|taints|master\.version|worker\.version)"
-)
+BOOKKEEPING = (
+    "feature-labels", "feature-annotations", "extended-resources", "taints", "master.version", "worker.version",
+)  # fmt: skip
+"""Names of upstream's own annotations, without ``[<instance>.]nfd.node.kubernetes.io/``."""
+
+_ANNOTATION = re.compile(rf"(?:[^/]+\.)?{re.escape(UPSTREAM)}/({'|'.join(map(re.escape, BOOKKEEPING))})")
 _SHARED = (EXTENDED_RESOURCES, TAINTS)
 _NO_NAMES: Mapping[str, tuple[str, ...]] = {}
 

@@ -33,7 +33,7 @@ class Record(NamedTuple):
         return ",".join(filter(None, (node.annotations.get(key) for key in keys)))
 
     def is_foreign(self, node: NodeState) -> bool:
-        """Tell whether upstream's annotation is there and says something else than ours."""
+        """Return whether upstream's annotation is there and differs from ours."""
         shared = node.annotations.get(self.shared, "")
         return shared not in ("", node.annotations.get(self.own, ""))
 
@@ -59,7 +59,7 @@ def format_names(keys: Iterable[str]) -> str:
 
 
 def parse_taints(text: str) -> tuple[Taint, ...]:
-    """Read ``key=value:Effect,key:Effect``; what is no taint is left out."""
+    """Read ``key=value:Effect,key:Effect``; what is not a taint is left out."""
     return tuple(taint for part in text.split(",") if (taint := _parse_taint(part.strip())) is not None)
 
 

@@ -19,14 +19,17 @@ from nfd_worker.sources.settings import SourceSettings
 class Source(NamedTuple):
     """One place where features come from.
 
+    ``uevents``: what the kernel announces when a feature can have changed, as subsystem -> actions; empty where it
+    announces nothing. :mod:`nfd_worker.watch.uevents` listens to those of all sources; the interval finds the rest.
     ``prefixes``: how the keys of its labels begin; none where they may have any name.
     ``priority``: labels of a higher one overwrite those of a lower one.
-    ``is_default``: whether it runs when nothing else is said.
+    ``is_default``: whether it runs by default.
     ``labels_need_features``: False where the settings alone make the labels, whether features are read or not.
     """
 
     discover: Callable[[Host, SourceSettings], Features]
     labels: Callable[[Features, SourceSettings], Mapping[str, str]]
+    uevents: Mapping[str, frozenset[str]]
     prefixes: tuple[str, ...] = ()
     priority: int = 0
     is_default: bool = True
@@ -37,20 +40,27 @@ def _prefix(source: str) -> tuple[str, ...]:
     return (f"{FEATURE_LABEL_PREFIX}/{source}-",)
 
 
-_NVIDIA_LABELS = ("cuda.", "gpu.", "mig-", "mig.", "vgpu.")
+_NVIDIA_LABELS = tuple(f"nvidia.com/{part}" for part in ("cuda.", "gpu.", "mig-", "mig.", "vgpu."))
+
+_COMES_OR_GOES = frozenset({"add", "remove"})
+_OR_IS_BOUND = _COMES_OR_GOES | {"bind", "unbind"}
+_PCI = {"pci": _OR_IS_BOUND | {"change"}}
+_MODULES = {"module": _COMES_OR_GOES}
+# A block device sends "change" with every medium that is inserted.
+_DISKS = {"block": _COMES_OR_GOES}
 
 SOURCES: Mapping[str, Source] = {
-    "cpu": Source(cpu.discover, cpu.labels, _prefix("cpu")),
-    "fake": Source(fake.discover, fake.labels, _prefix("fake"), is_default=False, labels_need_features=False),
-    "gpu": Source(gpu.discover, gpu.labels, tuple(f"nvidia.com/{part}" for part in _NVIDIA_LABELS)),
-    "kernel": Source(kernel.discover, kernel.labels, _prefix("kernel")),
-    "memory": Source(memory.discover, memory.labels, _prefix("memory")),
-    "network": Source(network.discover, network.labels, _prefix("network")),
-    "pci": Source(pci.discover, pci.labels, _prefix("pci")),
-    "storage": Source(storage.discover, storage.labels, _prefix("storage")),
-    "system": Source(system.discover, system.labels, _prefix("system")),
-    "usb": Source(usb.discover, usb.labels, _prefix("usb")),
-    "local": Source(local.discover, local.labels, priority=20),
+    "cpu": Source(cpu.discover, cpu.labels, {}, _prefix("cpu")),
+    "fake": Source(fake.discover, fake.labels, {}, _prefix("fake"), is_default=False, labels_need_features=False),
+    "gpu": Source(gpu.discover, gpu.labels, _PCI | _MODULES, _NVIDIA_LABELS),
+    "kernel": Source(kernel.discover, kernel.labels, _MODULES, _prefix("kernel")),
+    "memory": Source(memory.discover, memory.labels, {}, _prefix("memory")),
+    "network": Source(network.discover, network.labels, {"net": _COMES_OR_GOES | {"move"}}, _prefix("network")),
+    "pci": Source(pci.discover, pci.labels, _PCI, _prefix("pci")),
+    "storage": Source(storage.discover, storage.labels, _DISKS, _prefix("storage")),
+    "system": Source(system.discover, system.labels, {}, _prefix("system")),
+    "usb": Source(usb.discover, usb.labels, {"usb": _OR_IS_BOUND}, _prefix("usb")),
+    "local": Source(local.discover, local.labels, {}, priority=20),
 }
 """All sources in the order in which they run; later labels overwrite earlier ones."""
 

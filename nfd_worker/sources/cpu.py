@@ -37,7 +37,7 @@ _TOPOLOGY_LABELS = ("hardware_multithreading", *_CORE_TYPES)
 
 
 class _Identity(NamedTuple):
-    """What the CPU tells of itself; only CPUID tells more than flags and model."""
+    """What the CPU reports of itself; only CPUID has more than flags and model."""
 
     flags: Flags
     model: Attributes
@@ -90,7 +90,7 @@ def filter_cpuid(flags: Flags, settings: CpuSettings) -> Flags:
 
 
 def discover_cstate(host: Host) -> dict[str, str]:
-    """Tell whether the CPU may sleep deeper than C0; only where the intel_idle driver is in charge."""
+    """Return whether the CPU may sleep deeper than C0; only where the intel_idle driver is in charge."""
     driver = host.find("sys/devices/system/cpu/cpuidle/current_driver")
     deepest = host.find_int("sys/module/intel_idle/parameters/max_cstate")
     if driver is None or driver.strip() != "intel_idle" or deepest is None:
@@ -114,9 +114,9 @@ def discover_pstate(host: Host) -> dict[str, str]:
 
 
 def discover_topology(host: Host) -> dict[str, str]:
-    """Count sockets, tell whether cores have several threads, and name the types of cores where there are two.
+    """Count sockets, find out whether cores have several threads, and name the types of cores where there are two.
 
-    Empty where the kernel does not tell. A CPU that is offline has no topology directory, and does not count.
+    Empty where the kernel does not report it. A CPU that is offline has no topology directory, and does not count.
     """
     sockets: set[str] = set()
     is_multithreaded = False
@@ -155,7 +155,7 @@ def discover_rdt(host: Host, parts: Attributes) -> Attributes:
 
 
 def discover_sst(host: Host, nominal_mhz: int) -> dict[str, str]:
-    """Tell whether Speed Select Base Frequency is in force: some core's base is above what CPUID calls nominal."""
+    """Return whether Speed Select Base Frequency is in force: some core's base is above what CPUID calls nominal."""
     if nominal_mhz <= 0:
         return {}
     frequencies = (host.find_int(f"{_CPUS}/{cpu}/cpufreq/base_frequency") for cpu in host.entries(_CPUS))
@@ -191,9 +191,9 @@ def _identify_x86(host: Host, cpuinfo: str) -> _Identity:
     recorded = host.find(CPUID_DUMP)
     if recorded is not None:
         return _identity_of_cpuid(parse_dump(recorded))
-    told = _ask_this_cpu(*(fields.get(name, "") for name in _IDENTIFYING)) if host.is_live else None
-    if told is not None:
-        return told
+    reported = _ask_this_cpu(*(fields.get(name, "") for name in _IDENTIFYING)) if host.is_live else None
+    if reported is not None:
+        return reported
     log.debug("cpu: flags from /proc/cpuinfo, the kernel's view")
     flags = flags_of_cpuinfo(frozenset(fields.get("flags", "").split()))
     return _Identity(flags, cpu_model.x86_model_of_cpuinfo(fields, flags))

@@ -1,4 +1,4 @@
-"""Source ``gpu``: NVIDIA GPUs as NVML tells them, from the answer of a scan child to features and labels. Pure.
+"""Source ``gpu``: NVIDIA GPUs as NVML reports them, from the answer of a scan child to features and labels. Pure.
 
 NVML is asked by a short-lived child (:mod:`nfd_worker.gpu.gpu_scan`) whose life is :mod:`nfd_worker.gpu.scan_runner`;
 this module says whether the node needs one at all. Labels have the names and values of NVIDIA's GPU Feature Discovery.
@@ -55,7 +55,7 @@ class _HasGpuSettings(Protocol):
 
 
 def needs_scan(host: Host) -> bool:
-    """Tell whether a child has to ask NVML: this machine has a PCI device of NVIDIA's, or the driver is loaded.
+    """Return whether a child has to ask NVML: this machine has a PCI device of NVIDIA's, or the driver is loaded.
 
     Never for a recorded tree, since NVML answers for the machine it runs on.
 

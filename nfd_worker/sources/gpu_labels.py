@@ -126,7 +126,7 @@ def _in_keys(profile: str) -> str:
 
 
 def _mode(devices: Instances) -> str:
-    """Tell what the GPUs' PCI class says: VGA controllers are for graphics, 3D controllers for computing."""
+    """Name the mode by the GPUs' PCI class: VGA controllers are for graphics, 3D controllers for computing."""
     classes = {device.get("pci_class", "") for device in devices}
     return _MODES_OF_CLASS.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"
 

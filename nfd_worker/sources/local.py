@@ -7,7 +7,6 @@ feature. What is wrong with one line or one file stops no other.
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from feature_rules.features import Features
@@ -36,7 +35,7 @@ class ParsedFile(NamedTuple):
 def discover(host: Host, settings: SourceSettings) -> Features:
     """Read all feature files in the order of their names; a later one overwrites what an earlier one says.
 
-    A node without the directory has no local features. What is wrong is told once in a warning. A file that cannot be
+    A node without the directory has no local features. A problem is logged once as a warning. A file that cannot be
     read just now counts with what it said before.
 
     Raises:
@@ -77,8 +76,10 @@ def parse_time(text: str) -> float:
     """Read a time of RFC 3339, such as ``2080-07-28T11:22:33Z``, as seconds since 1970.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when the text is not a time.
     """
+    from datetime import datetime, timedelta, timezone  # noqa: PLC0415 - few files have such a time
+
     match = _RFC_3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a time like 2080-07-28T11:22:33Z")

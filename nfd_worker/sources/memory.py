@@ -47,13 +47,13 @@ def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
 
 
 def parse_swaps(proc_swaps: str) -> dict[str, str]:
-    """Tell whether there is swap: a line below the heading."""
+    """Return whether there is swap: a line below the heading."""
     lines = [line for line in proc_swaps.splitlines() if line.strip()]
     return {"enabled": _bool(len(lines) > 1)}
 
 
 def discover_huge_pages(host: Host) -> dict[str, str]:
-    """Count the pages of each size that are reserved, and tell whether there are any."""
+    """Count the pages of each size that are reserved, and find out whether there are any."""
     counts: dict[str, int] = {}
     for entry in host.entries(_HUGE_PAGES):
         size = _HUGE_PAGE_SIZE.fullmatch(entry)

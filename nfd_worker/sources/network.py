@@ -47,7 +47,7 @@ def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
 
 
 def is_positive(text: str) -> bool:
-    """Tell whether this is a decimal number above zero, of any length."""
+    """Return whether this is a decimal number above zero, of any length."""
     return text.isascii() and text.isdigit() and text.strip("0") != ""
 
 

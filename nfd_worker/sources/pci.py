@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 _DEVICES = "sys/bus/pci/devices"
 
 FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
-"""What every device must tell; also the order of the fields in a label."""
+"""What every device must have; also the order of the fields in a label."""
 
 _OPTIONAL = ("sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version")
 

@@ -79,13 +79,13 @@ class FakeSettings(NamedTuple):
 
 
 class LocalSettings(NamedTuple):
-    """``clock``: what tells the time, in seconds since 1970; expired features of files are left out by it."""
+    """``clock``: gives the time, in seconds since 1970; expired features of files are left out by it."""
 
     clock: Callable[[], float] = time.time
 
 
 class SystemSettings(NamedTuple):
-    """``node_name``: the Node object's name, told by the pod; empty when unknown."""
+    """``node_name``: the Node object's name, from the pod; empty when unknown."""
 
     node_name: str = ""
 

@@ -67,5 +67,5 @@ def split_version_id(version_id: str) -> dict[str, str]:
 
 
 def read_dmi(host: Host) -> dict[str, str]:
-    """Read the DMI identification, as far as this machine tells it; empty on a machine without."""
+    """Read the DMI identification, as far as this machine has it; empty on a machine without."""
     return host.find_all("sys/devices/virtual/dmi/id", DMI_NAMES)

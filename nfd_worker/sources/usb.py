@@ -11,7 +11,7 @@ _DEVICES = "sys/bus/usb/devices"
 _FILES = {"class": "bDeviceClass", "vendor": "idVendor", "device": "idProduct", "serial": "serial"}
 
 FIELDS = tuple(_FILES)
-"""What a device may tell; also the order of the fields in a label."""
+"""What a device may have; also the order of the fields in a label."""
 
 _CLASS_OF_EACH_INTERFACE = "00"
 
@@ -54,6 +54,6 @@ def _read(host: Host, address: str) -> Iterator[Attributes]:
         yield device
         return
     for interface in host.entries(f"{_DEVICES}/{address}"):
-        told = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
-        if told is not None:
-            yield {**device, "class": told.strip()}
+        reported = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
+        if reported is not None:
+            yield {**device, "class": reported.strip()}

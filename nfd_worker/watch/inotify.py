@@ -61,7 +61,7 @@ class _Interest(NamedTuple):
     names: frozenset[str] | None
 
     def wants(self, name: str) -> bool:
-        """Tell whether an event counts; one without a name is about the directory itself."""
+        """Return whether an event counts; one without a name is about the directory itself."""
         if self.names is None:
             return not name.startswith(".") or name == _CONFIG_MAP_LINK
         return not name or name in self.names
@@ -80,7 +80,7 @@ class FileWatch:
         if self._descriptor < 0:
             raise _last_error()
         self._interests: dict[int, list[_Interest]] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.watch(places)
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -128,8 +128,8 @@ class FileWatch:
         if watch >= 0:
             return watch
         error = _last_error()
-        if error.errno not in _NOT_THERE and directory not in self._told:
-            self._told.add(directory)
+        if error.errno not in _NOT_THERE and directory not in self._logged:
+            self._logged.add(directory)
             log.warning(
                 "files: cannot watch %s (%s); changes are found at the next interval", directory, error.strerror
             )

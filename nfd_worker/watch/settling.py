@@ -1,4 +1,4 @@
-"""Additions at once, removals a moment later: a file that is written anew must not make its labels come and go. Pure.
+"""Additions at once, removals a moment later: a file that is rewritten must not make its labels come and go. Pure.
 
 Between :mod:`nfd_worker.cycle` and :mod:`nfd_worker.publish.publisher`. What was wanted and is not found any more is
 wanted on for :data:`SETTLE_SECONDS`; the caller runs a cycle then, and what is still missing goes. A value changes at
@@ -12,7 +12,7 @@ from nfd_worker.labels.node_content import NO_ORIGINS, NodeContent, Origins
 from nfd_worker.watch.schedule import NEVER
 
 SETTLE_SECONDS = 1.0
-"""A file that is deleted and written again, a device that is reset, a driver that is loaded anew."""
+"""A file that is deleted and written again, a device that is reset, a driver that is reloaded."""
 
 _FIELDS = ("labels", "annotations", "extended_resources")
 

@@ -1,31 +1,34 @@
 """Devices and kernel modules that come or go: the kernel's uevents, by way of pyudev. udevd is not needed.
 
-Between the kernel and :mod:`nfd_worker.daemon`. The kernel sends uevents into network namespaces that the initial user
-namespace owns: a pod without hostNetwork gets them, one with ``hostUsers: false`` does not. Those of network devices
-reach only the namespace the device is in; a network card is seen all the same, because its PCI device comes with it.
+Between the kernel and :mod:`nfd_worker.daemon`; each of :mod:`nfd_worker.sources` names the events that concern it.
+The kernel sends uevents into network namespaces that the initial user namespace owns: a pod without hostNetwork gets
+them, one with ``hostUsers: false`` does not. Those of network devices reach only the namespace the device is in; a
+network card is seen all the same, because its PCI device comes with it.
 """
 
 import errno
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from nfd_worker.sources import SOURCES
+
 log = logging.getLogger(__name__)
 
-_COMES_OR_GOES = frozenset({"add", "remove"})
-_OR_IS_BOUND = _COMES_OR_GOES | {"bind", "unbind"}
 
-ACTIONS = {
-    "pci": _OR_IS_BOUND | {"change"},
-    "usb": _OR_IS_BOUND,
-    "net": _COMES_OR_GOES | {"move"},
-    "block": _COMES_OR_GOES,
-    "module": _COMES_OR_GOES,
-}
-"""Subsystem -> actions that can change a feature. A block device sends ``change`` with every disk that is put in."""
+def _of_all_sources() -> Mapping[str, frozenset[str]]:
+    actions: dict[str, frozenset[str]] = {}
+    for source in SOURCES.values():
+        for subsystem, names in source.uevents.items():
+            actions[subsystem] = actions.get(subsystem, frozenset()) | names
+    return actions
+
+
+ACTIONS = _of_all_sources()
+"""Subsystem -> actions that can change a feature of some source."""
 
 _VIRTUAL = "/devices/virtual/"
 
@@ -34,7 +37,7 @@ _MOST_AT_ONCE = 1024
 
 
 def is_of_interest(action: str, subsystem: str, path: str) -> bool:
-    """Tell whether an event can change a feature; ``path`` is that below ``/sys``.
+    """Say whether an event can change a feature; ``path`` is that below ``/sys``.
 
     The network devices of pods and the disks of container images are virtual: they come and go all day.
     """

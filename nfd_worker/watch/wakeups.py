@@ -1,7 +1,7 @@
 """Signals, and the one place where the daemon waits.
 
 What wakes it besides: :mod:`nfd_worker.watch.inotify`, :mod:`nfd_worker.watch.uevents`, the pipes of its children, and
-whoever asks :mod:`nfd_worker.telemetry`.
+requests to :mod:`nfd_worker.telemetry`.
 """
 
 import os

@@ -78,7 +78,7 @@ def test_a_token_is_bounded(value: str) -> None:
     assert bounded_token(made) == made
 
 
-def test_tokens_are_told_apart() -> None:
+def test_tokens_are_distinguished() -> None:
     """A short one is itself, as it always was; long ones that begin alike are different."""
     assert bounded_token("2026-11-22") == "2026-11-22"
     assert bounded_token("x" * 250_000) != bounded_token("x" * 250_001)

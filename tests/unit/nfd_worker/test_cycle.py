@@ -163,7 +163,7 @@ def test_a_scan_that_is_under_way_is_neither_failed_nor_known() -> None:
 
 
 def test_what_a_child_found_counts_as_any_source() -> None:
-    """Its features are seen by rules, its failure is told, and its last good features stand in."""
+    """Its features are seen by rules, its failure is reported, and its last good features stand in."""
     host, settings = recorded("intel-gpu-server"), Settings()
     found = Features(attributes={"gpu.machine": {"name": "m"}})
     seen = RuleSet(cluster=rules("[{name: r, labels: {m: '@gpu.machine.name'}}]"))
@@ -201,7 +201,7 @@ def test_the_whitelist_of_the_settings_is_used() -> None:
 
 
 def test_built_in_rules_see_all_features() -> None:
-    """The recorded host has an adapter of Mellanox."""
+    """The built-in RDMA rule labels the recorded host, which has a Mellanox adapter."""
     report = run_cycle(recorded("intel-gpu-server"), Settings(), {})
     assert report.content.labels[f"{PREFIX}/rdma.capable"] == "true"
     assert report.matched == ("rdma.capable",)
@@ -240,7 +240,7 @@ def test_each_group_has_back_references_of_its_own() -> None:
 
 
 def test_a_dynamic_value_can_name_what_rules_made() -> None:
-    """A variable of any rule of the cluster."""
+    """A dynamic value can refer to a variable that any rule set."""
     given = rules("""
     - {name: uses, labels: {count: "@rule.matched.count"}}
     - {name: makes, vars: {count: "2"}}
@@ -251,7 +251,7 @@ def test_a_dynamic_value_can_name_what_rules_made() -> None:
 
 
 def test_all_problems_and_refusals_are_reported() -> None:
-    """Of the configuration, of files, and of running; what was left out is told apart."""
+    """Of the configuration, of files, and of running; what was left out is separate."""
     text = """
     - {name: fails, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Gt, value: ["1"]}}}]}
     - {name: works, labels: {kubernetes.io/x: "1"}, taints: [{key: a.b/c, effect: NoSchedule}]}

@@ -195,7 +195,7 @@ def plug_in(root: Path, vendor: str, address: str = "0000:01:00.0") -> None:
 
 
 def test_sigterm_ends_it_at_once_with_success(start: Callable[..., Worker]) -> None:
-    """Also between two cycles that are far apart."""
+    """SIGTERM ends the worker with success, also between two cycles."""
     worker = start("--no-publish", "--sleep-interval", "1h")
     worker.wait_for("cycle: ")
     assert worker.end() == 0
@@ -384,8 +384,8 @@ def test_sighup_and_a_changed_file_reload_it(start: Callable[..., Worker], tmp_p
     assert worker.end() == 0
 
 
-def test_what_needs_a_restart_is_told(start: Callable[..., Worker]) -> None:
-    """And the old value stays."""
+def test_what_needs_a_restart_is_reported(start: Callable[..., Worker]) -> None:
+    """A setting that needs a restart is logged, and its old value stays."""
     worker = start("--no-publish", "--sleep-interval", "0", code=OTHER_SETTINGS)
     worker.wait_for("cycle: ")
     worker.process.send_signal(signal.SIGHUP)
@@ -403,7 +403,7 @@ def test_everything_is_sent_again_now_and_then(
     assert first == second
 
 
-# ---------------------------------------------------------------- what it tells
+# ---------------------------------------------------------------- what it reports
 
 
 def test_health_and_metrics_are_served(start: Callable[..., Worker]) -> None:
@@ -416,7 +416,7 @@ def test_health_and_metrics_are_served(start: Callable[..., Worker]) -> None:
     assert worker.end() == 0
 
 
-def test_a_trouble_that_stays_is_told_once(start: Callable[..., Worker], tmp_path: Path) -> None:
+def test_a_trouble_that_stays_is_reported_once(start: Callable[..., Worker], tmp_path: Path) -> None:
     """A problem that persists is logged once."""
     rules = tmp_path / "rules.d"
     rules.mkdir()
@@ -430,13 +430,13 @@ def test_a_trouble_that_stays_is_told_once(start: Callable[..., Worker], tmp_pat
 
 
 def test_oneshot_ends_after_one_cycle(start: Callable[..., Worker]) -> None:
-    """With success, when nothing had to be sent."""
+    """Oneshot succeeds when nothing had to be published."""
     worker = start("--no-publish", "--oneshot")
     worker.wait_for("cycle: ")
     assert worker.process.wait(PATIENCE) == 0
 
 
 def test_oneshot_without_an_api_server_fails(start: Callable[..., Worker], tmp_path: Path) -> None:
-    """A Job sees it by the exit status."""
+    """The exit status is 1, which a Job sees."""
     worker = start("--oneshot", "--kubeconfig", str(tmp_path / "none"), "--node-name", "n")
     assert worker.process.wait(PATIENCE) == 1

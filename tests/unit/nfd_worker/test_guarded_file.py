@@ -43,7 +43,7 @@ def test_pipes_devices_and_directories_are_not_opened(tmp_path: Path) -> None:
 def test_a_pipe_that_takes_the_files_place_between_two_looks_holds_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was opened is looked at again."""
+    """A file that is replaced by a pipe while it is opened is not read."""
     (tmp_path / "f").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")
     regular = (tmp_path / "f").stat()

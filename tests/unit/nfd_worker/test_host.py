@@ -39,7 +39,7 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error(tmp_path: Path) -> 
         it.entries("loop")
 
 
-def test_a_file_that_may_not_be_read_is_told_once_and_taken_for_absent(
+def test_a_file_that_may_not_be_read_is_reported_once_and_taken_for_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A policy does not pass like an I/O error: one denied file must not cost a source all its labels."""
@@ -122,7 +122,7 @@ def test_a_directory_that_leads_to_itself_cannot_be_read(tmp_path: Path) -> None
 
 
 def test_the_start_of_a_long_file_is_enough_where_it_is_asked_for(tmp_path: Path) -> None:
-    """/proc makes text as it is read."""
+    """A caller can read only the start of a file of any length, such as one in /proc."""
     it = host(tmp_path, {"proc/cpuinfo": "x" * 200_000})
     assert it.find_start("proc/cpuinfo") == "x" * 65536
     assert it.find_start("proc/gone") is None
@@ -135,7 +135,7 @@ def test_a_pipe_in_place_of_a_file_does_not_stop_the_worker(tmp_path: Path) -> N
 
 
 def test_content_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
-    """Equal content, the same result."""
+    """The parsed result is kept as long as the content is equal."""
     it = Host(str(tmp_path))
     first = it.parsed("f", b"a", bytearray)
     assert it.parsed("f", b"a", bytearray) is first
@@ -144,7 +144,7 @@ def test_content_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_every_node_has_is_asked_for_by_its_mount(tmp_path: Path) -> None:
-    """Then the message says what to mend."""
+    """When a directory that every node has is missing, the message names the mount to add."""
     it = host(tmp_path, {"sys/bus/x": ""})
     it.require("sys/bus")
     with pytest.raises(HostReadError, match=r"cannot read proc/bus below .*: is the host's /proc mounted there\?"):
@@ -164,7 +164,7 @@ def test_a_warning_comes_once_and_memory_of_it_is_bounded(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("size", [0, 10, 11])
 def test_only_short_files_of_others_are_read(tmp_path: Path, size: int) -> None:
-    """The limit itself is not too long."""
+    """A file of exactly the limit is read; a longer one is not."""
     it = host(tmp_path, {"f": b"x" * size})
     assert it.find_regular("f", 10) == (b"x" * size if size <= 10 else None)
 
@@ -172,6 +172,6 @@ def test_only_short_files_of_others_are_read(tmp_path: Path, size: int) -> None:
 def test_a_directory_among_files_of_others_is_passed_over_in_silence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody meant it as a file."""
+    """A directory among the files is skipped without a warning."""
     assert host(tmp_path, {"d/x": ""}).find_regular("d", 10) is None
     assert not caplog.records

@@ -14,7 +14,7 @@ class Loop:
 
 
 def test_what_starting_left_behind_is_freed_and_the_rest_is_set_aside() -> None:
-    """The collector does not look at it again."""
+    """After the start garbage is freed, and the collector skips what remains."""
     garbage = weakref.ref(Loop())
     before = gc.get_freeze_count()
     memory.settle()

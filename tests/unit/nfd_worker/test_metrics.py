@@ -46,7 +46,7 @@ def refusal(key: str, **changes: Any) -> Refusal:
     return Refusal("rule a/b", "label", key, "v", "invalid-key", "because")._replace(**changes)
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     """The version is a metric with upstream's name."""
     assert value(Metrics("n"), "nfd_worker_build_info", version=__version__) == 1
 
@@ -64,7 +64,7 @@ def test_the_histogram_of_cycles_is_upstreams(report: CycleReport) -> None:
 
 
 def test_cycles_are_counted_by_what_asked_for_them(report: CycleReport) -> None:
-    """One cycle can have several reasons."""
+    """A cycle with several triggers is counted for each of them."""
     metrics = Metrics("n")
     metrics.saw_cycle(report, ["file", "device"])
     metrics.saw_cycle(report, ["device"])
@@ -75,7 +75,7 @@ def test_cycles_are_counted_by_what_asked_for_them(report: CycleReport) -> None:
 
 
 def test_what_the_node_should_carry_is_counted(report: CycleReport) -> None:
-    """By kind; the last cycle counts."""
+    """The number of labels and others of the last cycle is a gauge by kind."""
     metrics = Metrics("n")
     metrics.saw_cycle(report, ["start"])
     content = NodeContent(
@@ -86,7 +86,7 @@ def test_what_the_node_should_carry_is_counted(report: CycleReport) -> None:
     assert [value(metrics, f"nfd_worker_{name}") for name in names] == [2, 1, 3, 4]
 
 
-def test_failed_sources_are_told_and_forgotten(report: CycleReport) -> None:
+def test_failed_sources_are_reported_and_forgotten(report: CycleReport) -> None:
     """An alert needs both: that it fails, and that it does not any more."""
     metrics = Metrics("n")
     metrics.saw_cycle(report._replace(failed={"pci": "why"}), ["interval"])
@@ -95,8 +95,8 @@ def test_failed_sources_are_told_and_forgotten(report: CycleReport) -> None:
     assert value(metrics, "nfd_worker_source_failed", source="pci") == 0
 
 
-def test_the_seconds_of_each_source_are_told(report: CycleReport) -> None:
-    """Those of the last read."""
+def test_the_seconds_of_each_source_are_reported(report: CycleReport) -> None:
+    """Each source has a gauge with the seconds of its last read."""
     metrics = Metrics("n")
     metrics.saw_cycle(report._replace(source_seconds={"pci": 0.25, "cpu": 0.5}), ["start"])
     metrics.saw_cycle(report._replace(source_seconds={"pci": 0.125}), ["interval"])
@@ -113,7 +113,7 @@ def test_a_refusal_counts_when_it_appears(report: CycleReport) -> None:
 
 
 def test_rule_errors_are_those_of_now(report: CycleReport) -> None:
-    """A gauge: a mended rule takes it down."""
+    """The gauge counts rules that fail now: it falls when a rule is fixed."""
     metrics = Metrics("n")
     for problems in ((RuleProblem("r", "", "bad"),) * 2, ()):
         metrics.saw_cycle(report._replace(problems=problems), ["file"])

@@ -7,7 +7,8 @@ from feature_rules.load import API_VERSION, KIND, load_rules
 from feature_rules.run import run_rules
 from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.cli.feature_document import parse_features
-from nfd_worker.config.config import build_settings, parse_file
+from nfd_worker.config.config import build_settings
+from nfd_worker.config.config_file import parse_file
 from nfd_worker.labels.labels import CLUSTER, make_content
 from tests.support.nfd_worker.nfd_cases import of
 

@@ -48,18 +48,18 @@ def connect(endpoint: Endpoint) -> socket.socket:
     ],
 )
 def test_requests_are_answered(request_line: bytes, status: bytes) -> None:
-    """Nonsense gets an answer, too."""
+    """Every request gets an HTTP answer, a malformed one as well."""
     assert answer_request(request_line + b"\r\n\r\n", PAGES).startswith(b"HTTP/1.0 " + status)
 
 
 def test_a_loop_that_does_no_work_is_not_healthy() -> None:
-    """The kubelet restarts it then."""
+    """/healthz fails when the last cycle is too long ago, so that the kubelet restarts the worker."""
     stuck = PAGES._replace(is_alive=lambda: False)
     assert answer_request(b"GET /healthz HTTP/1.1\r\n\r\n", stuck).startswith(b"HTTP/1.0 503 ")
 
 
 def test_metrics_are_served_in_the_text_format(endpoint: Endpoint) -> None:
-    """Prometheus goes by the content type."""
+    """Metrics have the content type of the Prometheus text format."""
     with connect(endpoint) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         serve(endpoint)
@@ -111,7 +111,7 @@ def test_an_answer_does_not_wait_for_its_reader() -> None:
     "content", [b"\0" * 20000, b"\xff\xfe\n\n", b"GET " + b"/" * 9000], ids=["zeros", "noise", "long"]
 )
 def test_nonsense_is_answered_and_dropped(endpoint: Endpoint, content: bytes) -> None:
-    """It is not kept until memory is full."""
+    """A malformed or endless request ends its connection."""
     with connect(endpoint) as client:
         client.sendall(content)
         serve(endpoint)

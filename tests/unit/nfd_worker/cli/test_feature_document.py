@@ -24,7 +24,7 @@ def test_the_plain_shape() -> None:
 
 
 def test_the_shape_of_a_node_feature_object() -> None:
-    """Everything is wrapped once more."""
+    """Features are read from the additional level of nesting in a NodeFeature object."""
     document = {
         "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
         "kind": "NodeFeature",
@@ -45,7 +45,7 @@ def test_the_shape_of_a_node_feature_object() -> None:
     "document", [{}, {"flags": None}, {"spec": {}}, {"spec": {"features": None}}, {"flags": {}, "instances": {}}]
 )
 def test_nothing_is_no_features(document: object) -> None:
-    """What is not given is empty."""
+    """Kinds of features that the document leaves out are empty."""
     assert parse_features(document, "f.yaml") == Features({}, {}, {})
 
 

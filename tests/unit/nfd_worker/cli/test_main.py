@@ -11,8 +11,9 @@ import yaml
 
 from nfd_worker.cli.documents import MAX_DOCUMENT
 from nfd_worker.cli.main import run
-from nfd_worker.config.arguments import build_parser, with_command
+from nfd_worker.config.arguments import build_parser
 from nfd_worker.config.config import OPTIONS
+from nfd_worker.config.options import with_command
 from nfd_worker.guarded_file import MAX_YAML_FILE
 from tests.support.nfd_worker.trees import HOSTS
 
@@ -102,7 +103,7 @@ def test_run_is_the_command_when_none_is_given(arguments: list[str], expected: l
 
 
 def test_scan_shows_a_recorded_host(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing of this machine is in it."""
+    """A scan of another root shows nothing of the machine that it runs on."""
     assert run(["scan", "--root", INTEL, "-o", "json"], {}) == 0
     assert json_of(capsys)["labels"][f"{PREFIX}/kernel-version.full"] == "6.8.0-45-generic"
 
@@ -124,7 +125,7 @@ def test_scan_of_a_host_that_cannot_be_read_says_so_and_fails(
 def test_scan_of_another_root_takes_its_configuration_and_rules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every read is below it."""
+    """Configuration and rules are read below the given root."""
     directory = tmp_path / "etc/kubernetes/node-feature-discovery"
     (directory / "rules.d").mkdir(parents=True)
     (directory / "custom.d").mkdir()
@@ -136,7 +137,7 @@ def test_scan_of_another_root_takes_its_configuration_and_rules(
 
 
 def test_scan_applies_rules_that_are_not_in_the_cluster_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of several files, in their order."""
+    """Rules of several files are applied in the order of the files."""
     first = written(tmp_path, "a", "[{name: a, labels: {x: '1', y: '1'}}]")
     second = written(tmp_path, "b", "[{name: b, labels: {x: '2'}}]")
     assert run(["scan", "--root", INTEL, "--rules", first, second, "-o", "yaml"], {}) == 0
@@ -151,7 +152,7 @@ def test_scan_with_a_wrong_rule_fails(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_scan_tells_a_program_what_is_wrong_with_a_rule_of_the_node(
+def test_scan_reports_to_a_program_what_is_wrong_with_a_rule_of_the_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
     """Exit status 1; the document names the bad rule by its file and line, and the label that was refused."""
@@ -254,7 +255,7 @@ def test_features_that_are_none_are_wrong_usage(
     assert message in capsys.readouterr().err
 
 
-def test_mistakes_in_rules_are_told_with_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_in_rules_are_reported_with_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line each, what a Node would refuse among them, in the order of the file."""
     assert run(["rules", "validate", written(tmp_path, "r", BAD_RULES)], {}) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -273,7 +274,7 @@ def test_good_rules_have_no_mistakes(
 
 
 def test_rules_that_refer_to_themselves_are_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """YAML can; nothing here follows them for ever."""
+    """A YAML document that contains itself is reported, and not followed endlessly."""
     assert run(["rules", "validate", written(tmp_path, "r", "&a [*a]")], {}) == 1
     assert "nested deeper" in capsys.readouterr().out
 
@@ -342,7 +343,7 @@ def test_a_scan_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert document["labels"] == scanned["labels"]
 
 
-def test_refusals_are_told_with_their_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_are_reported_with_their_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of all four kinds; the rest is accepted, prefixed as on a node."""
     status, document = validated(tmp_path, capsys, {
         "labels": {"a": "b", "x.io/y": "bad value", "kubernetes.io/z": "1"},
@@ -367,7 +368,7 @@ def test_refusals_are_told_with_their_reason(tmp_path: Path, capsys: pytest.Capt
 def test_options_may_stand_in_the_file_or_in_a_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those in the file win."""
+    """Options in the labels file win over those of the configuration."""
     wanted = {"labels": {"kubernetes.io/x": "1", "denied.io/y": "1"}}
     config = written(tmp_path, "c", "extraLabelNs: [kubernetes.io]\ndenyLabelNs: [denied.io]")
     _, by_config = validated(tmp_path, capsys, wanted, "--config", config)
@@ -419,11 +420,31 @@ def test_a_document_of_another_shape_is_wrong_usage(
 
 
 def test_labels_can_be_shown_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is refused comes last."""
+    """The table lists refused labels last."""
     run(["labels", "validate", written(tmp_path, "w", "labels: {a: '1', kubernetes.io/b: '2'}")], {})
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["rules and feature files (1)", "  a  1"]
     assert lines[-1].startswith("REFUSED  label kubernetes.io/b=2: ")
+
+
+# --- admission-policy -------------------------------------------------------------------------------------------------
+
+
+def test_an_admission_policy_is_made_of_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of file, environment and flags, as for a run (tests/contract/test_admission_policies.py)."""
+    file = written(tmp_path, "nfd-worker.conf", "extraLabelNs: [in-file.kubernetes.io]")
+    environment = {"NFD_WORKER_DENY_LABEL_NS": "in-environment.example"}
+    assert run(["admission-policy", "--config", file, "--label-whitelist=in-flag"], environment) == 0
+    text = capsys.readouterr().out
+    for part in ("in-file[.]kubernetes[.]io", "in-environment[.]example", "matches('in-flag')"):
+        assert part in text
+
+
+@pytest.mark.parametrize("account", ["nfd-worker", "a/b/c", "a/'", "/b"])
+def test_a_policy_for_no_account_is_wrong_usage(account: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The name goes into an expression, so it has to be one."""
+    assert run(["admission-policy", "--config", os.devnull, f"--service-account={account}"], {}) == 2
+    assert "is not of the form NAMESPACE/NAME" in capsys.readouterr().err
 
 
 # --- run and unpublish ------------------------------------------------------------------------------------------------
@@ -445,13 +466,13 @@ def test_wrong_configuration_is_status_2_and_one_line(capsys: pytest.CaptureFixt
 def test_publishing_needs_the_name_of_the_node(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    """The message names all ways out."""
+    """Without a node name the message names the settings to use."""
     assert run(arguments, {}) == 2
     assert message in capsys.readouterr().err
 
 
 def test_one_cycle_without_publishing_is_success() -> None:
-    """Nothing is asked of a cluster."""
+    """With --oneshot --no-publish no API server is needed."""
     assert run(["run", "--oneshot", "--no-publish", "--root", INTEL], {}) == 0
 
 
@@ -461,7 +482,7 @@ def test_flags_are_taken_as_upstream_takes_them() -> None:
 
 
 def test_oneshot_that_cannot_publish_is_status_1(tmp_path: Path) -> None:
-    """A Job tries again by its own rules."""
+    """The exit status lets a Job try again."""
     arguments = ["--oneshot", "--node-name", "n", "--root", INTEL, "--kubeconfig", str(tmp_path / "none")]
     assert run(arguments, {}) == 1
 
@@ -474,27 +495,29 @@ def test_a_node_that_cannot_be_reached_is_not_unpublished(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("arguments", [["scan", "--colour"], ["scan", "--feat"], ["rules"], ["rules", "eval"]])
 def test_unknown_and_missing_arguments_are_status_2(arguments: list[str]) -> None:
-    """As argparse does; flags cannot be cut short."""
+    """Unknown arguments, and abbreviated flags, are wrong usage."""
     with pytest.raises(SystemExit, match="2"):
         run(arguments, {})
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing else is done."""
+def test_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version prints the version and does nothing else."""
     with pytest.raises(SystemExit, match="0"):
         run(["--version"], {})
     assert capsys.readouterr().out.startswith("nfd-worker 0.")
 
 
 def test_help_names_every_flag_and_variable(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody has to read the source."""
+    """The help of run lists all flags and environment variables."""
     with pytest.raises(SystemExit):
         build_parser().parse_args(["run", "--help"])
     text = capsys.readouterr().out
     assert all(f"--{option.flag}" in text and option.environment in text for option in OPTIONS)
 
 
-@pytest.mark.parametrize("command", ["run", "scan", "rules eval", "rules validate", "labels validate", "unpublish"])
+@pytest.mark.parametrize(
+    "command", ["run", "scan", "rules eval", "rules validate", "labels validate", "unpublish", "admission-policy"]
+)
 def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str], command: str) -> None:
     """On standard output, with success."""
     with pytest.raises(SystemExit, match="0"):

@@ -89,7 +89,7 @@ def test_the_table_cuts_what_nobody_reads() -> None:
 
 
 def test_features_are_shown_when_asked_for() -> None:
-    """By kind, then by name."""
+    """Features are listed by kind, then by name."""
     features = json.loads(render(report(), "json", with_features=True))["features"]
     assert "AVX2" in features["flags"]["cpu.cpuid"]
     assert features["attributes"]["kernel.version"]["full"] == "6.8.0-45-generic"
@@ -124,7 +124,7 @@ def test_the_table_ends_with_trouble_and_the_sums() -> None:
 
 
 def test_the_table_is_aligned() -> None:
-    """Values stand below each other."""
+    """The values of the table are in one column."""
     lines = table(report())
     start = lines.index("annotations (2)") + 1
     assert len({line.rindex("  ") for line in lines[start : start + 2]}) == 1
@@ -147,7 +147,7 @@ def test_other_label_fields_have_words_too() -> None:
 
 
 def test_features_of_several_kinds_stand_together() -> None:
-    """One block for each feature."""
+    """Each feature has one block with all its kinds."""
     lines = table(report(), with_features=True)
     assert sum(line.startswith("feature pci.device (") for line in lines) == 1
     start = lines.index("feature kernel.version (4)")

@@ -32,7 +32,7 @@ NAMES = PciNames(
 
 
 def test_vendors_devices_and_classes_are_read() -> None:
-    """Subsystems, programming interfaces and comments are not."""
+    """Subsystems, programming interfaces and comments of pci.ids are skipped."""
     assert parse_pci_ids(TEXT) == NAMES
 
 
@@ -65,7 +65,7 @@ def test_a_device_is_named_as_far_as_it_is_known(device: Mapping[str, str], word
 
 @pytest.mark.parametrize("path", PCI_IDS)
 def test_the_database_of_the_host_is_read(tmp_path: Path, path: str) -> None:
-    """Wherever its distribution puts it."""
+    """pci.ids is found at each place where distributions put it."""
     assert read_pci_names(host(tmp_path, {path: TEXT})) == NAMES
 
 

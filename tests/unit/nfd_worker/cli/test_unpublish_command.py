@@ -1,4 +1,4 @@
-"""Unpublishing: what the child is asked, and how its answer is told."""
+"""Unpublishing: what the child is asked, and how its answer is reported."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def answering(answer: PublishAnswer) -> Child:
 
 
 def test_everything_of_ours_is_asked_to_go() -> None:
-    """In one request, which wants nothing."""
+    """One request with empty content removes everything of ours."""
     requests = []
 
     def start(request: bytes) -> Child:
@@ -37,13 +37,13 @@ def test_everything_of_ours_is_asked_to_go() -> None:
     assert not any(json.loads(request.to_bytes())["content"].values())
 
 
-def test_success_is_told_with_what_was_left_undone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_success_is_reported_with_what_was_left_undone(capsys: pytest.CaptureFixture[str]) -> None:
     """Success and the notes of the child are printed to standard output."""
     assert unpublish(SETTINGS, lambda _request: answering(PublishAnswer(notes=("a note",)))) == 0
     assert capsys.readouterr().out == "node node-1: everything that nfd-worker set is removed\na note\n"
 
 
-def test_a_failure_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error, with what the API server said."""
     assert unpublish(SETTINGS, lambda _request: answering(PublishAnswer("forbidden", "Forbidden"))) == 1
     assert capsys.readouterr().err == "nfd-worker: node node-1 could not be cleaned up: forbidden\n"

@@ -98,7 +98,7 @@ def load(
 
 
 def test_without_anything_the_defaults_are_upstreams() -> None:
-    """No file, no flag, no variable."""
+    """Without file, flags and variables the settings are upstream's defaults."""
     settings = load_settings({}, {})
     assert settings == Settings()
     assert settings.config_file == DEFAULT_FILE
@@ -149,7 +149,7 @@ def test_the_masters_file_may_be_pasted_below(tmp_path: Path) -> None:
 
 
 def test_each_layer_wins_over_the_one_below(tmp_path: Path) -> None:
-    """Defaults, file, inline options, environment, flags."""
+    """Inline options win over the file, the environment over both, flags over all."""
     text = (
         "core: {sleepInterval: 10s, featureSources: [pci], noPublish: true}\nlabelWhiteList: f\nresyncPeriod: 1m\n"
         "denyLabelNs: [f]"
@@ -177,7 +177,7 @@ def test_each_layer_wins_over_the_one_below(tmp_path: Path) -> None:
 def test_a_mistake_in_inline_options_names_where_they_stand(
     flags: dict[str, str], environment: dict[str, str], place: str
 ) -> None:
-    """They are read as the file is."""
+    """A mistake in inline options is reported with their source and line."""
     with pytest.raises(ConfigurationError, match=place):
         load_settings(flags, environment)
 
@@ -205,14 +205,14 @@ def test_the_old_name_of_the_label_sources_works_in_inline_options(tmp_path: Pat
 
 
 def test_the_pods_variables_are_read() -> None:
-    """They come from the DaemonSet."""
+    """The variables that the DaemonSet sets are read."""
     settings = load_settings({}, {"NODE_NAME": "n1", "HOST_ROOT": "/host", "NFD_WORKER_RULES_DIR": "/rules"})
     assert (settings.node_name, settings.root, settings.rules_dir) == ("n1", "/host", "/rules")
     assert settings.sources.system.node_name == "n1"
 
 
 def test_flags_of_the_master_are_options_of_the_worker() -> None:
-    """As a migrated DaemonSet may have them."""
+    """Flags of nfd-master are accepted, as a migrated DaemonSet may have them."""
     flags = {"deny-label-ns": "a,*.b", "extra-label-ns": "c", "enable-taints": "true", "resync-period": "10m",
              "feature-gates": "NodeFeatureAPI=true,DisableAutoPrefix=true", "take-over": "true"}  # fmt: skip
     settings = load_settings(flags, {})
@@ -248,7 +248,7 @@ def test_flags_without_effect_are_noted() -> None:
     ],
 )
 def test_a_wrong_flag_is_named(flag: str, text: str, message: str) -> None:
-    """So is a wrong environment variable."""
+    """A wrong flag or environment variable is named in the message."""
     with pytest.raises(ConfigurationError, match=message):
         load_settings({flag: text}, {})
 

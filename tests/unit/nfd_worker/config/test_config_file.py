@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd_worker.config.config_file import FILE_KEYS, IGNORED_KEYS, parse_file, read_file
+from nfd_worker.config.config_file import FILE_KEYS, IGNORED_KEYS, parse_file
+from nfd_worker.config.file_text import read_file
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.guarded_file import MAX_YAML_FILE
 
@@ -52,13 +53,13 @@ def values(text: str) -> dict[str, object]:
     ],
 )  # fmt: skip
 def test_values(text: str, read: dict[str, object]) -> None:
-    """Each has its type and its setting."""
+    """Each key sets its setting, with its type."""
     assert values(text) == read
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "core:\n", "core:\nsources:\n  pci:\n", "---\n", "core: {klog: }"])
 def test_empty_sections_set_nothing(text: str) -> None:
-    """A file with everything commented out is usual."""
+    """A file whose entries are all commented out is valid."""
     assert values(text) == {}
 
 
@@ -117,7 +118,7 @@ def test_empty_sections_set_nothing(text: str) -> None:
     ],
 )
 def test_a_mistake_names_file_line_and_key(text: str, message: str) -> None:
-    """The admin finds it at once."""
+    """A message names the file, the line and the key of the mistake."""
     with pytest.raises(ConfigurationError) as caught:
         parse_file(text, "f")
     assert message in str(caught.value)
@@ -191,6 +192,14 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         read_file(str(tmp_path / "long"), must_exist=True)
 
 
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n  # at all\n\n"], ids=["empty", "a blank line", "comments"])
+def test_a_file_of_comments_sets_nothing(tmp_path: Path, text: str) -> None:
+    """As YAML says of it, which is not asked."""
+    (tmp_path / "file").write_text(text)
+    assert read_file(str(tmp_path / "file"), must_exist=True) == {}
+    assert parse_file(text, "f") == {"notes": ()}
+
+
 def test_dev_null_sets_nothing() -> None:
     """It is how a command line says that there is no file."""
     assert read_file(os.devnull, must_exist=True) == {}
@@ -225,7 +234,7 @@ def test_any_text_is_read_or_refused_with_a_message(text: str) -> None:
 
 @given(documents | known_documents)
 def test_any_document_is_read_or_refused_with_a_message(document: object) -> None:
-    """With values of any type at any key."""
+    """Values of any type at any key are read, or refused with a message."""
     check_text(yaml.safe_dump(document))
 
 
@@ -246,5 +255,5 @@ ALIASES = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10
     ],
 )  # fmt: skip
 def test_no_text_is_slow(text: str) -> None:
-    """A mistake must not stop a node."""
+    """No configuration text takes long to read."""
     check_text(text)

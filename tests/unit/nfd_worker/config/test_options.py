@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nfd_worker.config.arguments import build_parser
 from nfd_worker.config.config import Settings
 from nfd_worker.config.options import (
     OPTIONS,
@@ -15,6 +16,8 @@ from nfd_worker.config.options import (
     parse_interval,
     parse_list,
     parse_pattern,
+    run_flags,
+    with_command,
 )
 from nfd_worker.labels.namespaces import NamespaceOptions
 
@@ -76,7 +79,7 @@ def test_normalising_twice_is_normalising_once(arguments: list[str]) -> None:
 
 
 def test_every_option_is_a_setting_or_says_why_not() -> None:
-    """The tables cannot drift apart."""
+    """Each option sets a setting or has a reason why it has no effect."""
     known = {*Settings._fields, *NamespaceOptions._fields}
     assert all(option.setting in known if not option.no_effect else not option.setting for option in OPTIONS)
     assert all(option.help for option in OPTIONS)
@@ -116,7 +119,7 @@ def test_truth_has_gos_words(text: str, value: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "yes", "2"])
 def test_other_words_are_no_truth(text: str) -> None:
-    """The message has the word."""
+    """A word that is no boolean is refused, and the message quotes it."""
     with pytest.raises(ValueError, match=f"{text!r} is neither true nor false"):
         parse_bool(text)
 
@@ -144,8 +147,35 @@ def test_a_pattern_is_kept_as_text_and_checked() -> None:
 
 
 def test_ports_and_log_levels_are_read() -> None:
-    """Levels in any letter case."""
+    """Log levels are read in any letter case."""
     read = {option.flag: option.parse for option in OPTIONS}
     assert (read["port"]("65535"), read["log-level"]("DEBUG")) == (65535, "debug")
     assert read["feature-gates"]("AllAlpha=true,NodeFeatureAPI=true") is False
     assert read["feature-gates"]("AllAlpha=true,DisableAutoPrefix=false") is True
+
+
+_FLAGS = st.sampled_from([option.flag for option in OPTIONS])
+_ARGUMENTS = st.lists(
+    st.builds("--{}={}".format, _FLAGS, st.text(max_size=5))
+    | st.builds("-{}".format, _FLAGS)
+    | st.sampled_from(["--", "run", "x", "-", "--=", "--help", "--nothing=1", "--oneshot"]),
+    max_size=5,
+)
+
+
+@given(_ARGUMENTS)
+def test_flags_of_run_are_read_as_argparse_reads_them(arguments: list[str]) -> None:
+    """Or left to it: what it would refuse, and what asks for help."""
+    normalised = with_command(normalise_arguments(arguments))
+    flags = run_flags(normalised)
+    if flags is not None:
+        parsed = vars(build_parser().parse_args(normalised))
+        assert parsed.pop("command") == "run"
+        assert flags == {option.flag: parsed[option.flag.replace("-", "_")] for option in OPTIONS}
+
+
+def test_what_nodes_run_needs_no_argparse() -> None:
+    """The arguments of the DaemonSet, and of upstream's."""
+    for arguments in (["run", "--port=9809"], ["-oneshot", "-sleep-interval", "60s"], []):
+        assert run_flags(with_command(normalise_arguments(arguments))) is not None
+    assert run_flags(["scan", "--root=/"]) is None

@@ -115,7 +115,7 @@ def test_rules_of_a_removed_file_go(tmp_path: Path, custom: Path) -> None:
     "text", ["- {name: ", "[{name: a, matchFeatures: [{}]}]", "\ud800"], ids=["yaml", "rule", "utf8"]
 )
 def test_a_file_that_goes_bad_keeps_the_rules_it_had(tmp_path: Path, custom: Path, text: str) -> None:
-    """Somebody is writing it; that it is bad is told, once parsed."""
+    """Somebody is writing it; a mistake is reported once it is parsed."""
     write(custom, a=rule("a"))
     files = RuleFiles(Host(str(tmp_path)))
     before = files.read()

@@ -46,18 +46,18 @@ CPU implementer\t: 0x42
     ],
 )
 def test_hypervisors_have_names(signature: str, name: str) -> None:
-    """An unknown one keeps its own."""
+    """Known hypervisors get upstream's names; an unknown one keeps its own."""
     assert hypervisor_name(signature) == name
 
 
-def test_an_x86_cpu_tells_its_model() -> None:
+def test_an_x86_cpu_reports_its_model() -> None:
     """The model of a CPU recorded under KVM is read from /proc/cpuinfo."""
     cpuid = parse_dump((HOSTS / "intel-gpu-server/recorded/cpuid.txt").read_text())
     assert x86_model(cpuid) == {"vendor_id": "Intel", "family": "6", "id": "167", "hypervisor": "kvm"}
 
 
 def test_cpuinfo_stands_in_for_it() -> None:
-    """It does not name the hypervisor."""
+    """Without CPUID the model is read from /proc/cpuinfo, which does not name the hypervisor."""
     fields = {"vendor_id": "AuthenticAMD", "cpu family": "25", "model": "1"}
     expected = {"vendor_id": "AMD", "family": "25", "id": "1", "hypervisor": "none"}
     assert x86_model_of_cpuinfo(fields, frozenset()) == expected
@@ -76,7 +76,7 @@ def test_an_arm64_cpu_is_named_by_its_midr(tmp_path: Path) -> None:
     assert decode_midr(0x99000000)["vendor_id"] == "VendorUnknown"
 
 
-def test_a_mainframe_tells_its_model_and_hypervisor(tmp_path: Path) -> None:
+def test_a_mainframe_reports_its_model_and_hypervisor(tmp_path: Path) -> None:
     """From two files of /proc."""
     sysinfo = "Manufacturer:         IBM\nVM00 Control Program: z/VM    7.2.0\n"
     expected = {"vendor_id": "IBM_S390", "family": "0133E8", "id": "2964"}

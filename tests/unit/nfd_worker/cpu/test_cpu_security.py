@@ -32,11 +32,11 @@ TDX = "sys/module/kvm_intel/parameters/tdx"
     ],
 )  # fmt: skip
 def test_what_is_on(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
-    """From module parameters and cgroup capacities."""
+    """Security features are read from module parameters and cgroup capacities."""
     assert discover_security(host(tmp_path, files), frozenset(), sgx_epc_bytes=0) == expected
 
 
-def test_a_protected_guest_and_sgx_are_told_by_the_cpu(tmp_path: Path) -> None:
+def test_a_protected_guest_and_sgx_are_reported_by_the_cpu(tmp_path: Path) -> None:
     """Protected guests and SGX are detected by CPUID, not by files."""
     assert discover_security(host(tmp_path, {}), frozenset({"TDX_GUEST"}), sgx_epc_bytes=4096) == {
         "sgx.enabled": "true", "sgx.epc": "4096", "tdx.protected": "true",
@@ -44,5 +44,5 @@ def test_a_protected_guest_and_sgx_are_told_by_the_cpu(tmp_path: Path) -> None:
 
 
 def test_capacities_are_pairs() -> None:
-    """Anything else is passed over."""
+    """Lines of misc.capacity that are no pair of name and number are skipped."""
     assert parse_misc_capacity("sev 410\n\nodd\n") == {"sev": "410"}

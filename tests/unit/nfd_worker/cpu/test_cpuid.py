@@ -30,7 +30,7 @@ def kernel_vendor() -> str:
 
 @on_x86
 def test_memfd_and_anonymous_page_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them is open nearly everywhere."""
+    """Both ways to run the CPUID code give the same answers."""
 
     def all_leaves(cpu: Cpuid | None) -> list[Registers]:
         assert cpu is not None
@@ -73,7 +73,7 @@ def test_glibcs_copy_agrees_on_the_leaves_it_has(monkeypatch: pytest.MonkeyPatch
 
 
 @on_x86
-def test_where_nothing_is_allowed_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_allowed_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where CPUID is not allowed nothing is reported, so that /proc/cpuinfo is used."""
     closed: Callable[[str], None] = lambda _: None  # noqa: E731 - one expression
     for way in ("_map_memfd", "_map_anonymous"):
@@ -85,7 +85,7 @@ def test_where_nothing_is_allowed_nothing_is_told(monkeypatch: pytest.MonkeyPatc
 
 @on_x86
 def test_the_cpus_we_may_run_on_stay_the_same() -> None:
-    """Pinning ends with the block."""
+    """The CPU affinity is restored after the block."""
     before = os.sched_getaffinity(0)
     with this_cpu(""):
         assert len(os.sched_getaffinity(0)) == 1

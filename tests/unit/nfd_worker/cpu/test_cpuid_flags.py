@@ -115,7 +115,7 @@ def cpu(
     ],
 )
 def test_conditions(made: Cpuid, present: set[str], absent: set[str]) -> None:
-    """What is more than one bit."""
+    """Flags that depend on more than one bit are set only when all conditions hold."""
     flags = find_flags(made)
     assert present <= flags
     assert not absent & flags
@@ -140,7 +140,7 @@ def test_conditions(made: Cpuid, present: set[str], absent: set[str]) -> None:
     ],
 )
 def test_threads_of_a_core(made: Cpuid, threads: int) -> None:
-    """Where Intel and AMD tell it."""
+    """The number of threads of a core is read from Intel's and AMD's leaves."""
     assert threads_per_core(made) == threads
 
 

@@ -1,4 +1,4 @@
-"""Flags from the auxiliary vector, on every machine that tells them there."""
+"""Flags from the auxiliary vector, on every machine that reports them there."""
 
 import struct
 

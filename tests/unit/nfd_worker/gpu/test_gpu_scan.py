@@ -114,8 +114,8 @@ def test_everything_of_a_gpu_is_read(scan: Scan, tmp_path: Path) -> None:
     assert calls(tmp_path) == ["init", "shutdown"]
 
 
-def test_an_old_gpu_tells_less(scan: Scan, tmp_path: Path) -> None:
-    """What is not supported is not a failure."""
+def test_an_old_gpu_reports_less(scan: Scan, tmp_path: Path) -> None:
+    """A query that a GPU does not support leaves out the attribute, and is no failure."""
     root = host(tmp_path / "root", {"sys/bus/pci/devices/0000:01:00.0/numa_node": "-1\n"}).root
     (device,) = scan(DRIVER + "gpu\nname Quadro K600\nuuid GPU-1\npci 00000000:01:00.0\n", {"root": root})["devices"]
     assert {name for name, value in device.items() if value is not None} == {
@@ -154,12 +154,12 @@ def test_a_driver_that_is_not_there_is_absent(scan: Scan, code: int) -> None:
 
 
 def test_a_node_without_the_library_is_absent(scan: Scan, tmp_path: Path) -> None:
-    """Neither the loader nor the host has one."""
+    """Without NVML in the loader's path and on the host the driver counts as absent."""
     assert scan(TWO, {"root": str(tmp_path)}, tmp_path) == {"state": "absent", "reason": f"there is no {SONAME}"}
 
 
 def test_a_worker_without_pynvml_is_absent(library: Path, tmp_path: Path) -> None:
-    """The package is an optional one."""
+    """Without the optional package pynvml the driver counts as absent."""
     code = f"import sys; sys.path.append({str(Path.cwd())!r}); from nfd_worker.gpu.gpu_scan import main; main()"
     bare = (sys.executable, "-I", "-S", "-c", code)
     environment = {"LD_LIBRARY_PATH": str(library.parent), "FAKE_NVML_MACHINE": str(tmp_path)}
@@ -239,7 +239,7 @@ def test_the_library_is_found_on_the_host(scan: Scan, library: Path, tmp_path: P
 
 
 def test_the_library_may_be_named(scan: Scan, library: Path, tmp_path: Path) -> None:
-    """Then no other is taken."""
+    """A named library is the only one that is tried."""
     assert scan(TWO, {"library": str(library)}, tmp_path)["state"] == "ok"
     missing = str(tmp_path / "none.so")
     assert scan(TWO, {"library": missing}) == {"state": "absent", "reason": f"there is no {missing}"}
@@ -257,7 +257,7 @@ def test_a_library_that_does_not_load_is_a_failure(scan: Scan, tmp_path: Path, w
 
 
 def test_the_answer_becomes_labels(scan: Scan) -> None:
-    """From the library to the node."""
+    """The scan's answer gives the labels of GPU Feature Discovery."""
     features = parse_answer(json.dumps(scan(TWO)).encode())
     assert isinstance(features, Features)
     found = labels(features, SourceSettings())

@@ -122,7 +122,7 @@ def test_gpus_are_scanned_again_after_a_while_and_the_same_answer_is_no_change(t
 
 
 def test_a_device_event_starts_a_scan(tmp_path: Path) -> None:
-    """Without waiting for the interval."""
+    """After a device event a scan starts before the interval ends."""
     world = World(tmp_path)
     world.step(0.0)
     world.wait(1.0)
@@ -158,7 +158,7 @@ def test_an_event_during_a_scan_starts_another_after_it(tmp_path: Path) -> None:
 def test_any_failure_is_an_outcome_and_tried_again_sooner(
     tmp_path: Path, command: tuple[str, ...], reason: str
 ) -> None:
-    """A driver that is being mended is soon found to be well."""
+    """A driver that is being repaired is soon found to work."""
     world = World(tmp_path, command)
     world.step(0.0)
     world.wait(0.0)
@@ -170,7 +170,7 @@ def test_any_failure_is_an_outcome_and_tried_again_sooner(
 
 
 def test_hardware_without_a_driver_is_looked_at_again_sooner(tmp_path: Path) -> None:
-    """The driver is probably on its way."""
+    """NVIDIA hardware without a driver is scanned again after the shorter interval."""
     world = World(tmp_path, ABSENT)
     world.step(0.0)
     world.wait(0.0)
@@ -220,7 +220,7 @@ def test_a_scan_that_does_not_die_is_not_waited_for_and_has_no_successor(tmp_pat
 
 @pytest.mark.parametrize("command", [HANGS, UNKILLABLE], ids=["dies", "does not die"])
 def test_stopping_ends_a_running_scan_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """SIGTERM is not held up by a GPU."""
+    """SIGTERM ends a running scan without waiting for it."""
     world = World(tmp_path, command)
     world.step(0.0)
     wait_for_start(world)

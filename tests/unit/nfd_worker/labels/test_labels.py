@@ -39,7 +39,7 @@ def make(
 
 
 def test_nothing_makes_nothing() -> None:
-    """Rules that were never run want nothing."""
+    """Without features and rules there are no labels."""
     content, refusals = make_content({}, {}, Features(), OPTIONS)
     assert (content.labels, content.annotations, content.extended_resources, content.taints) == ({}, {}, {}, ())
     assert refusals == ()
@@ -234,7 +234,7 @@ def test_the_other_whitelist_is_for_all_labels() -> None:
     assert made.refusals == ()
 
 
-def test_one_refusal_is_told_once() -> None:
+def test_one_refusal_is_reported_once() -> None:
     """Rules of one name can want the same bad thing."""
     output = rule("r", labels={"x": "a b"})
     assert len(make(custom=(output, output)).refusals) == 1

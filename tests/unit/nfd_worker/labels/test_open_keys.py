@@ -231,7 +231,7 @@ def test_a_rule_makes_nothing_new_of_what_does_not_exist_while_a_source_is_unrea
 def test_a_rule_makes_nothing_new_of_what_does_not_exist_while_a_feature_file_is_unread(
     tmp_path: Path, before: Origins
 ) -> None:
-    """Also where that file is new: no record tells of it."""
+    """Also where that file is new: no record has it."""
     it = Path(shutil.copytree(HOSTS / "intel-gpu-server", tmp_path / "host"))
     folder = it / "etc/kubernetes/node-feature-discovery/features.d"
     folder.mkdir(parents=True)

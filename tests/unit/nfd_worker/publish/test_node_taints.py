@@ -102,7 +102,7 @@ def test_the_last_taint_takes_list_and_tracking_with_it() -> None:
     assert patch.body == {"spec": {"taints": None}, "metadata": tracking(None)}
 
 
-def test_a_held_taint_is_told() -> None:
+def test_a_held_taint_is_reported() -> None:
     """The rule's author wonders where it is."""
     patch = taints_patch(node(as_json(OTHER_VALUE)), (OURS,), take_over=False)
     assert patch.body == {}

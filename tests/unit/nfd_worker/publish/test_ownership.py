@@ -105,7 +105,7 @@ ALL = NodeContent({KERNEL: "6.1", PCI: "true"}, {}, {SLOTS: "2"}, (TAINT,))
     ],
 )
 def test_unknown_holds_what_it_made_and_nothing_else(unknown: Unknown, expected: NodeContent) -> None:
-    """As the Node's record tells, after any restart; never the boot id, which is said anew or not at all."""
+    """As the Node's record says, after any restart; never the boot id, which every scan makes."""
     assert kept(unknown, RECORD) == expected
 
 
@@ -166,7 +166,7 @@ def test_a_record_reads_back(record: dict[str, tuple[str, ...]]) -> None:
 
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"a": 1}', "[" * 100_000])
 def test_what_is_no_record_is_none(text: str | None) -> None:
-    """Somebody else may have written it."""
+    """An annotation that is no record of ours counts as absent."""
     assert parse_origins(text) is None
 
 

@@ -129,13 +129,13 @@ def test_publishing_again_is_one_request_that_changes_nothing(server: NodeServer
 
 @pytest.mark.parametrize("take_over", [False, True])
 def test_a_node_without_taints_and_resources_costs_one_request(server: NodeServer, take_over: bool) -> None:
-    """From the first time on."""
+    """Without taints and extended resources a publish is one request."""
     publish(request(NodeContent({GPU: "true"}), take_over=take_over), server.client)
     assert server.log == [("apply", "/api/v1/nodes/n")]
 
 
 def test_what_is_not_wanted_any_more_goes(server: NodeServer) -> None:
-    """The Node is as it was before us."""
+    """Everything that is no longer wanted is removed from the Node."""
     publish(request(), server.client)
     publish(request(NodeContent()), server.client)
     assert carried(server) == BARE
@@ -165,7 +165,7 @@ def test_a_taint_set_by_somebody_meanwhile_survives(server: NodeServer) -> None:
 
 
 def test_a_node_that_always_changes_is_given_up_for_now(server: NodeServer) -> None:
-    """The worker backs off and tries again."""
+    """After repeated conflicts the publish fails, and the worker tries again later."""
     counter = iter(range(1000))
     server.before = lambda _: server.change("kubectl", {"metadata": {"labels": {"counter": str(next(counter))}}})
     with pytest.raises(Conflict):
@@ -202,10 +202,10 @@ def test_a_file_that_goes_bad_holds_after_a_restart_what_it_made_and_nothing_els
 @pytest.mark.parametrize("steps", range(1, 4))
 @pytest.mark.parametrize("is_served", [True, False], ids=["answer lost", "request lost"])
 @pytest.mark.parametrize("content", [FULL, NodeContent()], ids=["comes", "goes"])
-def test_any_interruption_is_mended_by_the_next_run(
+def test_any_interruption_is_repaired_by_the_next_run(
     server: NodeServer, steps: int, is_served: bool, content: NodeContent
 ) -> None:
-    """The child may be killed at any moment."""
+    """After a kill at any request the next run reaches the same end."""
     if content is not FULL:
         publish(request(), server.client)
         server.log.clear()
@@ -415,7 +415,7 @@ def test_failure_is_status_1_and_an_answer_with_its_remedy(
 
 
 def test_merge_patches_are_merged_at_every_depth() -> None:
-    """Both say something about the annotations."""
+    """Patches that both change annotations keep all changes."""
     one, other = {"a": {"b": {"c": 1}}, "x": None}, {"a": {"b": {"d": None}, "e": [2]}}
     assert json.loads(json.dumps(merged(one, other))) == {"a": {"b": {"c": 1, "d": None}, "e": [2]}, "x": None}
     assert merged({}, {}) == {}

@@ -25,7 +25,7 @@ POLICY = (
     ],
 )
 def test_a_403_blames_a_missing_clusterrole_only_where_one_is_missing(words: str, *, is_rbac: bool) -> None:
-    """A policy's own words say what it wants."""
+    """Only a refusal by RBAC names the missing verb; any other one shows its own message."""
     said = explain(
         from_response("PATCH /api/v1/nodes/n", 403, json.dumps({"reason": "Forbidden", "message": words})), "n"
     )
@@ -52,7 +52,7 @@ def test_a_403_blames_a_missing_clusterrole_only_where_one_is_missing(words: str
     ],
 )
 def test_an_error_says_what_to_do(request_line: str, status: int, words: str) -> None:
-    """And what the server said, to the letter."""
+    """A message has the remedy and the server's words."""
     message = f"labels: Invalid value: 'x y'; {RBAC}"
     said = explain(from_response(request_line, status, json.dumps({"message": message})), "n")
     assert words in said

@@ -2,6 +2,7 @@
 
 import os
 import select
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from nfd_worker.child import Child, spawn
 from nfd_worker.labels.node_content import NodeContent, Unknown
 from nfd_worker.publish.publisher import (
-    CHILD_COMMAND,
     CHILD_DEADLINE_SECONDS,
     LAST_RETRY_SECONDS,
     Publisher,
@@ -121,7 +121,7 @@ def test_what_changes_while_a_child_runs_is_published_by_the_next_one() -> None:
 
 
 def test_a_request_of_any_size_reaches_the_child() -> None:
-    """It is more than a pipe holds."""
+    """A request that is larger than a pipe's buffer arrives complete."""
     world = World(ECHOES_SIZE)
     world.want(**{f"key{n}": "x" * 60 for n in range(3000)})
     world.publisher.step(0.0)
@@ -169,7 +169,7 @@ def test_stopping_ends_a_running_child_at_once() -> None:
     ],
 )
 def test_any_failure_is_tried_again_later(command: tuple[str, ...], kind: str) -> None:
-    """The worker never gives up."""
+    """After any failure the publisher tries again."""
     world = World(command)
     world.want(a="1")
     world.publisher.step(0.0)
@@ -201,7 +201,7 @@ def test_the_retries_come_later_and_later_and_differ_between_nodes() -> None:
         pytest.param("raise SystemExit(3)", "status 3", id="crashed"),
     ],
 )
-def test_a_child_without_an_answer_is_told_by_its_end(code: str, words: str) -> None:
+def test_a_child_without_an_answer_is_reported_by_its_end(code: str, words: str) -> None:
     """Too little memory is the usual reason for SIGKILL."""
     world = World(script(code))
     world.want(a="1")
@@ -232,8 +232,8 @@ def test_what_fails_is_not_sent_again_but_the_newest(caplog: pytest.LogCaptureFi
     assert '"a": "good"' in world.answers[1].error
 
 
-def test_notes_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Every hour the same would bury the rest; one that is new is told."""
+def test_notes_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The same note every hour would hide others; a new one is logged."""
     notes = [("one",), ("one",), ("one", "two")]
     world = World(*(says(PublishAnswer(notes=note)) for note in notes))
     for turn in range(3):
@@ -277,14 +277,25 @@ def test_the_request_says_whether_to_take_over() -> None:
     )
 
 
-def test_the_real_child_answers(tmp_path: Path) -> None:
-    """The command is right: it reads the request and says why it cannot publish it."""
-    assert CHILD_COMMAND[0] == sys.executable
-    world = World()
-    missing = str(tmp_path / "kubeconfig")
-    world.publisher = Publisher("node", missing, on_answer=lambda answer, _: world.answers.append(answer))
-    world.want(a="1")
-    world.publisher.step(0.0)
-    world.wait()
-    assert world.answers[0].kind == "Unreachable"
-    assert "--kubeconfig" in world.answers[0].error
+REAL = """
+import select, sys
+from nfd_worker.labels.node_content import NodeContent
+from nfd_worker.publish.publisher import Publisher
+publisher = Publisher("node", sys.argv[1], on_answer=lambda answer, _: print(answer.kind, answer.error))
+publisher.want(NodeContent({"a": "1"}))
+publisher.step(0.0)
+while readers := publisher.readers():
+    (descriptor,) = readers
+    select.select([descriptor], [], [])
+    readers[descriptor](0.0)
+print(sorted(sys.modules.keys() & {"kube_api.client", "kubernetes", "ssl", "urllib3"}))
+"""
+
+
+def test_the_real_child_answers_and_leaves_nothing_in_the_worker(tmp_path: Path) -> None:
+    """It reads the request and says why it cannot publish it; what it imported to that end is gone with it."""
+    program = [sys.executable, "-c", REAL, str(tmp_path / "kubeconfig")]
+    told = subprocess.run(program, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
+    assert told[0].startswith("Unreachable ")
+    assert "--kubeconfig" in told[0]
+    assert told[1:] == ["[]"]

@@ -106,11 +106,11 @@ def test_labels_that_upstream_co_owns_without_tracking_them_become_ours() -> Non
 
 
 def test_nothing_left_is_nothing_to_do() -> None:
-    """The flag can stay on for ever."""
+    """On a Node without fields of upstream --take-over changes nothing."""
     clean = node({f"{FEATURE}/mine": "1"}, entry("nfd-worker", "Apply", labels=[f"{FEATURE}/gpu"]))
     assert take_over_patch(clean, leftovers(clean), WANTED) == {}
 
 
 def test_only_annotations_left_is_said_so() -> None:
-    """A Node where upstream found nothing."""
+    """A Node with only upstream's annotations is reported as such."""
     assert str(leftovers(node({f"{NFD}/master.version": "v0.9"}))) == "nothing but annotations"

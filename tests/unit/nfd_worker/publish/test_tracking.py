@@ -83,5 +83,5 @@ def test_what_upstream_tracks_counts_only_when_it_is_taken_over() -> None:
 def test_both_annotations_are_kept_in_line(
     there: NodeState, text: str, take_over: bool, expected: dict[str, str | None]
 ) -> None:
-    """But for upstream's while upstream is at work."""
+    """Our annotation and upstream's are updated together, except while upstream is at work."""
     assert TAINTS.patch(there, text, take_over=take_over) == expected

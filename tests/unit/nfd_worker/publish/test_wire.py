@@ -31,7 +31,7 @@ def test_a_request_reads_back(request: PublishRequest) -> None:
 
 
 def test_equal_requests_are_equal_bytes_whatever_the_order() -> None:
-    """Comparing bytes tells whether there is anything to publish."""
+    """Comparing bytes shows whether there is anything to publish."""
     one = PublishRequest("n", NodeContent({"a": "1", "b": "2"}))
     other = PublishRequest("n", NodeContent({"b": "2", "a": "1"}))
     assert one.to_bytes() == other.to_bytes()

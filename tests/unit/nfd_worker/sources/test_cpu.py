@@ -76,10 +76,10 @@ def policy(number: int, governor: str, cpus: str = "0\n") -> dict[str, str]:
         ),
         ({f"{PSTATE}/status": "active\n", f"{POLICY}0/affected_cpus": "0\n"}, {"status": "active"}),
     ],
-    ids=["no driver", "off", "passive", "one governor", "two governors", "a policy without CPUs", "a governor untold"],
+    ids=["no driver", "off", "passive", "one governor", "two governors", "a policy without CPUs", "a governor missing"],
 )
 def test_pstate(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
-    """The governor is told where all CPUs that are there have the same."""
+    """The governor is a feature where all present CPUs have the same."""
     assert discover_pstate(host(tmp_path, files)) == expected
 
 
@@ -104,7 +104,7 @@ def topology(number: int, siblings: str, socket: str = "0") -> dict[str, str]:
             {"hardware_multithreading": "false", "socket_count": "1", "cpu_atom": "true", "cpu_core": "true"},
         ),
     ],
-    ids=["not told", "one thread", "two sockets", "an offline CPU", "two types of cores"],
+    ids=["not reported", "one thread", "two sockets", "an offline CPU", "two types of cores"],
 )
 def test_topology(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
     """A CPU that is offline does not hide the others."""
@@ -133,7 +133,7 @@ def test_resource_director_technology_is_read_from_its_leaves() -> None:
 def test_classes_of_service_are_counted_without_the_default(
     tmp_path: Path, parts: dict[str, str], expected: dict[str, str]
 ) -> None:
-    """Only where the L3 cache can be allocated."""
+    """RDT classes of service are counted only where the L3 cache can be allocated."""
     assert discover_rdt(host(tmp_path, {"sys/fs/resctrl/info/L3/num_closids": "16\n"}), parts) == expected
 
 
@@ -155,7 +155,7 @@ def test_speed_select_is_a_base_above_nominal(
 
 
 def test_the_enclave_page_cache_is_the_sum_of_its_sections() -> None:
-    """Up to the first that is not valid."""
+    """The sections of the enclave page cache are added up to the first invalid one."""
     section = Registers(0x70000001, 0, 0x5D800001, 0)
     two = {(0x12, 2): section, (0x12, 3): Registers(1, 0, 0x1000, 1), (0x12, 5): section}
     assert sgx_epc_bytes(cpuid(two)) == 0x5D800000 + 0x1000 + (1 << 32)
@@ -163,7 +163,7 @@ def test_the_enclave_page_cache_is_the_sum_of_its_sections() -> None:
 
 
 def test_a_whitelist_alone_decides() -> None:
-    """With one, the blacklist is not looked at."""
+    """With a whitelist the blacklist is ignored."""
     flags = frozenset({"SSE2", "AVX2"})
     assert filter_cpuid(flags, CpuSettings()) == {"AVX2"}
     assert filter_cpuid(flags, CpuSettings(cpuid_whitelist=("SSE2",))) == {"SSE2"}
@@ -186,7 +186,7 @@ def features(it: Host) -> Features:
 
 
 def test_amounts_are_no_labels(tmp_path: Path) -> None:
-    """They change, and no workload selects by them."""
+    """Features with amounts do not become labels, because they change."""
     it = host(tmp_path, {
         **X86, "sys/module/kvm_amd/parameters/sev": "Y\n", "sys/fs/cgroup/misc.capacity": "sev 410\nsev_es 99\n",
     })  # fmt: skip
@@ -196,7 +196,7 @@ def test_amounts_are_no_labels(tmp_path: Path) -> None:
     assert not any("asids" in name for name in labels(found, SourceSettings()))
 
 
-def test_a_machine_that_does_not_tell_what_it_is_has_no_flags(tmp_path: Path) -> None:
+def test_a_machine_that_does_not_report_what_it_is_has_no_flags(tmp_path: Path) -> None:
     """A recorded tree of an unknown machine is not filled up with this one's CPU."""
     found = features(host(tmp_path, {}))
     assert found.flags["cpu.cpuid"] == frozenset()
@@ -205,7 +205,7 @@ def test_a_machine_that_does_not_tell_what_it_is_has_no_flags(tmp_path: Path) ->
 
 
 def test_a_mainframe_has_flags_and_secure_execution(tmp_path: Path) -> None:
-    """Big-endian words in its auxiliary vector."""
+    """Flags are read from the big-endian auxiliary vector of s390x."""
     word = (1 << 11).to_bytes(8, "big")
     it = host(tmp_path, {
         "proc/sys/kernel/arch": "s390x\n", "proc/self/auxv": (16).to_bytes(8, "big") + word,
@@ -231,5 +231,5 @@ def test_this_machine_can_be_read() -> None:
 
 
 def test_recorded_arm64_flags_come_from_its_auxiliary_vector() -> None:
-    """On an x86 machine, too."""
+    """A recorded arm64 host gives arm64 flags on any machine."""
     assert {"ASIMD", "ATOMICS", "CRC32"} <= features(recorded("arm64-cloud")).flags["cpu.cpuid"]

@@ -28,7 +28,7 @@ def modules(*names: str) -> Features:
     ],
 )
 def test_rdma_is_labelled(features: Features, expected: list[dict[str, str]]) -> None:
-    """The adapter, and the modules that use it."""
+    """Nodes get the RDMA labels for an adapter, and for the modules that use it."""
     outputs = run_rules(BUILT_IN_RULES, features)
     assert [dict(output.labels) for output in outputs.matched] == expected
     assert not outputs.problems

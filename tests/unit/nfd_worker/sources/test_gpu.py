@@ -111,7 +111,7 @@ def test_a_recorded_host_has_no_gpu_features(name: str) -> None:
 
 
 def test_without_a_scan_nothing_is_known_of_a_machine_with_nvidia_hardware(tmp_path: Path) -> None:
-    """Which is not the same as: no GPU."""
+    """Without a scan the source fails: it does not report that there is no GPU."""
     with pytest.raises(HostReadError, match="not been scanned yet"):
         discover(host(tmp_path, {**THIS_BOOT, **NVIDIA}), SourceSettings())
 
@@ -151,7 +151,7 @@ def test_an_answer_becomes_features_with_words_for_numbers() -> None:
 
 
 def test_what_a_gpu_does_not_know_is_no_attribute() -> None:
-    """A rule can ask whether it exists."""
+    """An attribute that a GPU does not report is absent."""
     unknown: dict[str, Any] = dict.fromkeys(
         ("numa_node", "memory_mib", "compute_major", "compute_minor", "ecc_mode", "mig_mode")
     )
@@ -169,7 +169,7 @@ def test_mig_devices_become_instances_that_name_their_gpu() -> None:
 
 
 def test_an_absent_driver_is_no_feature() -> None:
-    """It is a node like any other."""
+    """A node without the driver has no GPU features."""
     assert parse_answer(b'{"state": "absent", "reason": "no driver"}\n') == Features()
 
 
@@ -185,7 +185,7 @@ def test_an_absent_driver_is_no_feature() -> None:
     ],
 )
 def test_everything_else_is_a_failure_with_a_sentence(line: bytes, reason: str) -> None:
-    """The last good labels stay."""
+    """Any other answer is a failure with a reason, and the last good labels stay."""
     found = parse_answer(line)
     assert isinstance(found, Failed)
     assert reason in found.reason
@@ -210,7 +210,7 @@ def test_any_line_is_read(line: bytes) -> None:
 
 
 def test_a_mig_device_must_name_its_profile() -> None:
-    """It is half of a label's key."""
+    """A MIG device without a profile fails, because the profile is part of the label's key."""
     assert mig_profile(f"{A100} MIG 1g.5gb") == "1g.5gb"
     with pytest.raises(ValueError, match="'NVIDIA B300' does not name its profile"):
         mig_profile("NVIDIA B300")
@@ -371,7 +371,7 @@ def test_with_single_the_gpu_labels_describe_the_mig_devices() -> None:
 
 
 def test_with_single_whole_gpus_are_labelled_as_whole() -> None:
-    """Only the strategy is said."""
+    """With strategy single and no MIG devices only the label of the strategy is added."""
     found = labels(answer(device(), device()), SourceSettings(gpu=GpuSettings("single")))
     assert found == labels(answer(device(), device()), SourceSettings()) | {"nvidia.com/mig.strategy": "single"}
 

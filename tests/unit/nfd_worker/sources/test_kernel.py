@@ -85,7 +85,7 @@ PLACES = config_paths("6.1", "")
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
 def test_a_configuration_is_found_wherever_upstream_looks(tmp_path: Path, place: str) -> None:
-    """Whatever place the distribution uses."""
+    """The kernel's configuration is found at each place that upstream looks at."""
     content = b"CONFIG_NO_HZ=y\n"
     it = host(tmp_path, {place: gzip.compress(content) if place.endswith(".gz") else content})
     config = read_config(it, PLACES)
@@ -102,7 +102,7 @@ def test_the_configured_file_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_broken_gzip_file_is_passed_over(tmp_path: Path) -> None:
-    """The next place may be whole."""
+    """After a broken gzip file the next place is read."""
     it = host(tmp_path, {"proc/config.gz": b"no gzip", "boot/config-6.1": "CONFIG_HZ=2\n"})
     config = read_config(it, PLACES)
     assert config is not None
@@ -118,7 +118,7 @@ def test_a_node_without_configuration_or_built_in_list_lacks_these_features(tmp_
 
 
 def test_a_node_without_a_version_cannot_be_read(tmp_path: Path) -> None:
-    """There is no such kernel."""
+    """A node whose kernel version is missing is a failed read."""
     found = discover("kernel", host(tmp_path, {}), SourceSettings())
     assert isinstance(found, Failed)
     assert "osrelease: No such file" in found.reason
@@ -133,7 +133,7 @@ def test_enabled_modules_are_loaded_and_built_in_ones() -> None:
 
 
 def test_an_unreadable_list_of_modules_is_a_failure(tmp_path: Path) -> None:
-    """Loaded modules do not vanish because /proc hiccups."""
+    """When /proc/modules cannot be read the source fails, and its labels stay."""
     it = host(tmp_path, {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/modules/x": ""})
     with pytest.raises(HostReadError):
         it.find("proc/modules")
@@ -155,7 +155,7 @@ def test_files_are_named_by_the_release_to_the_letter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["", "../../etc", "6.1\0", "6.1 x", "9" * 65])
 def test_what_names_no_kernel_is_a_failure(tmp_path: Path, release: str) -> None:
-    """And leads to no other file."""
+    """An invalid kernel release fails, and no path is made of it."""
     found = discover("kernel", host(tmp_path, {"proc/sys/kernel/osrelease": release}), SourceSettings())
     assert isinstance(found, Failed)
     assert "names no kernel" in found.reason
@@ -172,8 +172,8 @@ def test_a_configuration_that_stays_the_same_is_decompressed_once(tmp_path: Path
     assert changed["HZ"] == "2"
 
 
-def test_a_broken_gzip_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is there in every cycle."""
+def test_a_broken_gzip_file_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A broken file is logged once, and not in every cycle."""
     it = host(tmp_path, {"proc/config.gz": b"no gzip"})
     assert read_config(it, PLACES) is read_config(it, PLACES) is None
     assert len(caplog.records) == 1

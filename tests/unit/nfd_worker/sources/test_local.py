@@ -88,7 +88,7 @@ def test_what_has_expired_is_not_there(text: str, expected: Pair) -> None:
         ("=1", "'=1' has no name before the '='"),
     ],
 )
-def test_a_wrong_line_is_told_with_its_place_and_stops_no_other(line: str, problem: str) -> None:
+def test_a_wrong_line_is_reported_with_its_place_and_stops_no_other(line: str, problem: str) -> None:
     """File, line, and what would be right."""
     made = parse_feature_file(f"a=1\n{line}\nb=2\n", "20-file", NOW)
     assert made.features == {"a": "1", "b": "2"}
@@ -108,7 +108,7 @@ def test_a_wrong_line_is_told_with_its_place_and_stops_no_other(line: str, probl
     ],
 )
 def test_times_have_a_zone_and_perhaps_a_fraction(text: str, expected: float) -> None:
-    """RFC 3339, as Go reads it."""
+    """Expiry times are RFC 3339, as Go reads it."""
     assert parse_time(text) == expected
 
 
@@ -148,7 +148,7 @@ def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert labels(found, SETTINGS) == {"k": "2", "l": "1"}
 
 
-def test_a_bad_file_is_told_once_and_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_file_is_reported_once_and_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Too long, a pipe, a dangling link, a wrong line."""
     it = files(tmp_path, {"long": b"a" * (MAX_FEATURE_FILE + 1), "wrong": "# +what\n", "good": "good=1\n"})
     folder = tmp_path / FEATURE_FILES
@@ -168,14 +168,14 @@ def test_a_bad_file_is_told_once_and_stops_no_other(tmp_path: Path, caplog: pyte
 
 
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
-    """A ConfigMap mounts its files so."""
+    """Links are followed, as a mounted ConfigMap consists of links."""
     it = files(tmp_path, {"..data/real": "a=1\n"})
     (tmp_path / FEATURE_FILES / "linked").symlink_to("..data/real")
     assert found_on(it).attributes["local.label"] == {"a": "1"}
 
 
 def test_a_directory_that_cannot_be_listed_is_a_failure(tmp_path: Path) -> None:
-    """Then nothing is known, and labels stay."""
+    """When the directory cannot be listed the source fails, and its labels stay."""
     folder = tmp_path / FEATURE_FILES
     folder.parent.mkdir(parents=True)
     folder.symlink_to("features.d")

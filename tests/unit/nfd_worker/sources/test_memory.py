@@ -52,7 +52,7 @@ def test_swap_is_a_line_below_the_heading(swaps: str, enabled: str) -> None:
 
 
 def test_a_kernel_without_swap_has_no_such_feature(tmp_path: Path) -> None:
-    """Then there is no /proc/swaps."""
+    """Without /proc/swaps there is no feature memory.swap."""
     assert "memory.swap" not in found_in(tmp_path, {}).attributes
 
 
@@ -81,7 +81,7 @@ def test_huge_pages_are_counted_by_size(tmp_path: Path, files: dict[str, str], e
 
 
 def test_a_size_whose_count_is_gone_is_left_out(tmp_path: Path) -> None:
-    """It went away while it was read."""
+    """A size of huge pages whose directory vanishes while it is read is left out."""
     it = host(tmp_path, {f"{HUGE_PAGES}/hugepages-2048kB/free_hugepages": "0\n"})
     assert discover_huge_pages(it) == {"enabled": "false"}
 
@@ -97,14 +97,14 @@ def test_amounts_are_written_in_the_largest_whole_unit(kibibytes: int, expected:
 
 @given(st.integers(1, 2**40))
 def test_no_amount_changes_when_it_is_written(kibibytes: int) -> None:
-    """The unit says how often it was divided."""
+    """Any amount reads back as the same number of bytes."""
     text = quantity(kibibytes)
     power = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei").index(text[-2:])
     assert int(text[:-2]) * 1024**power == kibibytes
 
 
-def test_persistent_memory_is_listed_with_what_it_tells(tmp_path: Path) -> None:
-    """A DIMM has no mode."""
+def test_persistent_memory_is_listed_with_what_it_reports(tmp_path: Path) -> None:
+    """Persistent memory devices have the attributes that they report; a DIMM has no mode."""
     found = found_in(tmp_path, {
         "sys/bus/nd/devices/dax0.0/devtype": "nd_dax\n", "sys/bus/nd/devices/dax0.0/mode": "devdax\n",
         "sys/bus/nd/devices/nmem0/uevent": "",
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_a_failure(tmp_path: Path, file: str) -> None:
 
 
 def test_a_missing_sysfs_is_a_failure(tmp_path: Path) -> None:
-    """Then a mount is missing."""
+    """Without sysfs the source fails: a mount is missing."""
     found = discover("memory", host(tmp_path, {"proc/swaps": HEADING}), SourceSettings())
     assert isinstance(found, Failed)
     assert "is the host's /sys mounted there?" in found.reason

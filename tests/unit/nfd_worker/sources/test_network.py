@@ -22,7 +22,7 @@ def found_in(root: Path, files: dict[str, str]) -> Features:
 
 
 def test_an_interface_with_a_device_is_no_virtual_one(tmp_path: Path) -> None:
-    """Each tells what it has."""
+    """Each interface has the attributes that it reports."""
     found = found_in(tmp_path, {
         "eth0/device/sriov_totalvfs": "8\n", "eth0/device/sriov_numvfs": "0\n", "eth0/operstate": "up\n",
         "eth0/speed": "25000\n", "eth0/mtu": "9000\n", "lo/operstate": "unknown\n", "lo/mtu": "65536\n",
@@ -54,7 +54,7 @@ def test_the_control_file_of_bonding_is_no_interface(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_labels_tell_of_virtual_functions(tmp_path: Path, files: dict[str, str], expected: set[str]) -> None:
+def test_labels_report_virtual_functions(tmp_path: Path, files: dict[str, str], expected: set[str]) -> None:
     """One interface with virtual functions is enough for the label."""
     assert set(labels(found_in(tmp_path, files), SourceSettings())) == expected
 

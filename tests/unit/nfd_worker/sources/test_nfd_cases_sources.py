@@ -28,13 +28,13 @@ def found_in(
 
 @of("swap")
 def test_swap(case: Case) -> None:
-    """A heading alone is no swap."""
+    """/proc/swaps with its heading alone means no swap."""
     assert parse_swaps(case["input"]["swaps"]) == case["expect"]
 
 
 @of("hugepages")
 def test_huge_pages(case: Case, tmp_path: Path) -> None:
-    """One directory for each size."""
+    """Each directory of huge pages becomes a size."""
     files = {f"sys/kernel/mm/hugepages/{name}/nr_hugepages": count for name, count in case["input"]["dirs"].items()}
     assert discover_huge_pages(host(tmp_path, files)) == case["expect"]["attributes"]
 
@@ -107,14 +107,14 @@ def test_feature_files_totals(case: Case, tmp_path: Path) -> None:
 
 @of("feature_file_directive")
 def test_feature_file_directive(case: Case) -> None:
-    """A directive is wrong or not."""
+    """Each directive is accepted or refused as upstream does."""
     problems = parse_feature_file(case["input"]["line"], "f", 0.0).problems
     assert bool(problems) is case["expect"]["error"]
 
 
 @of("feature_file_size")
 def test_feature_file_size(case: Case, tmp_path: Path) -> None:
-    """64 KiB is not too long."""
+    """A feature file of 64 KiB is read; a longer one is not."""
     size = case["input"]["bytes"]
     it = host(tmp_path, {"f": "a" * size})
     assert (it.find_regular("f", MAX_FEATURE_FILE) is not None) is case["expect"]["accepted"]

@@ -51,8 +51,8 @@ def test_devices_are_listed_by_address() -> None:
     assert vendors == ["8086", "10de", "10de", "15b3", "102b"]
 
 
-def test_a_device_that_does_not_tell_everything_is_left_out() -> None:
-    """It is on its way out."""
+def test_a_device_without_all_fields_is_left_out() -> None:
+    """A device without all fields is being removed, and is left out."""
     assert parse_device({"class": "0x030000\n", "vendor": "0x10de\n"}) is None
 
 
@@ -70,7 +70,7 @@ def test_a_device_that_goes_away_while_it_is_read_is_not_there(
 
 
 def test_a_machine_without_a_pci_bus_has_no_devices(tmp_path: Path) -> None:
-    """That is no failure: some have none."""
+    """Without /sys/bus/pci there are no devices, and no failure."""
     found = discover("pci", host(tmp_path, {"sys/bus/cpu/x": ""}), SourceSettings())
     assert isinstance(found, Features)
     assert found.instances == {"pci.device": ()}

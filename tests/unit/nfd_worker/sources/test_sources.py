@@ -27,15 +27,15 @@ def test_all_sources_of_upstream_are_here() -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_label_begins_as_its_source_says(name: str) -> None:
     """So that labels of a source that was never read can be told from others on the Node."""
-    for source, (_, labels, prefixes, *_) in SOURCES.items():
-        found = discover(source, recorded(name), SourceSettings())
+    for name_of_source, source in SOURCES.items():
+        found = discover(name_of_source, recorded(name), SourceSettings())
         assert isinstance(found, Features)
-        for label in labels(found, SourceSettings()) if prefixes else ():
-            assert label_key(source, label).startswith(prefixes)
+        for label in source.labels(found, SourceSettings()) if source.prefixes else ():
+            assert label_key(name_of_source, label).startswith(source.prefixes)
 
 
 def test_a_failed_read_is_a_value(tmp_path: Path) -> None:
-    """And no exception, whatever source it is."""
+    """A source that cannot read raises an error, which discover() turns into Failed."""
     it = host(tmp_path, {})
     failed = [name for name in SOURCES if isinstance(discover(name, it, SourceSettings()), Failed)]
     assert failed == ["kernel", "memory", "network", "pci", "storage", "system", "usb"]

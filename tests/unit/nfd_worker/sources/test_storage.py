@@ -19,8 +19,8 @@ def found_in(root: Path, files: dict[str, str]) -> Features:
     return found
 
 
-def test_a_device_tells_what_its_queue_has(tmp_path: Path) -> None:
-    """An old kernel knows no zones."""
+def test_a_device_has_the_attributes_of_its_queue(tmp_path: Path) -> None:
+    """A block device has the attributes of its queue; an old kernel has no zones."""
     found = found_in(tmp_path, {
         "sda/queue/rotational": "1\n", "sdb/queue/rotational": "0\n", "sdb/queue/zoned": "host-aware\n",
         "sdb/queue/dax": "0\n", "sdb/queue/nr_zones": "55880\n", "sr0/size": "0\n",

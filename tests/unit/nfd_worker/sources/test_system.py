@@ -49,7 +49,7 @@ def test_etc_is_read_where_both_are_there(tmp_path: Path) -> None:
 
 
 def test_a_node_without_os_release_cannot_be_read(tmp_path: Path) -> None:
-    """Then a mount is missing."""
+    """Without any os-release the source fails: a mount is missing."""
     found = discover("system", host(tmp_path, {}), SourceSettings())
     assert isinstance(found, Failed)
     assert "etc/os-release or usr/lib/os-release" in found.reason

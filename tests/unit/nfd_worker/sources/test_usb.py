@@ -22,8 +22,8 @@ def found_in(root: Path, files: dict[str, str]) -> Features:
     return found
 
 
-def test_a_device_tells_its_class_vendor_product_and_serial_number(tmp_path: Path) -> None:
-    """Interfaces on the bus are no devices."""
+def test_a_device_has_its_class_vendor_product_and_serial_number(tmp_path: Path) -> None:
+    """Interfaces on the bus are not counted as devices."""
     found = found_in(tmp_path, {**CAMERA, "1-2:1.0/bInterfaceClass": "0e\n"})
     assert found.instances["usb.device"] == ({"class": "ef", "vendor": "5986", "device": "1177"},)
 
@@ -37,7 +37,7 @@ def test_a_device_without_a_class_counts_once_for_each_interface(tmp_path: Path)
 
 
 def test_a_device_that_goes_away_while_it_is_read_is_not_there(tmp_path: Path) -> None:
-    """Without a product there is nothing to say."""
+    """A device without a product is left out."""
     assert found_in(tmp_path, {"1-3/bDeviceClass": "ff\n"}).instances["usb.device"] == ()
 
 
@@ -65,10 +65,10 @@ def test_no_known_field_means_the_default() -> None:
 
 
 def test_a_machine_without_usb_has_no_devices(tmp_path: Path) -> None:
-    """Most servers in a cloud."""
+    """Without /sys/bus/usb there are no devices, and no failure."""
     assert found_in(tmp_path, {}).instances == {"usb.device": ()}
 
 
 def test_a_missing_sysfs_is_a_failure(tmp_path: Path) -> None:
-    """Then a mount is missing."""
+    """Without sysfs the source fails: a mount is missing."""
     assert isinstance(discover("usb", host(tmp_path, {}), SourceSettings()), Failed)

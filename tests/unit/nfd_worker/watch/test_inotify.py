@@ -95,7 +95,7 @@ def moved(directory: Path) -> None:
 def test_a_change_in_a_directory_is_seen(
     change: Callable[[Path], None], tmp_path: Path, watches: Callable[..., FileWatch]
 ) -> None:
-    """Every way in which feature files change."""
+    """Every way in which feature files change is seen."""
     directory = tmp_path / "node" / "features.d"
     directory.mkdir(parents=True)
     (directory / "a").write_text("old")
@@ -176,7 +176,7 @@ def test_one_file_of_a_mounted_config_map_is_seen(tmp_path: Path, watches: Calla
 
 
 def test_one_file_is_watched_and_not_its_neighbours(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
-    """Each change asks for what it is about."""
+    """A change of another file in the same directory does not count."""
     watch = watches(
         Place(str(tmp_path / "nfd-worker.conf"), "config", levels=0), Place(str(tmp_path / "features.d"), "file")
     )
@@ -219,7 +219,7 @@ def test_an_overflow_of_the_queue_counts_as_a_change_of_everything(
 
 
 def test_other_places_take_the_stead_of_the_old(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
-    """A reloaded configuration can name other directories."""
+    """After a change of configuration the new directories are watched, and no others."""
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     watch = watches(Place(str(tmp_path / "old"), "file"))

@@ -86,14 +86,14 @@ def test_a_stream_without_end_gets_a_cycle_every_few_seconds() -> None:
 
 
 def test_after_a_stream_the_next_event_is_answered_at_once_again() -> None:
-    """The account fills up again."""
+    """After a pause the allowance of immediate answers is restored."""
     events = {n / 10: FILE for n in range(600)} | {200.0: FILE}
     assert run(started(NEVER), events, 300.0)[-1] == (200.3, {FILE})
 
 
 @pytest.mark.parametrize("amount", range(1, BURSTS_IN_A_ROW))
 def test_some_bursts_in_a_row_are_answered_at_once(amount: int) -> None:
-    """A node that boots sends several."""
+    """Several bursts in a row, as on a booting node, are each answered at once."""
     cycles = run(started(), {float(n): DEVICE for n in range(amount)}, 20.0)
     assert [seconds for seconds, _ in cycles] == [n + COALESCE_SECONDS for n in range(amount)]
 

@@ -79,7 +79,7 @@ def test_one_key_may_have_taints_of_several_effects() -> None:
 
 
 def test_what_made_it_is_recorded_as_long_as_it_is_held() -> None:
-    """Or the record alone would make a request."""
+    """The origin of a label that is held back stays in the record."""
     settling = Settling()
     record = {"features.d/f": ("a",), "features.d/g": ("b",)}
     settling.settle(FULL, record, T0)

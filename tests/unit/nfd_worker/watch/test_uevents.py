@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nfd_worker.sources import SOURCES
 from nfd_worker.watch.uevents import DeviceWatch, is_of_interest, watch_devices
 
 NULL = Path("/sys/devices/virtual/mem/null/uevent")
@@ -34,6 +35,13 @@ GPU = "/devices/pci0000:00/0000:00:01.0"
 def test_events_count_that_can_change_a_feature(action: str, subsystem: str, path: str, counts: bool) -> None:
     """What comes and goes all day and makes no label wakes nobody."""
     assert is_of_interest(action, subsystem, path) is counts
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_event_that_a_source_names_counts(name: str) -> None:
+    """The worker reads the source at once, and not at the next interval."""
+    for subsystem, actions in SOURCES[name].uevents.items():
+        assert all(is_of_interest(action, subsystem, f"/devices/{subsystem}") for action in actions)
 
 
 def is_ready(watch: DeviceWatch, seconds: float) -> bool:

@@ -19,7 +19,7 @@ def test_signals_wake_and_are_named() -> None:
 
 
 def test_handlers_are_put_back() -> None:
-    """Whoever ran the worker gets its signals again."""
+    """The earlier signal handlers are restored."""
     before = signal.getsignal(signal.SIGTERM)
     signals = Signals()
     assert signal.getsignal(signal.SIGTERM) is not before

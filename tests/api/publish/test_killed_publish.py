@@ -1,0 +1,47 @@
+"""A publish child that is killed at any moment."""
+
+import select
+import time
+from contextlib import suppress
+
+import pytest
+
+from kube_api.client import Client
+from nfd_worker.child import spawn
+from nfd_worker.labels.node_content import NodeContent
+from nfd_worker.publish.publish_child import publish
+from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
+from tests.support.nfd_worker.publish_child import PUBLISH_CHILD
+from tests.support.nfd_worker.publishing import BARE, FULL, PUBLISHED, carried, request
+
+
+def run_child(asked: PublishRequest, *, kill_after: float | None = None) -> PublishAnswer | None:
+    """Run the publish child; kill it after so many seconds, unless it has ended."""
+    child = spawn(asked.to_bytes(), PUBLISH_CHILD)
+    deadline = time.monotonic() + (120 if kill_after is None else kill_after)
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([child.answer_pipe], [], [], left)
+        if ready and child.has_ended():
+            break
+    else:
+        with suppress(ProcessLookupError):
+            child.kill()
+    return PublishAnswer.from_line(child.reap().output)
+
+
+@pytest.mark.parametrize("action", ["publish", UNPUBLISH])
+def test_a_child_killed_at_any_moment_leaves_nothing_that_the_next_does_not_fix(
+    root: Client, worker: Client, node: str, kubeconfig: str, action: str
+) -> None:
+    """Killed sooner and sooner, from its usual end on."""
+    start = time.monotonic()
+    assert run_child(request(node, kubeconfig=kubeconfig)) == PublishAnswer()
+    usual = time.monotonic() - start
+    ends: set[bool] = set()
+    for tenth in range(10, 0, -1):
+        publish(request(node, NodeContent() if action == "publish" else FULL), worker)
+        answer = run_child(request(node, kubeconfig=kubeconfig, action=action), kill_after=usual * tenth / 10)
+        ends.add(answer is None)
+        assert run_child(request(node, kubeconfig=kubeconfig, action=action)) == PublishAnswer()
+        assert carried(root, node) == (PUBLISHED if action == "publish" else BARE)
+    assert True in ends, "none was killed early"
