@@ -1,8 +1,8 @@
-"""Where a bug ends: an image, a driver, a pod, a rule object, a pass, a thread. Below a boundary nothing catches one.
+"""Where a bug ends: an image, a driver, a pod, a rule object, a reconcile, a thread. Only boundaries catch bugs.
 
-A value that nobody foresaw, set by the author of one driver, by one registry or one node, must not stop the others. So
-a few places do their work through :func:`contained`: it logs the traceback, counts it, and gives what stands in for the
-result. Errors that we raise on purpose for somebody to handle pass through, where the place names them.
+An unforeseen value, set by the author of one driver, by one registry or one node, must not stop the others. So
+a few places do their work through :func:`contained`: it logs the traceback, counts it, and returns a substitute for
+the result. Errors that we raise on purpose pass through, if the place names them.
 """
 
 import logging
@@ -36,9 +36,9 @@ def contained(
     *,
     passing: tuple[type[Exception], ...] = (KubeApiError,),
 ) -> Result:
-    """Do ``work`` and give its result, or that of ``otherwise`` when it ends with an error that nothing else handles.
+    """Return the result of ``work``, or that of ``otherwise`` if it ends with an unexpected error.
 
-    Errors of the kinds in ``passing`` are raised: what the API server answers is handled by whoever does passes.
+    Errors of the kinds in ``passing`` are raised: the caller of a reconcile handles the API server's answers.
     """
     try:
         return work()

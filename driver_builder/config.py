@@ -29,19 +29,19 @@ class Settings:
     kubeconfig: str | None
     """Path of a kubeconfig; None: the pod's service account, else kubectl's default."""
     namespaces: tuple[str, ...]
-    """Where DriverContainers are acted on; the service account needs a Role in each."""
+    """Where DriverContainers are watched; the service account needs a Role in each."""
     builder: BuilderKind
-    """Who builds drivers whose spec does not say."""
+    """The builder of drivers whose spec names none."""
     docker_host: str
     """Engine that builds, as in DOCKER_HOST."""
     docker_cert_path: Path | None
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
     loader_image: str
-    """Image that driver pods get their loader from; empty: not told, which is enough for all but ``run``."""
+    """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
     job_image: str
-    """Image with buildah, for builds in Jobs; empty: none can be made."""
+    """Image with buildah, for builds in Jobs; empty: no such builds."""
     hand_over_image: str
-    """Image of this program, for builds in Jobs; empty: none can be made."""
+    """Image of this program, for builds in Jobs; empty: no such builds."""
     job_node_selector: Mapping[str, str]
     """Labels of the nodes that build Jobs run on, besides the architecture."""
     job_tolerations: tuple[Json, ...]
@@ -49,21 +49,21 @@ class Settings:
     job_host_network: bool
     """Whether build Jobs use their node's network, as in clusters without a pod network."""
     templates: Path | None
-    """Folder of ``*.Dockerfile.j2``; None: the ones that came with the package."""
+    """Folder of ``*.Dockerfile.j2``; None: those of the package."""
     registry_ca_file: str | None
     """CA certificates for registries, PEM; None: the system's."""
     registry_reach: Reach
-    """Where a registry may send us, besides to itself."""
+    """Where a registry may redirect to, besides to itself."""
     registry_plain_http_passwords: bool
     """Whether a Secret's password may be sent without TLS, for a spec that says ``plainHttp``."""
     resync_seconds: float
-    """How often to look though nothing changed."""
+    """Seconds between reconciles although nothing changed."""
     max_builds: int
     """Builds at the same time."""
     build_deadline_seconds: float
     """A build that takes longer is stopped."""
     max_build_deadline_seconds: float
-    """The longest deadline that a DriverContainer may ask for: a build holds a place in the queue as long."""
+    """The longest deadline that a DriverContainer may set: a build holds its place in the queue that long."""
     retry_min_seconds: float
     """Wait after the first failure of a build."""
     retry_max_seconds: float
@@ -71,7 +71,7 @@ class Settings:
     unload_deadline_seconds: float
     """How long unloading a removed driver from a node is tried."""
     identity: str
-    """Who holds the Lease: should survive a restart of the container."""
+    """Holder of the Lease: should survive a restart of the container."""
     lease_name: str
     """Name of the Lease, in the first namespace."""
     feature_rules: bool
@@ -248,7 +248,7 @@ class _Picker:
         return (self.text(name) or "").lower() in ("1", "true")
 
     def words(self, name: str) -> list[str]:
-        """An environment variable that holds a comma-separated list."""
+        """The list in a comma-separated environment variable."""
         text = self.environment.get(ENVIRONMENT_PREFIX + name.upper(), "")
         return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -309,7 +309,7 @@ def _labels(text: str) -> Mapping[str, str]:
 
 
 def _tolerations(text: str) -> tuple[Json, ...]:
-    """Read taints as kubectl writes them; one without a value or an effect stands for all values or effects."""
+    """Read taints as kubectl writes them; a missing value or effect means all values or effects."""
     return tuple(_toleration(word.strip()) for word in text.split(",") if word.strip())
 
 
@@ -327,7 +327,7 @@ def _toleration(text: str) -> Json:
 
 
 def _docker_cert_path(environment: Mapping[str, str]) -> str | None:
-    """Where the docker command would look: it asks for TLS when the one variable is set to anything."""
+    """Where the docker command would look: it uses TLS if the variable is set to anything."""
     if not environment.get("DOCKER_TLS_VERIFY"):
         return None
     return environment.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")

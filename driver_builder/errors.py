@@ -3,7 +3,7 @@
 ::
 
     DriverBuilderError
-    ├── InternalError           a bug of ours, or a value nobody foresaw; made by :mod:`driver_builder.boundary` only
+    ├── InternalError           a bug of ours, or an unexpected value; made by :mod:`driver_builder.boundary` only
     ├── TemporaryError          worth trying again later
     │   └── RegistryUnavailable
     │       └── RegistryFull    no room left on its disk, or in the project's quota
@@ -12,9 +12,9 @@
         ├── InvalidDriver       a DriverContainer whose spec cannot be acted on: names field, value and remedy
         ├── BuildFailed         a build ended without an image; ``reason`` says why
         ├── VerificationFailed  the built module does not fit its kernel
-        ├── InvalidModule       a file that is no kernel module, or a damaged one
-        ├── InvalidSymvers      a text that is no Module.symvers
-        └── RegistryRefused     answers with something that is no registry's answer
+        ├── InvalidModule       a file that is not a kernel module, or a damaged one
+        ├── InvalidSymvers      a text that is not a Module.symvers
+        └── RegistryRefused     a refusal, or an answer that is not a registry's
             ├── RegistryUnauthorized  wrong credentials, or none
             └── RegistryRejected      a registry, which does not take what it is given
 
@@ -29,7 +29,7 @@ class DriverBuilderError(Exception):
 
 
 class InternalError(DriverBuilderError):
-    """Something that nothing else handles: a bug, or a value that nobody foresaw."""
+    """An unexpected error: a bug, or an unforeseen value."""
 
     is_temporary = False
 
@@ -39,7 +39,7 @@ class TemporaryError(DriverBuilderError):
 
 
 class PermanentError(DriverBuilderError):
-    """Fails in the same way until somebody changes something."""
+    """Fails in the same way until its cause is fixed."""
 
 
 class ConfigurationError(PermanentError):
@@ -47,13 +47,13 @@ class ConfigurationError(PermanentError):
 
 
 class InvalidDriver(PermanentError):
-    """A DriverContainer cannot be acted on; the message names the field, its value and the remedy."""
+    """A DriverContainer's spec is invalid; the message names the field, its value and the remedy."""
 
 
 class BuildFailed(PermanentError):
     """A build ended without an image.
 
-    ``reason`` is the class of failure, ``log_tail`` the last lines of the build's own output.
+    ``reason`` is the kind of failure, ``log_tail`` the last lines of the build's own output.
     """
 
     def __init__(self, reason: Reason, message: str, *, log_tail: tuple[str, ...] = ()) -> None:
@@ -71,11 +71,11 @@ class VerificationFailed(PermanentError):
 
 
 class InvalidModule(PermanentError):
-    """The bytes are no kernel module that can be read here; the message says why."""
+    """The bytes are not a kernel module that can be read here; the message says why."""
 
 
 class InvalidSymvers(PermanentError):
-    """The text is no Module.symvers; the message names the line."""
+    """The text is not a Module.symvers; the message names the line."""
 
 
 class RegistryUnavailable(TemporaryError):
@@ -87,12 +87,12 @@ class RegistryFull(RegistryUnavailable):
 
 
 class RegistryRefused(PermanentError):
-    """The registry, or what stands in its place, answered and said no."""
+    """The registry, or something in its place, refused the request."""
 
 
 class RegistryUnauthorized(RegistryRefused):
-    """The registry wants other credentials, or this user may not do this."""
+    """The registry requires other credentials, or refuses this user."""
 
 
 class RegistryRejected(RegistryRefused):
-    """The registry does not take what it is given: too large, or against a rule of its own."""
+    """The registry refuses the content: too large, or against a rule of its own."""

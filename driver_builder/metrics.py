@@ -1,23 +1,26 @@
-"""Metrics that say how things are, not what happened: the queue as it is now, the drivers as the last pass saw them.
+"""Metrics of the current state: the queue as it is now, the drivers as the last reconcile saw them.
 
-Place in the flow: the reconciler tells a :class:`StateCollector` of each plan; a scrape asks it. Every scrape is made
-anew, so that a driver or kernel that is gone leaves no series behind. What happened is counted in ``telemetry``.
+Place in the flow: the reconciler reports each plan to a :class:`StateCollector`; a scrape reads it. Every scrape is
+made anew, so a driver or kernel that is gone leaves no series behind. Events are counted in ``telemetry``.
 """
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from driver_builder.builds.build_queue import BuildStates
+from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.plan import Plan
 from driver_builder.reasons import WITHOUT_DRIVER
 
+_SAMPLE = 50
 UNKNOWN_KERNEL = "unknown"
-"""Kernel of selected nodes whose labels do not name one yet."""
+"""Kernel of selected nodes whose labels name none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class FleetState:
 
 
 def fleet_state(plan: Plan) -> FleetState:
-    """Sum a plan up; kernels that a driver skips, or is not for, need none."""
+    """Sum a plan up; kernels that a driver skips, or that are not applicable, need no driver."""
     counts: dict[tuple[str, str], int] = {}
     for part in plan.drivers:
         for target in part.targets:
@@ -52,8 +55,56 @@ def fleet_state(plan: Plan) -> FleetState:
     return FleetState(without_driver=counts, kernels=kernels, ahead=dict(ahead))
 
 
+class CacheCollector(Collector):
+    """Gives a scrape what is known of the cluster, by resource and namespace."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Make the metrics of this moment."""
+        labels = ["resource", "namespace"]
+        objects = GaugeMetricFamily("driver_builder_cache_objects", "Objects in the cache", labels=labels)
+        size = GaugeMetricFamily(
+            "driver_builder_cache_bytes", "Memory of the objects in the cache, estimated from a sample", labels=labels
+        )
+        age = GaugeMetricFamily(
+            "driver_builder_cache_age_seconds", "Time since the API server last said that this is all", labels=labels
+        )
+        for follower in self._cache.followers:
+            place = (follower.source.resource.plural, follower.source.namespace or "")
+            values = follower.collection.values()
+            objects.add_metric(place, len(values))
+            size.add_metric(place, estimated_size(values))
+            if (seconds := follower.age) is not None:
+                age.add_metric(place, seconds)
+        yield from (objects, size, age)
+
+
+def estimated_size(values: Sequence[object]) -> int:
+    """Estimate the bytes of values, where several share a part that part once: of 50 of them, spread over all."""
+    if not values:
+        return 0
+    sample = values[:: max(1, len(values) // _SAMPLE)]
+    return _size(sample, set()) * len(values) // len(sample)
+
+
+def _size(value: object, seen: set[int]) -> int:
+    if id(value) in seen or value is None:
+        return 0
+    seen.add(id(value))
+    size = sys.getsizeof(value)
+    if isinstance(value, Mapping):
+        return size + sum(_size(part, seen) for item in value.items() for part in item)
+    if isinstance(value, tuple | list | set | frozenset):
+        return size + sum(_size(part, seen) for part in value)
+    if is_dataclass(value):
+        return size + sum(_size(getattr(value, item.name, None), seen) for item in fields(value))
+    return size
+
+
 class StateCollector(Collector):
-    """Gives a scrape the queue's and the fleet's state; ``clock`` counts seconds since the epoch."""
+    """Returns the queue's and the fleet's state for a scrape; ``clock`` counts seconds since the epoch."""
 
     def __init__(self, states: Callable[[], BuildStates], *, clock: Callable[[], float] = time.time) -> None:
         self._states = states
@@ -61,11 +112,11 @@ class StateCollector(Collector):
         self._fleet = FleetState()
 
     def saw(self, plan: Plan) -> None:
-        """Take note of a pass."""
+        """Record a reconcile."""
         self._fleet = fleet_state(plan)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Make the metrics of this moment."""
+        """Make the current metrics."""
         states, fleet = self._states(), self._fleet
         waits = [self._clock() - build.since for build in states.queued.values()]
         yield _gauge("queue_depth", "Queued builds", len(waits))

@@ -1,8 +1,9 @@
 """Frozen values to plain data and back, by the types of their fields: what JSON and YAML can hold. Pure.
 
-A dataclass becomes a mapping of its fields in camelCase; one of a union also says its ``kind``. A tuple becomes a list,
-a set a sorted one, a mapping whose keys are no text a list of ``key`` and ``value``. Text loses the user and password
-of any URL in it: plain data is what people hand on.
+A dataclass becomes a mapping of its fields in camelCase (a spec: of a ``FlatSpec``); a field that was renamed keeps its
+key as ``metadata["document"]``. A dataclass of a union also has its ``kind``. A tuple becomes a list, a set a sorted
+list, and a mapping with keys other than strings a list of ``key`` and ``value``. User and password are removed from
+every URL: documents are shared.
 """
 
 import re
@@ -10,7 +11,7 @@ import types
 import typing
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -18,12 +19,13 @@ from typing import Any
 import re2
 
 from driver_builder.api import driver_spec
-from driver_builder.api.driver_spec import Pattern
+from driver_builder.api.driver_spec import DriverSpec, Pattern
+from driver_builder.api.flat_spec import FlatSpec, flattened, nested
 from driver_builder.errors import ConfigurationError, InvalidDriver
 
 _USER_OF_A_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _RENAMED = {"Unauthorised": "Unauthorized"}
-"""Kinds that earlier versions wrote by another name."""
+"""Kinds that earlier versions wrote under another name."""
 _PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
 
 
@@ -35,13 +37,15 @@ def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for eac
         return _encode_member(hint, value)
     if hint is InvalidDriver:
         return {"message": _without_users(str(value))}
+    if hint is DriverSpec:
+        return encode(FlatSpec, flattened(value))
     if hint is Pattern:
         return value.pattern
     if hint is bytes:
         return b64encode(value).decode()
     if isinstance(hint, type) and is_dataclass(hint):
         hints = _hints(hint)
-        return {_camel(item.name): encode(hints[item.name], getattr(value, item.name)) for item in fields(hint)}
+        return {_key(item): encode(hints[item.name], getattr(value, item.name)) for item in fields(hint)}
     match typing.get_origin(hint), typing.get_args(hint):
         case (origin, (item, *_)) if origin is tuple:
             return [encode(item, entry) for entry in value]
@@ -66,6 +70,8 @@ def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one ret
         return _decode_member(hint, data, where)
     if hint is InvalidDriver:
         return InvalidDriver(_take(_mapping(data, where), "message", str, where))
+    if hint is DriverSpec:
+        return nested(decode(FlatSpec, data, where))
     if hint is Pattern or hint is bytes or (isinstance(hint, type) and issubclass(hint, Enum)):
         return _decode_text(hint, data, where)
     if is_dataclass(hint):
@@ -87,7 +93,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def _members(hint: Any) -> tuple[list[Any], bool]:
-    """Give the types of a union besides None, and whether they have to be told apart."""
+    """Return the types of a union besides None, and whether a ``kind`` must distinguish them."""
     members = [member for member in typing.get_args(hint) if member is not types.NoneType]
     return members, len(members) > 1
 
@@ -119,7 +125,7 @@ def _decode_member(hint: Any, data: Any, where: str) -> Any:
 
 def _decode_dataclass(hint: Any, data: Mapping[str, Any], where: str) -> Any:
     hints = _hints(hint)
-    known = {_camel(item.name): item for item in fields(hint)}
+    known = {_key(item): item for item in fields(hint)}
     if strange := sorted(str(name) for name in data.keys() - known.keys()):
         raise ConfigurationError(f"{where}: unknown field {strange[0]!r}: was it written by a newer driver-builder?")
     values = {}
@@ -188,7 +194,7 @@ def _short(data: Any) -> str:
 
 
 def _without_users(value: Any) -> Any:
-    """Take user and password out of every URL, however deep it lies."""
+    """Remove user and password from every URL, at any depth."""
     if isinstance(value, str):
         return _USER_OF_A_URL.sub("", value)
     if isinstance(value, dict):
@@ -203,6 +209,8 @@ def _hints(hint: Any) -> dict[str, Any]:
     return typing.get_type_hints(hint)
 
 
-def _camel(name: str) -> str:
+def _key(item: Field[Any]) -> str:
+    """Return the key of a field in a document."""
+    name: str = item.metadata.get("document", item.name)
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)

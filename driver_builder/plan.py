@@ -1,7 +1,7 @@
-"""``plan(snapshot, settings)``: what to do next, and what to say about it. Pure.
+"""``plan(snapshot, settings)``: what to do next, and what to report. Pure.
 
 The controller, the ``plan`` command and the tests call this one function. It decides target by target; a target that
-fails says so and is left alone until its time comes, the others go on. Nothing is removed on an incomplete view:
+fails is reported and waits for its next try, the others go on. Nothing is removed on an incomplete view:
 ``observe`` either sees everything or raises.
 """
 
@@ -41,7 +41,7 @@ from driver_builder.status.node_notes import bounded
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.status import Trouble, previous_targets
 from driver_builder.upgrades.node_pools import follows
-from driver_builder.upgrades.prebuild import plan_ahead
+from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
 
 
@@ -60,15 +60,17 @@ class Plan:
 
     @property
     def requeue_at(self) -> float | None:
-        """The earliest moment any driver wants to be looked at again."""
+        """The earliest time at which any driver wants to be looked at again."""
         return min((part.requeue_at for part in self.drivers if part.requeue_at is not None), default=None)
 
 
 def plan(snapshot: Snapshot, settings: PlanSettings, resolved: Mapping[str, Resolved] = MappingProxyType({})) -> Plan:
-    """Decide what to do next for every driver; ``resolved`` are those that were resolved before, by their keys."""
+    """Decide what to do next for every driver; ``resolved`` are drivers that are resolved already, by their keys."""
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
     nobody: dict[str, tuple[LabelNode, ...]] = {}
-    labels = contained("driver", "all", lambda: label_moves(snapshot, settings.recipes), lambda _error: nobody)
+    labels = contained(
+        "driver", "all", lambda: label_moves(snapshot, settings.template_versions), lambda _error: nobody
+    )
     nothing: dict[str, tuple[Conflict, ...]] = {}
     kept = contained("driver", "all", lambda: conflicts(snapshot), lambda _error: nothing)
     views = partial(_view, snapshot, settings, kept)
@@ -92,7 +94,7 @@ def _plan_alone(
     labels: tuple[LabelNode, ...],
     resolved: Resolved | None,
 ) -> DriverPlan:
-    """Plan for one driver, whose trouble is its own."""
+    """Plan for one driver, whose errors concern it alone."""
     if driver.namespace in snapshot.forbidden:
         return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace])
     return contained(
@@ -104,7 +106,7 @@ def _plan_alone(
 
 
 def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, message: str) -> DriverPlan:
-    """Leave everything as it is. Which builds the driver needs is not known: all go on."""
+    """Leave everything as it is. It is unknown which builds the driver needs: all go on."""
     targets = contained(
         "driver", driver.key, lambda: tuple(previous_targets(driver.status).values()), lambda _error: ()
     )
@@ -119,23 +121,23 @@ def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, mess
 
 
 def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Resolved | None) -> DriverPlan:
-    """Plan for one driver; ``labels`` are those of all drivers together that are done in its name."""
+    """Plan for one driver; ``labels`` are those of all drivers together that this driver's plan has."""
     driver = view.driver
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
         return replace(view.nothing_new, actions=(*unlabel(view), *labels))
     if resolved is None or not resolved.holds(view.snapshot, driver):
-        resolved = resolve(view.snapshot, driver, driver.spec, view.settings.recipes)
+        resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
     reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
     view = replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable)
-    # What was built ahead, or failed to, is not forgotten when a node boots the kernel.
+    # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
     parts = [plan_target(informed, driver.spec, item) for item in wanted]
-    ahead = plan_ahead(view, driver.spec, {part.status.target: part for part in parts})
-    # A target that is blocked has no key in its status: what is known of its builds is kept for when it is not.
+    ahead = plan_prebuilds(view, driver.spec, {part.status.target: part for part in parts})
+    # The status of a blocked target has no key: what is known of its builds is kept for later.
     judged = {status.key for status in (*(part.status for part in parts), *(item.target for item in ahead.entries))}
     actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
     actions += [action for part in parts for action in part.actions]
@@ -177,23 +179,23 @@ def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) ->
 
 
 def _is_leaving(action: Action, leaving: Leaving) -> bool:
-    """Tell whether a label is not decided by what pods prove: the driver leaves the node, or may soon."""
+    """Return whether a label does not depend on pods: the driver leaves the node, or may soon."""
     return isinstance(action, LabelNode) and action.node in leaving.nodes | leaving.loaded
 
 
 def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> tuple[AheadStatus, ...] | None:
-    """Keep what a driver said while it followed until the labels are gone: by that they are known to be ours."""
+    """Keep the status of a driver that no longer follows until the labels are gone: it marks them as ours."""
     return tuple(previous_ahead(driver.status).values()) if labels else None
 
 
 def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
-    """Take back everything that the owner references do not: labels, DaemonSets, what is loaded, then the finalizer."""
+    """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer."""
     driver = view.driver
     going = removal.remove(view, view.nodes)
     actions: list[Action] = [*going.actions, *labels]
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
-    # Said before the object is gone.
+    # Reported before the object is gone.
     is_done = going.is_done and unloading.is_said(going.unloading, driver.status)
     if not actions and is_done and driver.has_finalizer:
         actions.append(_finalizer(driver, present=False))
@@ -211,12 +213,12 @@ def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
 
 
 def _is_skipped(item: DesiredTarget) -> bool:
-    """Tell whether a target is to have no driver; one that merely cannot be built now keeps what it has."""
+    """Return whether a target gets no driver; one that merely cannot be built now keeps what it has."""
     return isinstance(item, SkippedTarget)
 
 
 def _needed_key(view: DriverView, item: DesiredTarget) -> str:
-    """Name the build that a target's nodes wait for; where none can be named now (no source), the one before."""
+    """Return the key of the build that a target's nodes wait for; if unknown now (no source), the previous one."""
     if isinstance(item, ImageTarget):
         return item.key
     before = view.before.get(item.target.id)

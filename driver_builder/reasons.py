@@ -1,7 +1,7 @@
-"""Why something is as it is: every reason that driver_builder reports, with what it means and what to do about it.
+"""Every reason that driver_builder reports, with its meaning and remedy.
 
-Status, Events, metrics, ``explain``, the circuit breaker and ``docs/reasons.md`` (``make docs``) take theirs from here.
-A message says what is wrong in one case; the remedy stands in this table and is added where a message is printed.
+Status, Events, metrics, ``explain``, the circuit breaker and ``docs/reasons.md`` (``make docs``) are made from it.
+A message describes one case; the remedy is in this table and is added where a message is printed.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 class TargetState(StrEnum):
-    """How far a target is."""
+    """The state of a target."""
 
     PENDING = "Pending"
     BUILDING = "Building"
@@ -24,7 +24,7 @@ class TargetState(StrEnum):
 
 
 WITHOUT_DRIVER = frozenset({TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
-"""States of targets whose nodes need no driver: the admin says so, or the driver itself does."""
+"""States of targets whose nodes need no driver: the admin or the driver itself says so."""
 
 
 IN_TROUBLE = frozenset({TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING})
@@ -40,7 +40,7 @@ class Suspends(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a target, a build, a load or a condition is as it is. The values are public: they stay."""
+    """Why a target, a build, a load or a condition has its state. The values are public and do not change."""
 
     # A target.
     KERNEL_MISMATCH = "KernelMismatch"
@@ -135,11 +135,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What a reason means: a sentence, and what an admin does about it (empty where there is nothing to do).
+    """The meaning of a reason: a sentence, and the remedy for an admin (empty if there is none).
 
-    ``suspends`` says whose builds are suspended when several fail in a row for it: that is so where the cause lies
-    outside the driver, so that the next build is likely to fail in the same way. ``states`` are those of the targets
-    that have the reason, none where no target has it; a target that is blocked by it has the first.
+    ``suspends`` says whose builds are suspended when several fail in a row for it: the cause is outside of the
+    driver, so the next build is likely to fail in the same way. ``states`` are those of the targets
+    with the reason, none if no target has it; a target that is blocked by it has the first.
     """
 
     summary: str
@@ -156,7 +156,7 @@ _PENDING, _FAILED, _BLOCKED = TargetState.PENDING, TargetState.FAILED, TargetSta
 _LOADING = TargetState.ROLLING_OUT
 _ALL, _OF_DRIVER = Suspends.ALL, Suspends.OF_DRIVER
 SUSPENDED_TRIES = "one build is retried every minute, the rest resume when it succeeds"
-"""How builds that are suspended go on."""
+"""The remedy of suspended builds."""
 
 _TRY_AGAIN = "Nothing: the controller tries again by itself. If it lasts, "
 
@@ -348,7 +348,7 @@ _BUILDS = {
         _TRY_AGAIN + "check the API server",
         _FAILED, suspends=_ALL,
     ),
-    Reason.CANCELLED: _means("The build was cancelled: nobody needs its image any more, or the controller stops"),
+    Reason.CANCELLED: _means("The build was cancelled: no node needs its image any more, or the controller stops"),
     Reason.BUILD_ERROR: _means(
         "The build failed for a reason that is not known",
         "Find the first error in its log (driver-builder logs), and fix the source or the template",
@@ -457,11 +457,11 @@ _DRIVERS = {
         _FAILED,
     ),
     Reason.NAMESPACE_FORBIDDEN: _means(
-        "The controller, or you, may not read the namespace: nothing changes for its drivers",
-        "Give whoever may not read it the Role of deploy/driver-builder, or remove the namespace from --namespace",
+        "The controller, or you, cannot read the namespace: nothing changes for its drivers",
+        "Grant the Role of deploy/driver-builder in that namespace, or remove the namespace from --namespace",
     ),
     Reason.INTERNAL_ERROR: _means(
-        "A bug, or a value that nobody foresaw: nothing changes for this driver, others go on",
+        "A bug, or an unexpected value: nothing changes for this driver, others go on",
         "Report the traceback from the log, with the output of driver-builder snapshot; until it is fixed, revert the"
         " last change to what the message names",
         _FAILED,
@@ -527,21 +527,21 @@ SECTIONS: Mapping[str, Mapping[Reason, Meaning]] = MappingProxyType({
     "Newest kernels": _KERNELS,
     "Events": _NEWS,
 })  # fmt: skip
-"""The table, in the parts in which it is printed."""
+"""The table, in the sections of the printed page."""
 
 REASONS: Mapping[Reason, Meaning] = MappingProxyType({
     reason: meaning for part in SECTIONS.values() for reason, meaning in part.items()
 })  # fmt: skip
 
 VERIFICATION_FAILURES = frozenset(_VERIFICATIONS)
-"""Why a built module does not leave the builder."""
+"""Reasons why a built module is not pushed."""
 
 LOAD_REPORTS = frozenset({*_LOADS, Reason.MODULE_CONFLICT})
 """What a driver pod reports when it has not loaded the driver, or has lost it."""
 
 
 def meaning_of(word: str) -> Meaning | None:
-    """Look a reason up as it stands in a status or a log; None for a word of another version."""
+    """Return the meaning of a word in a status or a log; None for a word of another version."""
     try:
         return REASONS[Reason(word)]
     except ValueError:
@@ -549,19 +549,19 @@ def meaning_of(word: str) -> Meaning | None:
 
 
 def remedy_of(word: str) -> str:
-    """Say what to do about a reason; empty where there is nothing to do, or nothing is known of it."""
+    """Return the remedy of a reason; empty if there is none, or the reason is unknown."""
     meaning = meaning_of(word)
     return meaning.remedy if meaning is not None else ""
 
 
 def suspends(word: str) -> Suspends:
-    """Say whose builds are suspended when several fail in a row for a reason."""
+    """Return whose builds are suspended when several fail in a row for a reason."""
     meaning = meaning_of(word)
     return meaning.suspends if meaning is not None else Suspends.NONE
 
 
 def with_remedy(word: str, message: str) -> str:
-    """Add to a message what to do about its reason."""
+    """Add the remedy of its reason to a message."""
     remedy = remedy_of(word)
     if not (message and remedy):
         return message or remedy
@@ -569,7 +569,7 @@ def with_remedy(word: str, message: str) -> str:
 
 
 def without_remedy(word: str, text: str) -> str:
-    """Take off again what :func:`with_remedy` added."""
+    """Remove what :func:`with_remedy` added."""
     remedy = remedy_of(word)
     if not remedy or not text.endswith(remedy):
         return text

@@ -1,8 +1,8 @@
 """A snapshot as a document: what ``driver-builder snapshot`` writes and ``--snapshot`` reads. Pure.
 
-The document holds what a plan is made of and nothing else: of nodes the labels and annotations that are read, of
-sources and own templates their digests, of images the identities of their modules. Secrets are named, never in it. The
-settings of the plan go along, so that it can be made again anywhere and is the same.
+The document has exactly what a plan is made of: of nodes the labels and annotations that are read, of
+sources and custom templates their digests, of images the identities of their modules. Secrets are named, never
+included. The settings of the plan are part of it, so that anybody can make the same plan again.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
     """Read what :func:`to_document` wrote.
 
     Raises:
-        ConfigurationError: naming the field that is wrong, its value and what was expected.
+        ConfigurationError: naming the invalid field, its value and what was expected.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ConfigurationError("it is not a snapshot: create one with driver-builder snapshot")
@@ -65,7 +65,7 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
 
 
 def reduced(snapshot: Snapshot) -> Snapshot:
-    """Give the snapshot without what no plan needs."""
+    """Return the snapshot without what plans do not need."""
     keys, annotations = {*_LABELS, names.SECURE_BOOT_LABEL}, set(_ANNOTATIONS)
     for driver in snapshot.drivers:
         keys.add(driver.ready_label)

@@ -1,4 +1,4 @@
-"""/healthz and /metrics of the controller, by the standard library's small server: no login, so anybody may connect."""
+"""/healthz and /metrics of the controller, with the standard library's small server: no login, anybody can connect."""
 
 import contextlib
 import logging
@@ -46,6 +46,11 @@ NAMESPACES_FORBIDDEN = Gauge(
     "1 for a watched namespace that the controller may not read; its drivers stay unchanged",
     ["namespace"],
 )
+CACHE_LISTINGS = Counter(
+    "driver_builder_cache_listings_total",
+    "Full listings of what is else followed by watches, by resource and cause: Start, Resync, Repair",
+    ["resource", "cause"],
+)
 THREAD_RESTARTS = Counter("driver_builder_thread_restarts_total", "Restarts of threads, by thread", ["thread"])
 RECONCILE_SECONDS = Histogram(
     "driver_builder_reconcile_seconds",
@@ -60,7 +65,7 @@ CONNECTION_SECONDS = 5.0
 MAX_CONNECTIONS = 32
 
 SILENCE_SECONDS = 600.0
-"""A pass over a large fleet and slow registries takes minutes; one that takes longer than this hangs."""
+"""A reconcile of a large fleet with slow registries takes minutes; one that takes longer than this hangs."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +74,7 @@ StartResponse = Callable[..., Any]
 
 
 def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
-    """Count a build that took ``seconds``; ``reason`` is why it failed, empty when it did not."""
+    """Count a build that took ``seconds``; ``reason`` is why it failed, empty if it succeeded."""
     if cancelled:
         result, reason = "Cancelled", ""
     elif reason == Reason.NOT_APPLICABLE:
@@ -81,39 +86,39 @@ def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
 
 
 class Heartbeat:
-    """The reconcile loop's last sign of life. Before the first none is missed: a controller may wait for its Lease."""
+    """The reconcile loop's last heartbeat. Before the first it counts as alive: a controller may wait for its Lease."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: float | None = None
 
     def beat(self) -> None:
-        """Give a sign of life."""
+        """Record a heartbeat."""
         self._last = self._clock()
 
     def is_alive(self) -> bool:
-        """Tell whether the last sign of life is young enough."""
+        """Return whether the last heartbeat is recent enough."""
         return self._last is None or self._clock() - self._last <= SILENCE_SECONDS
 
 
 class _QuietHandler(WSGIRequestHandler):
     timeout = CONNECTION_SECONDS
-    """Of each read and write."""
+    """Seconds of each read and write."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: probes come every few seconds."""
+        """Log nothing: probes come every few seconds."""
 
 
 class _PatientServer(ThreadingMixIn, WSGIServer):
-    """Serves each connection in a thread of its own: one that says nothing keeps no other waiting.
+    """Serves each connection in its own thread: a silent one does not block others.
 
-    With ``MAX_CONNECTIONS`` open, the oldest gives way to a new one: a probe that comes now is answered now.
+    With ``MAX_CONNECTIONS`` open, the oldest is closed for a new one: a probe is answered at once.
     """
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 4 * MAX_CONNECTIONS
-    """The library's five are full while threads start; whoever comes then asks again after a second, then three."""
+    """The library's five are full while threads start; a client then retries after a second, then three."""
 
     def __init__(self, *arguments: Any, **words: Any) -> None:
         self._open: dict[socket.socket, None] = {}
@@ -121,7 +126,7 @@ class _PatientServer(ThreadingMixIn, WSGIServer):
         super().__init__(*arguments, **words)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, at the expense of the oldest where there are too many."""
+        """Serve a connection; the oldest is closed if there are too many."""
         with self._lock:
             oldest = next(iter(self._open)) if len(self._open) >= MAX_CONNECTIONS else None
             if oldest is not None:
@@ -134,13 +139,13 @@ class _PatientServer(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Forget a connection that ends."""
+        """Remove a connection that ends."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
-        """Log a connection that failed where nobody needs to read it: peers come and go."""
+        """Log a failed connection at debug level: peers come and go."""
         logger.debug("telemetry: connection of %s failed", client_address, exc_info=True)
 
 

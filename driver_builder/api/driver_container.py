@@ -1,6 +1,6 @@
-"""The DriverContainer object: what an admin asks for, and what we said about it last, as a frozen value.
+"""The DriverContainer object: what an admin asks for and the status that we last wrote, as a frozen value.
 
-``parse`` is pure. A spec that cannot be acted on becomes :class:`InvalidDriver` with a message that names the field,
+``parse`` is pure. An invalid spec becomes :class:`InvalidDriver` with a message that names the field,
 its value and the remedy (``spec_parser``); the object itself stays readable so that its status can say so.
 """
 
@@ -31,7 +31,7 @@ MAX_NAMES_LENGTH = 56
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverContainer:
-    """One DriverContainer. ``spec`` is an error where it cannot be acted on; ``status`` is what we wrote last."""
+    """One DriverContainer. ``spec`` is an error if it is invalid; ``status`` is what we last wrote."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class DriverContainer:
     created_at: float = 0.0
     """Seconds since the epoch."""
     accepted_digests: frozenset[str] = frozenset()
-    """Images that an admin accepts though their tag named another one before."""
+    """Images that an admin accepts although their tag named another image before."""
 
     @property
     def key(self) -> str:
@@ -55,12 +55,12 @@ class DriverContainer:
 
     @property
     def ready_label(self) -> str:
-        """The node label that says this driver works there."""
+        """The node label that says that this driver works there."""
         return names.ready_label(self.namespace, self.name)
 
 
 def parse(obj: Json, known: SpecCache | None = None) -> DriverContainer:
-    """Read a DriverContainer object as the API server gives it; a spec that is ``known`` is not read again."""
+    """Read a DriverContainer object as the API server returns it; a spec that is ``known`` is not read again."""
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
@@ -108,7 +108,7 @@ def check_names(metadata: Json) -> None:
     """Check that the names leave room for the ready label.
 
     Raises:
-        InvalidDriver: when they do not.
+        InvalidDriver: they do not.
     """
     length = len(metadata["namespace"]) + len(metadata["name"])
     if length > MAX_NAMES_LENGTH:

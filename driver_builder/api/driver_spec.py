@@ -1,4 +1,7 @@
-"""What an admin asks for, as frozen values: ``spec`` of a DriverContainer once it is checked.
+"""What an admin asks for, as frozen values: the checked ``spec`` of a DriverContainer, a class for each object.
+
+A field has the name of its field in the manifest, in snake_case. A reference to an object that has only a name is that
+name: ``secretRef.name`` is ``secret``, ``imagePullSecrets[].name`` are ``image_pull_secrets``.
 
 Place in the flow: ``spec_parser`` makes a :class:`DriverSpec` of JSON, ``desired`` says what follows from it.
 """
@@ -17,7 +20,7 @@ Json = dict[str, Any]
 
 _RE2 = re2.Options()
 _RE2.log_errors = False
-# Nobody asks what a group matched, and room for the groups of a hostile pattern is gigabytes.
+# Groups are never read, and room for the groups of a hostile pattern is gigabytes.
 _RE2.never_capture = True
 
 
@@ -31,14 +34,14 @@ class ConfigMapKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """How the controller reaches the registry: name of a dockerconfigjson Secret, plain HTTP only when asked.
+    """``spec.registry``: how the controller connects to it. ``secret`` names a dockerconfigjson Secret.
 
-    ``ca`` has the only certificates that are believed, in PEM; without it, they are the controller's.
+    ``ca_config_map`` has the only trusted certificates, in PEM; without it, the controller's are trusted.
     """
 
     secret: str | None = None
     plain_http: bool = False
-    ca: ConfigMapKey | None = None
+    ca_config_map: ConfigMapKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class ConfigMapSource:
 
 
 SourceSpec = ConfigMapSource | SourceImage | SourceGit | SourceArchive | SourcePackage
-"""Where a driver's source comes from. All but the ConfigMap are pinned, so that a builder is given them as they are."""
+"""Where a driver's source comes from. All but the ConfigMap are pinned, so that every build gets the same."""
 
 
 class BuilderKind(StrEnum):
@@ -60,7 +63,7 @@ class BuilderKind(StrEnum):
 
 
 class Pattern(Protocol):
-    """A compiled regular expression of RE2: no pattern, however it is nested, takes more than linear time."""
+    """A compiled regular expression of RE2: every pattern, however nested, takes linear time."""
 
     @property
     def pattern(self) -> str:
@@ -71,10 +74,55 @@ class Pattern(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings:
+    """``spec.build``: ``template`` names one of ours, ``template_config_map`` has a custom one.
+
+    ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
+    """
+
+    template: str | None
+    template_config_map: ConfigMapKey | None
+    base_image: str | None
+    args: Mapping[str, str]
+    reuse_across_kernels: bool
+    secrets: tuple[str, ...]
+    resources: Json
+    deadline_seconds: float | None
+    builder: BuilderKind | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSettings:
+    """``spec.module``: ``names`` in load order, ``parameters`` of those that have any.
+
+    ``trust_image`` allows an image that does not say which modules it has.
+    """
+
+    names: tuple[str, ...]
+    parameters: Mapping[str, tuple[str, ...]]
+    in_tree_modules_to_remove: tuple[str, ...]
+    blacklist: tuple[str, ...]
+    firmware_path: str | None
+    trust_image: bool
+
+    @property
+    def load_order(self) -> tuple[ModuleSpec, ...]:
+        """Each module with its parameters, the first one to load first."""
+        return tuple(ModuleSpec(name=name, parameters=self.parameters.get(name, ())) for name in self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightSettings:
+    """``spec.preflight``: whether images are built for kernels that no node runs yet."""
+
+    follow_repository: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMapping:
     """One rule of ``spec.kernelMappings``: ``pattern`` matches whole kernel releases; the first match wins.
 
-    ``literal`` is the kernel release of a rule that names just one; ``signing`` stands in for all of the spec's.
+    ``literal`` is the kernel release of a rule that names just one; ``signing`` replaces all of the spec's.
     """
 
     pattern: Pattern
@@ -90,8 +138,7 @@ class KernelMapping:
 class DriverSpec:
     """``spec`` of a DriverContainer, checked.
 
-    ``reuse`` allows modules of one kernel on another one that takes them. ``trust_image`` lets an image run that does
-    not say which modules it has. ``unused`` names the fields that were set and that this version does not act on.
+    ``unused`` names the fields that were set and that this version ignores: they have no values here.
     """
 
     version: str
@@ -99,32 +146,20 @@ class DriverSpec:
     image: ImageRepository
     registry: RegistrySettings
     source: SourceSpec
-    template: str | None
-    own_template: ConfigMapKey | None
-    base_image: str | None
-    args: Mapping[str, str]
-    reuse: bool
-    build_secrets: tuple[str, ...]
-    build_resources: Json
-    deadline_seconds: float | None
-    builder: BuilderKind | None
-    mappings: tuple[KernelMapping, ...]
-    modules: tuple[ModuleSpec, ...]
-    in_tree_modules_to_remove: tuple[str, ...]
-    blacklist: tuple[str, ...]
-    firmware_path: str | None
-    trust_image: bool
+    build: BuildSettings
+    kernel_mappings: tuple[KernelMapping, ...]
+    module: ModuleSettings
     signing: Signing | None
-    follow_repository: bool
+    preflight: PreflightSettings
     tolerations: tuple[Json, ...]
-    priority_class: str | None
-    pull_secrets: tuple[str, ...]
+    priority_class_name: str | None
+    image_pull_secrets: tuple[str, ...]
     unused: tuple[str, ...]
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:
-        """Names of all Secrets with certificates that modules are signed with, for whichever kernels."""
-        every = (self.signing, *(mapping.signing for mapping in self.mappings))
+        """Names of all Secrets with certificates that modules are signed with, for any kernel."""
+        every = (self.signing, *(mapping.signing for mapping in self.kernel_mappings))
         names = {signing.certificate_secret for signing in every if signing}
         return tuple(sorted(name for name in names if name))
 
@@ -133,7 +168,7 @@ def compiled(regexp: str) -> Pattern:
     """Compile a regular expression.
 
     Raises:
-        re2.error: when it is none in the syntax of RE2.
+        re2.error: when it is not one in the syntax of RE2.
     """
     made: Pattern = re2.compile(regexp, _RE2)
     return made

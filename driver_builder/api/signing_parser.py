@@ -1,7 +1,7 @@
 """What ``signing`` may hold, of a spec and of a kernel mapping: which Secrets modules and images are signed with. Pure.
 
-Place in the flow: ``spec_parser`` asks it; the Secrets themselves are read by ``observe`` (certificates) and, once a
-build is carried out, by ``signing_secrets`` (keys).
+Place in the flow: ``spec_parser`` calls it; the Secrets themselves are read by ``observe`` (certificates) and, during a
+build, by ``signing_secrets`` (keys).
 """
 
 from driver_builder.api.spec_reader import Reader

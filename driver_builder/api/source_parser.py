@@ -20,7 +20,7 @@ from driver_builder.model.build import SourceArchive, SourceGit, SourceImage, So
 
 
 def read_source(source: Reader) -> SourceSpec | None:
-    """Read ``spec.source``; None where the reader has noted what is wrong."""
+    """Read ``spec.source``; None if the reader has noted a problem."""
     given = [kind for kind in source.given if source.has(kind)]
     if len(given) != 1:
         source.wrong(f"exactly one of {', '.join(KINDS)} is needed, given: {', '.join(map(str, given)) or 'none'}")

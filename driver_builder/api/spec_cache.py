@@ -1,6 +1,6 @@
-"""Specs that were read already: reading one may mean to compile megabytes of expressions, and most never change.
+"""Specs that were already read: reading one may compile megabytes of expressions, and most never change.
 
-Place in the flow: ``observe`` keeps one between passes and hands it to ``driver_container.parse``.
+Place in the flow: ``observe`` keeps one between reconciles and passes it to ``driver_container.parse``.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from driver_builder.errors import InvalidDriver
 
 
 class SpecCache:
-    """What was read of an object's spec, right or wrong, by the object's uid and generation."""
+    """The result of reading an object's spec, valid or not, by the object's uid and generation."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, DriverSpec | InvalidDriver]] = {}
@@ -18,13 +18,14 @@ class SpecCache:
     def read(
         self, uid: str, generation: int, read: Callable[[], DriverSpec | InvalidDriver]
     ) -> DriverSpec | InvalidDriver:
-        """Give what is known of this generation, or read it now."""
+        """Return the result for this generation, or read it now."""
         known = self._known.get(uid)
         if known is None or known[0] != generation:
             known = self._known[uid] = (generation, read())
         return known[1]
 
     def keep(self, uids: Iterable[str]) -> None:
-        """Forget all other objects: they are gone."""
+        """Forget all other objects: they no longer exist."""
         there = frozenset(uids)
-        self._known = {uid: known for uid, known in self._known.items() if uid in there}
+        # Of a copy: a watch's thread may read another one meanwhile.
+        self._known = {uid: known for uid, known in self._known.copy().items() if uid in there}

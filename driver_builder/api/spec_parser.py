@@ -1,8 +1,8 @@
-"""What each field of a DriverContainer's ``spec`` may hold: JSON to a :class:`DriverSpec`, or to what is wrong. Pure.
+"""What each field of a DriverContainer's ``spec`` may hold: JSON to a :class:`DriverSpec`, or to problems. Pure.
 
-Place in the flow: ``driver_container`` parses what the API server gives, ``lint`` what an admin is about to apply. The
-CRD's schema says the same (``deploy/crds/drivercontainers.yaml``; a contract test compares them): API servers before
-1.25 do not evaluate its rules, and not every rule can be said there.
+Place in the flow: ``driver_container`` parses what the API server returns, ``lint`` what an admin is about to apply.
+The CRD's schema says the same (``deploy/crds/drivercontainers.yaml``; a contract test compares them). API servers
+before 1.25 do not evaluate its rules, and it cannot express every rule.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,15 @@ import re2
 
 from driver_builder.api.driver_spec import (
     BuilderKind,
+    BuildSettings,
     ConfigMapKey,
     ConfigMapSource,
     DriverSpec,
     Json,
     KernelMapping,
+    ModuleSettings,
     Pattern,
+    PreflightSettings,
     RegistrySettings,
     compiled,
     literal,
@@ -53,7 +56,6 @@ from driver_builder.api.spec_rules import (
 )
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
-from driver_builder.model.build import ModuleSpec
 from driver_builder.model.images import ImageRepository
 
 MIN_SECONDS, MAX_SECONDS = 10.0, 86400.0
@@ -64,21 +66,21 @@ RESERVED: Mapping[str, tuple[object, ...]] = {
     "rollout": (),
     "retention": (),
 }
-"""Fields that are checked but not acted on yet, each with the values that ask for nothing. Status and lint say so."""
+"""Fields that are checked but not used yet, each with the values that ask for nothing. Status and lint say so."""
 
 MAX_REGEXPS = 16384
-"""Characters of all expressions of a spec together: classes of Unicode take a second for each few thousand."""
+"""Characters of all expressions of a spec together: Unicode classes take a second for each few thousand."""
 
 MAX_SECRETS = 16
 """Secrets of a build."""
 DEFAULT_CA_KEY = "ca.crt"
-MAX_TOLD = 5
-"""As many problems are told in one message."""
+MAX_LISTED = 5
+"""Problems that one message lists at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a spec says. ``spec`` is None where there are ``problems``; ``unknown`` are fields of no meaning."""
+    """The content of a spec. ``spec`` is None if there are ``problems``; ``unknown`` are fields without a meaning."""
 
     spec: DriverSpec | None
     problems: tuple[Problem, ...]
@@ -93,14 +95,14 @@ def parse_spec(spec: object) -> DriverSpec:
     """
     reading = read_spec(spec)
     if reading.spec is None:
-        told = [str(problem) for problem in reading.problems[:MAX_TOLD]]
-        more = len(reading.problems) - len(told)
-        raise InvalidDriver("; ".join((*told, f"and {more} more problems") if more else told))
+        listed = [str(problem) for problem in reading.problems[:MAX_LISTED]]
+        more = len(reading.problems) - len(listed)
+        raise InvalidDriver("; ".join((*listed, f"and {more} more problems") if more else listed))
     return reading.spec
 
 
 def read_spec(spec: object) -> Reading:
-    """Check a spec and find everything that is wrong with it."""
+    """Check a spec and find all its problems."""
     notes = Notes()
     reader = Reader(spec, ("spec",), notes)
     made = _spec(reader)
@@ -117,32 +119,20 @@ def _spec(spec: Reader) -> DriverSpec:
         image=_repository(spec),
         registry=_registry(registry),
         source=read_source(spec.object("source")) or ConfigMapSource(name=""),
-        template=build.text("template", TEMPLATE),
-        own_template=_own_template(build),
-        base_image=build.text("baseImage", BASE_IMAGE),
-        args=_args(build),
-        reuse=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
-        build_secrets=_build_secrets(build),
-        build_resources=_resources(build.object("resources")),
-        deadline_seconds=_duration(build, "deadline"),
-        builder=_builder(build),
-        mappings=_mappings(spec),
-        modules=_modules(module),
-        in_tree_modules_to_remove=module.words("inTreeModulesToRemove", MODULE),
-        blacklist=module.words("blacklist", MODULE),
-        firmware_path=_firmware_path(module),
-        trust_image=module.flag("trustImage"),
+        build=_build(build),
+        kernel_mappings=_mappings(spec),
+        module=_module(module),
         signing=read_signing(spec),
-        follow_repository=spec.object("preflight").flag("followRepository"),
+        preflight=PreflightSettings(follow_repository=spec.object("preflight").flag("followRepository")),
         tolerations=_tolerations(spec),
-        priority_class=spec.text("priorityClassName", OBJECT_NAME),
-        pull_secrets=_names(spec, "imagePullSecrets"),
+        priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
+        image_pull_secrets=_names(spec, "imagePullSecrets"),
         unused=tuple(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
     )
 
 
 def _asks(given: object, path: str) -> bool:
-    """Tell whether a reserved field is set to something."""
+    """Return whether a reserved field is set to something."""
     value = given
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -173,7 +163,33 @@ def _registry(registry: Reader) -> RegistrySettings:
         registry.wrong(
             "plainHttp and caConfigMap exclude each other, because plain HTTP uses no certificate: remove one"
         )
-    return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca=ca)
+    return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca_config_map=ca)
+
+
+def _build(build: Reader) -> BuildSettings:
+    return BuildSettings(
+        template=build.text("template", TEMPLATE),
+        template_config_map=_template_config_map(build),
+        base_image=build.text("baseImage", BASE_IMAGE),
+        args=_args(build),
+        reuse_across_kernels=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
+        secrets=_build_secrets(build),
+        resources=_resources(build.object("resources")),
+        deadline_seconds=_duration(build, "deadline"),
+        builder=_builder(build),
+    )
+
+
+def _module(module: Reader) -> ModuleSettings:
+    names = _module_names(module)
+    return ModuleSettings(
+        names=names,
+        parameters=_parameters(module.object("parameters"), names),
+        in_tree_modules_to_remove=module.words("inTreeModulesToRemove", MODULE),
+        blacklist=module.words("blacklist", MODULE),
+        firmware_path=_firmware_path(module),
+        trust_image=module.flag("trustImage"),
+    )
 
 
 def _args(fields: Reader) -> dict[str, str]:
@@ -183,7 +199,7 @@ def _args(fields: Reader) -> dict[str, str]:
     return args
 
 
-def _own_template(build: Reader) -> ConfigMapKey | None:
+def _template_config_map(build: Reader) -> ConfigMapKey | None:
     given = build.object("templateConfigMap")
     if not build.has("templateConfigMap"):
         return None
@@ -296,20 +312,23 @@ def _pattern(item: Reader, regexp: str) -> Pattern:
         return literal("")
 
 
-def _modules(module: Reader) -> tuple[ModuleSpec, ...]:
-    modules = module.words("names", MODULE)
+def _module_names(module: Reader) -> tuple[str, ...]:
+    names = module.words("names", MODULE)
     if not module.items("names"):
         module.wrong("name at least one module, in load order", "names")
-    parameters = module.object("parameters")
+    return names
+
+
+def _parameters(parameters: Reader, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     parameters.bound(len(parameters.given), MAX_ITEMS)
     for name in parameters.given:
-        if name not in modules:
-            parameters.wrong(f"{shown(name)} is not in spec.module.names {list(modules)}")
-    return tuple(ModuleSpec(name=name, parameters=parameters.words(name, PARAMETER)) for name in modules)
+        if name not in names:
+            parameters.wrong(f"{shown(name)} is not in spec.module.names {list(names)}")
+    return {name: words for name in names if (words := parameters.words(name, PARAMETER))}
 
 
 def _tolerations(spec: Reader) -> tuple[Json, ...]:
-    """Read the tolerations, whose fields are the API server's to check."""
+    """Read the tolerations, whose fields the API server checks."""
     items = spec.items("tolerations")
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
@@ -320,7 +339,7 @@ def _tolerations(spec: Reader) -> tuple[Json, ...]:
 
 
 def _check_next_steps(spec: Reader) -> None:
-    """Check what comes after the build; no value of it is used yet."""
+    """Check the steps after the build; their values are not used yet."""
     validation, rollout = spec.object("validation"), spec.object("rollout")
     if spec.has("validation") and not validation.words("command", TEXT):
         validation.wrong("name at least the program", "command")

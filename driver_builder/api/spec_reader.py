@@ -1,7 +1,7 @@
-"""Reads what an admin wrote, field by field, and notes everything that is wrong with it. Pure.
+"""Reads what an admin wrote, field by field, and notes every problem. Pure.
 
-Place in the flow: ``spec_parser`` says what each field of a spec may hold and asks for it here. A wrong field is noted
-and read as if it were not there, so that one pass finds all that is wrong; whoever reads looks at the notes at the end.
+Place in the flow: ``spec_parser`` knows what each field of a spec may hold and reads it here. An invalid field is noted
+and read as if it were missing, so that one run finds all problems; the caller looks at the notes at the end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from typing import Any
 from driver_builder.api.spec_rules import MAX_ITEMS, Rule
 
 Path = tuple[str | int, ...]
-"""The way to a field from the top of its object: names, and places in lists."""
+"""The path of a field from the top of its object: names, and positions in lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A field that cannot be acted on; ``message`` has its value and the remedy."""
+    """An invalid field; ``message`` has its value and the remedy."""
 
     path: Path
     message: str
@@ -27,27 +27,27 @@ class Problem:
 
 @dataclass(slots=True)
 class Notes:
-    """What came up while reading."""
+    """What was noted while reading."""
 
     problems: list[Problem] = field(default_factory=list)
     readers: list["Reader"] = field(default_factory=list)
 
     @property
     def unknown(self) -> tuple[Path, ...]:
-        """Name the fields that were given and that nobody asked for."""
+        """Return the fields that were given and never read."""
         return tuple(
             (*reader.path, name) for reader in self.readers for name in reader.given if name not in reader.asked
         )
 
 
 def dotted(path: Path) -> str:
-    """``spec.kernelMappings[0].regexp``, the way people write it."""
+    """Return ``spec.kernelMappings[0].regexp``, as people write it."""
     words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return words.removeprefix(".")
 
 
 def shown(value: object) -> str:
-    """Quote a value in a message, cut where it is very long."""
+    """Quote a value in a message, cut if it is very long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -67,31 +67,31 @@ class Reader:
             self.wrong(f"{shown(value)} is not an object: write fields below it")
 
     def wrong(self, message: str, *way: str | int) -> None:
-        """Note that this object, or what lies at ``way`` below it, cannot be acted on."""
+        """Note that this object, or what is at ``way`` below it, is invalid."""
         self._notes.problems.append(Problem(path=(*self.path, *way), message=message))
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is given; null is not."""
+        """Return whether a field is given; null is not."""
         return self.given.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """Give a field's value as it is, None without one."""
+        """Return a field's value as it is, None without one."""
         self.asked.add(name)
         return self.given.get(name)
 
     def text(self, name: str, rule: Rule) -> str | None:
-        """Read a text that may be left out."""
+        """Read an optional string."""
         value = self.raw(name)
         return value if value is not None and self.check(value, rule, name) else None
 
     def needed(self, name: str, rule: Rule) -> str:
-        """Read a text that must be there."""
+        """Read a required string."""
         if not self.has(name):
             self.wrong(f"is missing or empty: it {rule.words}", name)
         return self.text(name, rule) or ""
 
     def check(self, value: object, rule: Rule, *way: str | int) -> bool:
-        """Tell whether a value is a text that a rule allows, and note it when it is not."""
+        """Return whether a value is a string that a rule allows, and note it if not."""
         if not isinstance(value, str):
             self.wrong(f"{shown(value)} is not a string: put it in quotes", *way)
         elif words := rule.wrong_with(value):
@@ -101,14 +101,14 @@ class Reader:
         return False
 
     def flag(self, name: str) -> bool:
-        """Read true or false; false where it is left out."""
+        """Read true or false; false if missing."""
         value = self.raw(name)
         if value is not None and not isinstance(value, bool):
             self.wrong(f"{shown(value)} is neither true nor false: write one of them, without quotes", name)
         return value is True
 
     def number(self, name: str, *, low: int, high: int) -> int | None:
-        """Read a whole number that may be left out."""
+        """Read an optional integer."""
         value = self.raw(name)
         if value is None:
             return None
@@ -118,7 +118,7 @@ class Reader:
         return value
 
     def items(self, name: str, *, most: int = MAX_ITEMS) -> list[Any]:
-        """Read a list, empty where it is left out."""
+        """Read a list, empty if missing."""
         value = self.raw(name)
         if value is not None and not isinstance(value, list):
             self.wrong(f"{shown(value)} is not a list: write [{value}]", name)
@@ -132,12 +132,12 @@ class Reader:
             self.wrong(f"it has {count} entries: write at most {most}", *way)
 
     def words(self, name: str, rule: Rule) -> tuple[str, ...]:
-        """Read a list of texts."""
+        """Read a list of strings."""
         values = enumerate(self.items(name))
         return tuple(value for index, value in values if self.check(value, rule, name, index))
 
     def pairs(self, name: str, keys: Rule, values: Rule) -> dict[str, str]:
-        """Read a mapping of text to text."""
+        """Read a mapping of strings."""
         inner = self.object(name)
         inner.asked.update(inner.given)
         inner.bound(len(inner.given), MAX_ITEMS)
@@ -145,7 +145,7 @@ class Reader:
         return {key: value for key, value, good in checked if good and inner.check(value, values, key)}
 
     def object(self, name: str) -> "Reader":
-        """Read an object, empty where it is left out."""
+        """Read an object, empty if missing."""
         return Reader(self.raw(name), (*self.path, name), self._notes)
 
     def objects(self, name: str, *, most: int = MAX_ITEMS) -> Iterator["Reader"]:

@@ -1,4 +1,4 @@
-"""What the texts of a DriverContainer may look like, each with the words for one that does not. Pure.
+"""Patterns for the strings of a DriverContainer, each with the message for one that does not match. Pure.
 
 Place in the flow: ``spec_parser`` reads a spec by these rules, and ``template_values`` applies the same ones again to
 what reaches a Dockerfile. The patterns of the CRD may allow more, never less (``tests/contract/test_spec_rules.py``).
@@ -12,16 +12,16 @@ from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
 
 MIRROR_ARG = "HEADERS_MIRROR"
-"""The one argument that is no word for make: the address of a package repository that a template looks into as well."""
+"""The one argument that is not for make: the address of a package repository that a template also uses."""
 MAX_ITEMS = 64
-"""Entries of a list or a mapping."""
+"""Entries of a list or a mapping, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a text may be: a pattern for all of it, and what is wrong with another one, with the remedy.
+    """What a string may be: a pattern for all of it, and the message for another one, with the remedy.
 
-    ``also`` finds what a pattern cannot say, and says it; empty where nothing is wrong.
+    ``also`` checks what a pattern cannot express; it returns a message, or an empty string.
     """
 
     pattern: re.Pattern[str]
@@ -30,7 +30,7 @@ class Rule:
     also: Callable[[str], str] | None = None
 
     def wrong_with(self, text: str) -> str:
-        """Say what is wrong with a text; empty where nothing is."""
+        """Return what is wrong with a string; empty if nothing is."""
         if len(text) > self.max_length or not self.pattern.fullmatch(text):
             return self.words
         return self.also(text) if self.also else ""
@@ -138,7 +138,7 @@ ARG_VALUE = Rule(
 )
 MIRROR = Rule(
     re.compile(rf"(?:https?://{_HOST}(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._+@-]+)*/?)?"),
-    "is no address of a package repository: write https://host/path (or http), without a user and a query",
+    "is not the address of a package repository: write https://host/path (or http), without a user and a query",
     1024,
 )
 MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is not a module name: use letters, digits, '_' and '-'", 55)
@@ -161,6 +161,6 @@ TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)
 
 
 def seconds(duration: str) -> float:
-    """Read what DURATION allows."""
+    """Read a string that DURATION allows."""
     parts = re.findall(r"([0-9]+)([hms])", duration)
     return float(sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts))

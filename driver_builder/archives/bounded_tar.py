@@ -1,7 +1,7 @@
 """The members of a tar that a build left, one at a time and within bounds.
 
-Place in the flow: ``image_archive`` and ``image_layers`` read what an engine or a Job gave with it. A build's commands
-run as root, so a tar may be anything: Python's :mod:`tarfile` reads headers of any size into memory, and keeps all.
+Place in the flow: ``image_archive`` and ``image_layers`` read the output of an engine or a Job with it. A build's
+commands run as root, so a tar may be anything: Python's :mod:`tarfile` reads headers of any size into memory.
 """
 
 import tarfile
@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import IO, Any, cast
 
 MAX_MEMBERS = 50_000
-"""A Debian with a compiler has 30,000 files, a driver's image some hundred."""
+"""A Debian with a compiler has 30,000 files, a driver's image some hundreds."""
 MAX_HEADER = 1 << 20
 """Bytes of one member's headers. Names have at most 4 KiB, access rights and labels of SELinux 64 KiB."""
 MAX_WORDS = 4 * 4096
@@ -22,11 +22,11 @@ _CHUNK = 1 << 20
 
 
 class TarTooLarge(ValueError):
-    """A tar has more, or larger, headers than any that is known. The message says which."""
+    """A tar has more, or larger, headers than any known one. The message says which."""
 
 
 class _Metered:
-    """A file that gives no more than ``left`` bytes while headers are read; None: as many as are asked for."""
+    """A file that returns at most ``left`` bytes while headers are read; None: no limit."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -71,7 +71,7 @@ class BoundedTar:
             raise TarTooLarge("a member has too many headers") from None
         finally:
             self._file.left = None
-            # Nobody asks for a member a second time.
+            # No member is requested twice.
             tar: Any = self._tar
             tar.members.clear()
             tar.pax_headers.clear()
@@ -99,7 +99,7 @@ def bounded_tar(file: IO[bytes]) -> Iterator[BoundedTar]:
 
 
 def read_whole(file: IO[bytes], limit: int) -> bytes | None:
-    """All of a file, in pieces, or None where it has more than ``limit`` bytes."""
+    """All of a file, in pieces, or None if it has more than ``limit`` bytes."""
     whole = BytesIO()
     while piece := file.read(min(_CHUNK, limit + 1 - whole.tell())):
         whole.write(piece)

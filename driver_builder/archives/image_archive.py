@@ -1,4 +1,4 @@
-"""An image as files on disk: read from a ``docker save`` tar, labelled, looked into, and described for a registry.
+"""An image as files on disk: read from a ``docker save`` tar, labelled, inspected, and described for a registry.
 
 Place in the flow: a builder leaves a tar, :func:`read_image_archive` makes an :class:`ImageArchive` of it, ``verify``
 looks into its layers, ``registry`` pushes it. Nothing here runs a program or speaks to an engine.
@@ -6,7 +6,7 @@ looks into its layers, ``registry`` pushes it. Nothing here runs a program or sp
 Sources of the formats: the Docker image specification 1.2 (``manifest.json``, what ``docker save`` writes in every
 version), and the OCI image specification 1.0 (layout, config, manifest, and how layers delete files).
 
-The same layers, settings and labels always give the same digest: what tells one run of a builder from another one
+The same layers, settings and labels always have the same digest: what differs from one run of a builder to the next
 (time stamps, history, ids of containers) is left out of the config.
 """
 
@@ -32,7 +32,7 @@ NO_TIME = "1970-01-01T00:00:00Z"
 
 _PLATFORM_FIELDS = ("architecture", "os", "os.version", "os.features", "variant")
 _RUN_FIELDS = ("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "StopSignal", "Labels")
-"""What an OCI config says about running the image; the engine's own fields beside them change with every build."""
+"""What an OCI config says about running the image; the engine's other fields change with every build."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -95,17 +95,17 @@ class ImageArchive:
         return replace(self, config={**self.config, "rootfs": rootfs}, layers=tuple(layers))
 
     def files(self, prefix: str) -> Iterator[ImageFile]:
-        """The regular files at and below ``prefix``, as a container would see them, each to be read before the next.
+        """The regular files at and below ``prefix``, as a container sees them, each to be read before the next.
 
         Links are not followed; a hard link reads as the file it is.
 
         Raises:
-            VerificationFailed: IMAGE_INVALID, when a layer is damaged or has more than is read of an image.
+            VerificationFailed: IMAGE_INVALID, a layer is damaged or exceeds a limit.
         """
         return files_of(self.layers, absolute(prefix))
 
     def read_files(self, prefix: str) -> dict[str, bytes]:
-        """The same files with their contents: for a few small ones.
+        """The same files with their contents: for a few small files.
 
         Raises:
             VerificationFailed: as :meth:`files`, and for a file of more than MAX_FILE bytes.
@@ -124,15 +124,15 @@ def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
 
 
 def canonical_json(value: Mapping[str, Any]) -> bytes:
-    """The one text that a value has, whatever order it was made in: what is digested must not depend on that."""
+    """The one text of a value, whatever the order of its keys: digests must not depend on it."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read_image_archive(path: Path, directory: Path) -> ImageArchive:
-    """Read a ``docker save`` tar or a tarred OCI layout; its layers go to ``directory``, the caller's to remove.
+    """Read a ``docker save`` tar or a tarred OCI layout; its layers go to ``directory``, which the caller removes.
 
     Raises:
-        VerificationFailed: IMAGE_INVALID, when it is damaged, holds several images or has layers compressed with zstd.
+        VerificationFailed: IMAGE_INVALID, it is damaged, holds several images or has layers compressed with zstd.
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -158,7 +158,7 @@ def read_image_archive(path: Path, directory: Path) -> ImageArchive:
 
 
 class _Room:
-    """What all layers together may have, unpacked."""
+    """The unpacked size that all layers together may have."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -179,7 +179,7 @@ class _Room:
 
 
 def _contents(tar: SavedTar) -> tuple[str, list[str]]:
-    """The names of config and layers: from ``manifest.json``, or from the OCI index where there is none."""
+    """The names of config and layers: from ``manifest.json``, or from the OCI index without one."""
     if "manifest.json" in tar:
         (image,) = json.loads(tar.read("manifest.json"))
         return image["Config"], image["Layers"]
@@ -203,7 +203,7 @@ def _clean_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chunks(tar: SavedTar, name: str) -> Iterator[bytes]:
-    """The layer's plain tar: engines that keep images as a registry does save their layers compressed."""
+    """The layer's plain tar: engines with a containerd image store save their layers compressed."""
     member = tar.open(name)
     magic = member.read(len(_ZSTD_MAGIC))
     member.seek(0)

@@ -1,7 +1,7 @@
-"""The files of an image's layers, as a container would see them, without more than one of them in memory.
+"""The files of an image's layers, as a container sees them, with only one of them in memory at a time.
 
-Place in the flow: ``image_archive`` hands them to ``verify`` and ``sbom``. The layers are what a build left, or what a
-registry gave: they are read within bounds.
+Place in the flow: ``image_archive`` passes them to ``verify`` and ``sbom``. The layers come from a build or a
+registry: they are read within bounds.
 
 Source: the OCI image specification 1.0 on layers: what a layer hides of those below it.
 """
@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 from driver_builder.archives.image_layers import MAX_FILE, Layer, absolute, invalid_image, opened_layer, whole_file
 
 MAX_IMAGE = 4 << 30
-"""Bytes of an image's layers, unpacked: as much as a Job may hand over."""
+"""Bytes of an image's layers, unpacked: as much as a Job may upload."""
 _CHUNK = 1 << 20
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -35,7 +35,7 @@ class ImageFile:
         """All of its content.
 
         Raises:
-            VerificationFailed: IMAGE_INVALID, when it has more than ``limit`` bytes.
+            VerificationFailed: IMAGE_INVALID, it has more than ``limit`` bytes.
         """
         return whole_file(self.path, self.size, self._content, limit)
 
@@ -48,7 +48,7 @@ class ImageFile:
 
 
 class _Place(NamedTuple):
-    """Where a file's content lies: in which layer, as which of its members; and its size in bytes."""
+    """Where a file's content is: the layer, the number of its member, and its size in bytes."""
 
     layer: int
     number: int
@@ -56,10 +56,10 @@ class _Place(NamedTuple):
 
 
 def files_of(layers: Sequence[Layer], folder: str) -> Iterator[ImageFile]:
-    """The regular files at and below ``folder``, each to be read before the next one is asked for.
+    """The regular files at and below ``folder``, each to be read before the next one is requested.
 
     Raises:
-        VerificationFailed: IMAGE_INVALID, when a layer is damaged or has more than is read of an image.
+        VerificationFailed: IMAGE_INVALID, a layer is damaged or exceeds a limit.
     """
     visible = _visible(layers, folder)
     if sum(place.size for place in visible.values()) > MAX_IMAGE:
@@ -74,7 +74,7 @@ def files_of(layers: Sequence[Layer], folder: str) -> Iterator[ImageFile]:
 
 
 def _files_in(layer: Layer, paths: Mapping[int, Sequence[str]]) -> Iterator[ImageFile]:
-    """The files of one layer; ``paths`` are those of each member, which has several where there are hard links."""
+    """The files of one layer; ``paths`` are those of each member, several if there are hard links."""
     with opened_layer(layer) as tar:
         for number, member in enumerate(tar):
             names = paths.get(number, ())
@@ -86,7 +86,7 @@ def _files_in(layer: Layer, paths: Mapping[int, Sequence[str]]) -> Iterator[Imag
 
 
 def _visible(layers: Sequence[Layer], folder: str) -> dict[str, _Place]:
-    """Where the content of each file lies that a container would see below ``folder``."""
+    """Where the content of each file is that a container sees below ``folder``."""
     seen: dict[str, _Place] = {}
     for number, layer in enumerate(layers):
         changes, added = _Changes(), dict[str, _Place]()
@@ -127,7 +127,7 @@ class _Changes:
         self.only: set[str] = set()
 
     def follow(self, tar: Iterable[tarfile.TarInfo]) -> Iterator[tuple[int, tuple[str, tarfile.TarInfo]]]:
-        """Yield the members that are no whiteouts, numbered and with absolute paths; remember what each one hides."""
+        """Yield the members that are not whiteouts, numbered and with absolute paths; remember what each one hides."""
         for number, member in enumerate(tar):
             path = absolute(member.name)
             folder, name = posixpath.split(path)
@@ -140,7 +140,7 @@ class _Changes:
                 yield number, (path, member)
 
     def hide(self, path: str) -> bool:
-        """Whether the file at ``path`` of a lower layer is gone."""
+        """Whether this layer hides the file at ``path`` of a lower layer."""
         above = set(_folders(path))
         return path in self.whole | self.only or not above.isdisjoint(self.whole | self.contents)
 

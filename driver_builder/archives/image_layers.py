@@ -3,8 +3,8 @@
 Place in the flow: ``image_archive`` stores the layers that a builder left; ``module_signer`` changes one of them,
 ``reuse_image`` puts a small one on top.
 
-The same content always gives the same bytes: members keep their order, owners and times, and the compression says
-nothing of when it was done.
+The same content always has the same bytes: members keep their order, owners and times, and the compression has no time
+stamp.
 """
 
 import gzip

@@ -1,6 +1,6 @@
-"""A ``docker save`` tar, or a tarred OCI layout: its members by name, read where they lie.
+"""A ``docker save`` tar, or a tarred OCI layout: its members by name, read in place.
 
-Place in the flow: ``image_archive`` makes an image of what a builder left. Docker 20 writes a layer that is there twice
+Place in the flow: ``image_archive`` makes an image of a builder's output. Docker 20 writes a layer that occurs twice
 as a symbolic link, so links within the tar are followed.
 """
 
@@ -12,7 +12,7 @@ from typing import IO, cast
 from driver_builder.archives.bounded_tar import TarTooLarge, bounded_tar, read_whole
 
 MAX_DESCRIPTION = 4 << 20
-"""Bytes of a config, a manifest or an index: as many as registries take."""
+"""Bytes of a config, a manifest or an index: as many as registries accept."""
 _MAX_LINKS = 8
 
 
@@ -26,8 +26,8 @@ class SavedTar:
     """The members of ``file``, which stays open as long as they are read.
 
     Raises:
-        TarTooLarge, tarfile.TarError: as they are listed.
-        KeyError: there is no such member, or it is no file.
+        TarTooLarge, tarfile.TarError: while they are listed.
+        KeyError: there is no such member, or it is not a file.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -78,7 +78,7 @@ class _Slice(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go on at ``offset`` from the beginning."""
+        """Continue at ``offset`` from the beginning."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("from the beginning only")
         self._position = offset

@@ -1,7 +1,7 @@
-"""Everything that a build said, within bounds: its beginning and its end are kept, the middle is counted. Pure.
+"""The output of a build, within bounds: its beginning and its end are kept, lines of the middle are counted. Pure.
 
-Place in the flow: the build queue adds each line when it is redacted; of a failed build :mod:`build_logs` keeps the
-lines, of a good one :mod:`log_artefacts` attaches them to the image.
+Place in the flow: the build queue adds each redacted line; :mod:`build_logs` keeps the lines of a failed build,
+:mod:`log_artifacts` attaches those of a successful one to the image.
 """
 
 import gzip
@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 
 MAX_BYTES = 8 << 20
-"""Of one build's lines, in memory: half of it for the beginning, half for the end."""
+"""Bytes of one build's lines in memory: half for the beginning, half for the end."""
 _LINE_COST = 64
-"""Bytes that Python takes for a line besides its text: a log may have millions of short ones."""
+"""Bytes that Python needs for a line besides its text: a log may have millions of short lines."""
 
 
 class BoundedLog:
@@ -26,7 +26,7 @@ class BoundedLog:
         self._left_out = 0
 
     def add(self, line: str) -> None:
-        """Take in a line."""
+        """Add a line."""
         size = _size(line)
         if not self._tail and self._head_size + size <= self._half:
             self._head.append(line)
@@ -39,13 +39,13 @@ class BoundedLog:
             self._left_out += 1
 
     def lines(self) -> list[str]:
-        """Give what was kept, and say where lines are missing."""
+        """Return the kept lines, and say where lines are missing."""
         missing = [_missing(self._left_out)] if self._left_out else []
         return [*self._head, *missing, *self._tail]
 
 
 def packed(lines: Sequence[str], limit: int) -> bytes:
-    """Compress lines (gzip) into at most ``limit`` bytes, without those of the middle where there are too many."""
+    """Compress lines (gzip) into at most ``limit`` bytes, without those of the middle if there are too many."""
     kept = list(lines)
     while len(content := gzip.compress("".join(f"{line}\n" for line in kept).encode(), mtime=0)) > limit and kept:
         half = len(kept) // 4
@@ -55,7 +55,7 @@ def packed(lines: Sequence[str], limit: int) -> bytes:
 
 
 def unpacked(content: bytes) -> str:
-    """Give the text of packed lines."""
+    """Return the text of packed lines."""
     return gzip.decompress(content).decode(errors="replace")
 
 

@@ -1,6 +1,6 @@
-"""When a running build must end, whatever it is doing.
+"""When a running build must end.
 
-Place in the flow: a builder asks :class:`BuildLimits` between its steps, and lets it watch each stream it reads,
+Place in the flow: a builder checks :class:`BuildLimits` between its steps, and lets it watch each stream it reads,
 because a step that prints nothing gives no other chance to stop.
 """
 
@@ -33,7 +33,7 @@ class BuildLimits:
         self._clock = clock
 
     def left(self) -> float:
-        """Seconds to the deadline, at least a moment: a timeout of 0 would mean none."""
+        """Seconds to the deadline, never 0: a timeout of 0 would mean none."""
         return max(0.1, self._deadline - self._clock())
 
     def are_reached(self) -> bool:
@@ -49,7 +49,7 @@ class BuildLimits:
         raise self.exceeded(log)
 
     def is_cancelled(self) -> bool:
-        """Whether somebody wants the build to end."""
+        """Whether the build was cancelled."""
         return self._cancelled.is_set()
 
     def exceeded(self, log: Sequence[str] = ()) -> BuildFailed:
@@ -68,7 +68,7 @@ class BuildLimits:
         def watch() -> None:
             while not done.wait(_LOOK_SECONDS):
                 if self.are_reached():
-                    # The build may end in this very moment, and its connection with it.
+                    # The build may end at this moment, and its connection with it.
                     with suppress(OSError, AttributeError):
                         stream.close()
                     return

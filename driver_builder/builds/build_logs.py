@@ -1,13 +1,13 @@
-"""What a failed build said, kept as a ConfigMap beside its driver until the driver is deleted.
+"""The output of a failed build, kept as a ConfigMap beside its driver until the driver is deleted.
 
-The last lines are there to be read, all of them compressed. Not in the registry: a build that fails for the registry's
-sake has none.
+The last lines are plain text, all of them compressed. They are not kept in the registry: a build may fail because of
+the registry.
 
-Place in the flow: the build queue redacts each line with a :class:`Redactor` before anybody sees it and hands them all
+Place in the flow: the build queue redacts each line with a :class:`Redactor` before it is shown and passes all of them
 to :class:`BuildLogs`; ``driver-builder logs`` reads them. Everything but :class:`BuildLogs` is pure.
 
-A log is never changed, only replaced by a new object, so that the controller needs no right to write into ConfigMaps
-that are there: sources and rules lie in the same namespace.
+A log is never changed, only replaced by a new object. So the controller needs no permission to update ConfigMaps:
+sources and rules are in the same namespace.
 """
 
 import base64
@@ -32,7 +32,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 LOG_LINES = 200
 MAX_LINE_CHARACTERS = 500
 MAX_LOGS = 20
-"""Of one driver: the logs of its latest failed targets."""
+"""Logs that one driver keeps: those of its latest failed targets."""
 
 LOG_LABEL = f"{names.GROUP}/build-log"
 REASON_ANNOTATION = f"{names.GROUP}/reason"
@@ -41,7 +41,7 @@ TIME_ANNOTATION = f"{names.GROUP}/failed-at"
 LOG_FILE = "build.log"
 WHOLE_LOG_FILE = "build.log.gz"
 MAX_PACKED = 256 << 10
-"""Bytes of a whole log: some megabytes of text, and a driver's logs together stay small for etcd."""
+"""Bytes of a whole log: some megabytes of text, and all logs of a driver together stay small for etcd."""
 
 _HIDDEN = "***"
 _LONGEST_DRIVER = 200
@@ -56,7 +56,7 @@ _TELLTALES = tuple(
         (r"\b(?:password|passwd)\s*:\s*", r"[^\s'\",;&]+", ""),
     )
 )
-"""What looks like a secret though nobody told us of it: in a URL, a header, or after its name."""
+"""What looks like a secret although it was not given to us: in a URL, a header, or after its name."""
 
 Json = dict[str, Any]
 
@@ -64,21 +64,21 @@ logger = logging.getLogger(__name__)
 
 
 class Redactor:
-    """Takes secrets out of lines: those it was told of, and what looks like one."""
+    """Removes secrets from lines: those it was given, and what looks like one."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Take note of more secrets; of one with several lines each line is one."""
+        """Add secrets; of one with several lines, each line is a secret."""
         lines = {line.strip() for secret in secrets for line in secret.splitlines()}
         self._secrets |= {form for line in lines for form in (line, plain(line).strip()) if form}
 
     def __call__(self, text: str) -> str:
-        """Give the text as one printable line, cut to a sane length, with every secret replaced by ``***``."""
+        """Return the text as one printable line, cut to a reasonable length, with every secret replaced by ``***``."""
         text = plain(text)
-        # The longest first: one may be a part of another.
+        # The longest first: a secret may contain another one.
         for secret in sorted(self._secrets, key=lambda secret: (-len(secret), secret)):
             text = text.replace(secret, _HIDDEN)
         text = cut(text)
@@ -88,7 +88,7 @@ class Redactor:
 
 
 def secrets_of(credentials: Iterable[Credentials]) -> tuple[str, ...]:
-    """Give all forms in which registry credentials could appear in a log: as they are, and as Basic auth sends them."""
+    """Return all forms of registry credentials in a log: as they are, and as Basic auth sends them."""
     found: list[str] = []
     for known in credentials:
         pair = base64.b64encode(f"{known.username}:{known.password}".encode()).decode()
@@ -98,7 +98,7 @@ def secrets_of(credentials: Iterable[Credentials]) -> tuple[str, ...]:
 
 
 def log_text(lines: Sequence[str]) -> str:
-    """Give the last lines, printable, none longer than ``MAX_LINE_CHARACTERS``: at most 100,000 characters."""
+    """Return the last lines, printable, none longer than ``MAX_LINE_CHARACTERS``: at most 100,000 characters."""
     return "".join(
         f"{line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 3] + '...'}\n"
         for line in printable(lines[-LOG_LINES:])
@@ -106,7 +106,7 @@ def log_text(lines: Sequence[str]) -> str:
 
 
 def printable(lines: Iterable[str]) -> list[str]:
-    """Give the lines without colours and whatever else would speak to the reader's terminal."""
+    """Return the lines without colours and other sequences for the reader's terminal."""
     return [plain(line) for line in lines]
 
 
@@ -118,7 +118,7 @@ def log_name(driver: str, key: str) -> str:
 
 
 def log_manifest(action: StartBuild, failure: FailedBuild, lines: Sequence[str], *, uid: str) -> Json:
-    """Build the ConfigMap of a failed build; ``uid`` is that of the DriverContainer, with which it goes."""
+    """Build the ConfigMap of a failed build; its owner is the DriverContainer with this ``uid``."""
     request = action.request
     driver = request.driver.partition("/")[2]
     return {
@@ -176,7 +176,7 @@ def owner_name(log: Json) -> str:
 
 
 def failed_at(log: Json) -> str:
-    """Say when the build of a log failed; sorts by time."""
+    """Return when the build of a log failed; sorts by time."""
     return str((log["metadata"].get("annotations") or {}).get(TIME_ANNOTATION, ""))
 
 
@@ -187,7 +187,7 @@ class BuildLogs:
         self._client = client
 
     def keep(self, action: StartBuild, failure: FailedBuild, lines: Sequence[str]) -> None:
-        """Replace the log of the build's target; a log that cannot be kept is no reason to stop, and is said."""
+        """Replace the log of the build's target; a log that cannot be kept stops nothing, and a warning is logged."""
         try:
             self._replace(action, failure, lines)
         except NotFound:

@@ -1,10 +1,10 @@
-"""What an engine says during a build: its stream of JSON objects as log lines and one outcome. Pure.
+"""What an engine prints during a build: its stream of JSON objects as log lines and one result. Pure.
 
 Source: the Docker Engine API, ``POST /build``: objects with ``stream`` (output, in pieces that end anywhere),
 ``status`` (pulling, with a progress), ``aux`` (``ID`` of the finished image), or ``error`` and ``errorDetail`` (with
 the exit code of the failed command). A failed command is such an object, not an HTTP status.
 
-What a build prints is the driver's, not ours: every line is made printable and cut, and everything takes linear time.
+The driver decides what a build prints: every line is made printable and cut, and everything takes linear time.
 """
 
 import re
@@ -16,19 +16,19 @@ from driver_builder.errors import BuildFailed
 from driver_builder.reasons import Reason
 
 KEPT_LINES = 5000
-"""Enough for the first error of a compiler to be among them, however much make -k says after it."""
+"""Enough to have the first error of a compiler among them, however much make -k prints after it."""
 KEPT_CHARACTERS = 4 << 20
-"""Of all kept lines together: 800 characters for each of them, and a compiler's are shorter."""
+"""Characters of all kept lines together: 800 for each of them, and a compiler's are shorter."""
 TAIL_LINES = 40
 
 MAX_LINE = 8000
-"""Characters. The longest lines that mean something repeat a whole RUN command: of our templates, 5,000."""
+"""Characters. The longest useful lines repeat a whole RUN command: of our templates, 5,000."""
 _LINE_END_KEPT = 2000
-"""Of a line that is cut, the end stays: buildah says there with which code a command ended."""
+"""Of a line that is cut, the end stays: there buildah prints the exit code of a command."""
 _CUT = " ... "
 
 MAX_OUTPUT = 256 << 20
-"""Characters. The largest build that is known, NVIDIA's with all commands printed, has 10 MB."""
+"""Characters. The largest known build, NVIDIA's with all commands printed, has 10 MB."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _UNPRINTABLE = re.compile(
@@ -39,12 +39,12 @@ _UNPRINTABLE = re.compile(
 
 
 def plain(text: str) -> str:
-    """The text on one line, without what would speak to the reader's terminal; its indentation stays."""
+    """The text on one line, without sequences for the reader's terminal; its indentation stays."""
     return _UNPRINTABLE.sub("", _LINE_END.sub(" ", text))
 
 
 class _OpenLine:
-    """A line whose end has not come: its beginning and its end are kept, what is between them is not."""
+    """A line whose end has not come yet: its beginning and its end are kept, the middle is dropped."""
 
     def __init__(self) -> None:
         self._begin: list[str] = []
@@ -53,7 +53,7 @@ class _OpenLine:
         self._is_cut = False
 
     def add(self, text: str) -> None:
-        """Take in the next piece, in a time that depends on its own length alone."""
+        """Add the next piece, in a time that depends on its own length alone."""
         self._begin.append(text[: self._room])
         self._end, rest = self._end + text[self._room :], len(text[: self._room])
         self._room -= rest
@@ -65,7 +65,7 @@ class _OpenLine:
 
 
 class BuildOutput:
-    """Takes the objects one by one; afterwards tells how the build ended.
+    """Takes the objects one by one; at the end it says how the build ended.
 
     ``image_id`` is None unless it succeeded; ``error`` is empty unless the engine named one, and ``exit_code`` None
     unless a command failed. ``lines`` are the last lines, printable (the engine wraps stderr in red).
@@ -86,10 +86,10 @@ class BuildOutput:
         return tuple(self.lines)[-TAIL_LINES:]
 
     def take(self, item: Mapping[str, Any]) -> Iterator[str]:
-        """Take in one object and yield the lines that it completes.
+        """Add one object and yield the lines that it completes.
 
         Raises:
-            BuildFailed: the build has printed more than any build does.
+            BuildFailed: the build has printed more than is read.
         """
         if "error" in item:
             self.error = cut(plain(str(item["error"])))
@@ -101,7 +101,7 @@ class BuildOutput:
             yield from self._complete(f"{item['id']}: {item['status']}\n" if item.get("id") else f"{item['status']}\n")
 
     def end(self) -> Iterator[str]:
-        """Yield what is left of a last line without an end."""
+        """Yield the rest of a last line without an end."""
         yield from self._complete("\n")
 
     def _complete(self, text: str) -> Iterator[str]:

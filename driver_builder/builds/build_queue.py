@@ -1,6 +1,6 @@
-"""The builds of this controller: at most one for each key, at most ``limit`` at a time, the most awaited first.
+"""The builds of this controller: at most one per key, at most ``limit`` at a time, the most awaited first.
 
-Memory only, on purpose: a finished build is an image in the registry, a failed one a line in the driver's status. A
+In memory only, on purpose: a finished build is an image in the registry, a failed one is in the driver's status. A
 controller that is killed forgets its builds and plans them again. :func:`next_build` decides and is pure;
 :class:`BuildQueue` holds the threads.
 """
@@ -33,31 +33,31 @@ from driver_builder.reasons import Reason, suspends, with_remedy
 from kube_api.errors import KubeApiError
 
 MAX_FAILURES = 1000
-"""Failures that no status ever says, because the driver was deleted or changed, are kept up to so many.
+"""Failures that no status reports, because the driver was deleted or changed, are kept up to this number.
 
-As many breakers and turns of drivers are.
+So are breakers and turns of drivers.
 """
 MAX_EARLIER = 32
-"""So many failures of one key are counted while no status can be written: with those the back-off is the longest."""
+"""Failures of one key that are counted while no status can be written: the back-off is then at its maximum."""
 
 Work = Callable[[StartBuild, LogSink, threading.Event], str]
-"""Does one build: the action, where log lines go, and the event that asks it to stop; gives the digest."""
+"""Runs one build: the action, where log lines go, and the event that cancels it; returns the digest."""
 
 Secrets = Callable[[StartBuild], Iterable[str]]
-"""What a build knows and nobody may read in its log."""
+"""Secrets that a build uses and that must not appear in its log."""
 
 KeepLog = Callable[[StartBuild, FailedBuild, Sequence[str]], None]
-"""Puts what a failed build said where an admin finds it; raises nothing."""
+"""Keeps the log of a failed build where an admin finds it; raises nothing."""
 
 AttachLog = Callable[[StartBuild, str, Sequence[str]], None]
-"""Puts what a good build said beside its image, by its digest; raises nothing."""
+"""Attaches the log of a successful build to its image, by its digest; raises nothing."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedBuild:
-    """A build that waits for its turn since ``since`` (seconds since the epoch)."""
+    """A build that has been queued since ``since`` (seconds since the epoch)."""
 
     action: StartBuild
     since: float
@@ -74,10 +74,10 @@ class QueuedBuild:
 
 
 def next_build(queue: Iterable[QueuedBuild], turns: Mapping[str, int] = MappingProxyType({})) -> str | None:
-    """Name the build whose turn it is; None when the queue is empty.
+    """Return the key of the build that is next; None when the queue is empty.
 
-    Drivers take turns: ``turns`` says when each had its last one. Of one driver the build comes first that most nodes
-    wait for, then the longest queued.
+    Drivers take turns: ``turns`` says when each had its last one. Of one driver, the build that most nodes wait for
+    comes first, then the one that has waited longest.
     """
     order = sorted(
         queue,
@@ -91,8 +91,8 @@ class BuildStates:
     """The queue at one moment.
 
     ``running`` are the keys that are queued or being built, ``namespaces`` those of their drivers, ``queued`` the keys
-    that wait, ``failed`` the failures not yet reported. ``suspended`` says by driver, or for all under ``""``,
-    why nothing but a probe is started, and when.
+    that wait, ``failed`` the failures not yet reported. ``suspended`` says by driver, or for all under ``""``, why and
+    since when only the half-open trial is started.
     """
 
     running: frozenset[str] = frozenset()
@@ -111,7 +111,7 @@ class _Running:
 
 
 class BuildQueue:
-    """Runs builds in the threads of ``pool`` and remembers how they ended until that was reported."""
+    """Runs builds in the threads of ``pool`` and remembers their results until they are reported."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class BuildQueue:
         self._stopped = False
 
     def states(self) -> BuildStates:
-        """Tell what is queued, what runs, and what failed since the last report."""
+        """Return what is queued, what runs, and what failed since the last report."""
         with self._lock:
             return BuildStates(
                 running=frozenset(self._queued) | frozenset(self._running),
@@ -162,7 +162,7 @@ class BuildQueue:
         yield from ((key, running.action) for key, running in self._running.items())
 
     def submit(self, action: StartBuild) -> None:
-        """Queue a build unless it runs; one that is queued takes over the action, with its number of waiting nodes."""
+        """Queue a build unless it runs; a queued one takes the new action, with its number of waiting nodes."""
         key = action.request.key
         with self._lock:
             if key in self._running:
@@ -172,7 +172,7 @@ class BuildQueue:
         self.dispatch()
 
     def cancel(self, key: str) -> None:
-        """Drop a queued build, or ask a running one to stop: no failure of it is left behind."""
+        """Drop a queued build, or ask a running one to stop: it leaves no failure behind."""
         with self._lock:
             self._queued.pop(key, None)
             self._failed.pop(key, None)
@@ -181,7 +181,7 @@ class BuildQueue:
             running.cancelled.set()
 
     def dispatch(self) -> None:
-        """Start what may be started now; asked for when a build comes or ends, and by each pass, for the probes."""
+        """Start what may start now; called when a build comes or ends, and by each reconcile for half-open trials."""
         with self._lock:
             while not self._stopped and len(self._running) < self._limit:
                 now = self._clock()
@@ -195,7 +195,7 @@ class BuildQueue:
                 self._pool.submit(self._run, action, running)
 
     def _may_start(self, driver: str, now: float) -> bool:
-        """Ask the breakers of everybody and of the driver."""
+        """Ask the breaker for all drivers and that of the driver."""
         of_driver = sum(running.action.request.driver == driver for running in self._running.values())
         return all(
             circuit_breaker.may_start(self._breakers.get(owner, Breaker()), running=running, now=now)
@@ -212,14 +212,14 @@ class BuildQueue:
                 self._breakers[owner] = circuit_breaker.after_start(self._breakers[owner], now=now)
 
     def forget(self, reported: Mapping[str, FailedBuild]) -> None:
-        """Drop failures that are in a status now. Until then they are counted, also while their key is built again."""
+        """Drop failures that a status has now. Until then they are counted, also while their key is built again."""
         with self._lock:
             for key, failure in reported.items():
                 if self._failed.get(key) == failure:
                     del self._failed[key]
 
     def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop the failures of drivers that are gone: no status will tell of them."""
+        """Drop the failures of drivers that no longer exist: no status will report them."""
         with self._lock:
             self._failed = {key: failure for key, failure in self._failed.items() if not is_gone(failure.driver)}
 
@@ -243,7 +243,7 @@ class BuildQueue:
         self._end(action, running, failure)
 
     def _build(self, action: StartBuild, running: _Running) -> FailedBuild | None:
-        """Do a build; gives why it failed."""
+        """Run a build; returns why it failed."""
         request = action.request
         redact = Redactor()
 
@@ -284,7 +284,7 @@ class BuildQueue:
                     (*running.log.lines(), f"{failure.reason}: {with_remedy(failure.reason, failure.message)}"),
                 )
             except Exception:
-                # A bug there must not keep the key in the queue for ever.
+                # A bug there must not keep the key in the queue forever.
                 logger.exception("build %s: log not stored", key)
         with self._lock:
             self._running.pop(key, None)
@@ -299,7 +299,7 @@ class BuildQueue:
 
     def _remember(self, driver: str, key: str, failure: FailedBuild) -> None:
         is_outside = bool(suspends(failure.reason))
-        # What is the driver's own fault ends the rows of both.
+        # A fault of the driver itself ends both rows of failures.
         owners = [circuit_breaker.owner_of(failure.reason, driver)] if is_outside else [EVERYBODY, driver]
         for owner in owners:
             before = self._breakers.get(owner, Breaker())
@@ -317,14 +317,14 @@ class BuildQueue:
 
 
 def _prune(known: dict[str, Any]) -> None:
-    """Drop what was noted first: nobody asks for it any more, its driver was deleted or changed."""
+    """Drop the oldest entry: its driver was deleted or changed."""
     while len(known) > MAX_FAILURES:
         del known[next(iter(known))]
 
 
 @contextmanager
 def _own_disk() -> Iterator[None]:
-    """Tell a full disk of our own, where images lie on their way to the registry, from a bug."""
+    """Report a full disk of the controller, where images wait for their push, as such and not as a bug."""
     try:
         yield
     except OSError as error:

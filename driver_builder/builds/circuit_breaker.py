@@ -1,12 +1,12 @@
-"""Suspends builds that all fail for a reason outside of them, and finds out when they work again. Pure.
+"""Suspends builds that all fail for a reason outside of the drivers, and detects when they work again. Pure.
 
-Place in the flow: the build queue has a :class:`Breaker` for everybody and one for each driver, so that the mistakes of
-one suspend no other; it says how each build ended and asks before it starts one. Each function takes a state and gives
-the next one. Memory only: a controller that is restarted tries a few builds and knows again; nothing but load depends
+Place in the flow: the build queue has a :class:`Breaker` for all drivers and one for each driver, so that the mistakes
+of one suspend no other. It reports how each build ended and asks before it starts one. Each function takes a state and
+returns the next one. In memory only: a controller that restarts tries a few builds and knows again; only load depends
 on it.
 
-Closed, every build may start. Open, one build at a time may, and one per ``PROBE_SECONDS``: the probe. The first build
-that succeeds closes it.
+Closed, every build may start. Open, one build at a time may, one per ``PROBE_SECONDS``: the half-open trial. The first
+build that succeeds closes it.
 """
 
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from driver_builder.reasons import Suspends, suspends
 from driver_builder.status.status import timestamp
 
 OPENS_AFTER = 5
-"""So many different keys in a row must have failed for one reason."""
+"""Different keys in a row that must have failed for one reason."""
 
 PROBE_SECONDS = 60.0
 
 EVERYBODY = ""
-"""Whose builds a breaker of a shared reason suspends; that of any other reason suspends those of one driver."""
+"""What a breaker for a shared reason suspends: all builds; that for any other reason suspends those of one driver."""
 
 
 def owner_of(reason: str, driver: str) -> str:
-    """Say whose builds are likely to fail for a reason that a driver's build failed for."""
+    """Return whose builds are likely to fail for the reason that a driver's build failed for."""
     return EVERYBODY if suspends(reason) is Suspends.ALL else driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """What is known of the last builds.
+    """What is known of the latest builds.
 
-    ``keys`` failed in a row for ``reason``, each counted once. ``open_since`` and ``probe_at`` (when the next build may
+    ``keys`` failed in a row for ``reason``, each counted once. ``open_since`` and ``probe_at`` (when the next trial may
     start) are seconds since the epoch; None while it is closed.
     """
 
@@ -42,7 +42,7 @@ class Breaker:
     probe_at: float | None = None
 
     def __str__(self) -> str:
-        """Say why builds are suspended, in words that stay the same from probe to probe; empty while it is closed."""
+        """Return why builds are suspended, in words that do not change with each trial; empty while it is closed."""
         if self.open_since is None:
             return ""
         return (
@@ -54,7 +54,7 @@ class Breaker:
 def after_failure(breaker: Breaker, *, key: str, reason: str, now: float) -> Breaker:
     """Count a failure; the fifth key in a row with the same outside reason opens the breaker.
 
-    A failure that is the driver's own fault ends the row; it does not close an open breaker, because it may have come
+    A fault of the driver itself ends the row. It does not close an open breaker, because the build may have failed
     before the step that is broken.
     """
     if not suspends(reason):
@@ -68,7 +68,7 @@ def after_failure(breaker: Breaker, *, key: str, reason: str, now: float) -> Bre
 
 
 def after_start(breaker: Breaker, *, now: float) -> Breaker:
-    """A build was started: while open, the next may be in a while."""
+    """Record the start of a build: while open, the next may start after a pause."""
     return replace(breaker, probe_at=now + PROBE_SECONDS) if breaker.open_since is not None else breaker
 
 

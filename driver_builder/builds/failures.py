@@ -1,7 +1,7 @@
-"""Why a build failed, in one word and one sentence, out of what it printed; and the word for any error of ours.
+"""Why a build failed, as a reason and a sentence, from what it printed; and the reason of any error of ours.
 
-Place in the flow: builders call :func:`classify` when a build ends without an image; whoever tells of an error asks
-:func:`reason_of`. Pure: text in, words out. The exit codes below 128 are those our templates end their commands with;
+Place in the flow: builders call :func:`classify` when a build ends without an image; reports of an error call
+:func:`reason_of`. Pure: text in, reason out. The exit codes below 128 are those that our templates end commands with;
 the texts are those of apt, make, GCC, modpost and of the container engines.
 """
 
@@ -39,7 +39,7 @@ _REASONS: tuple[tuple[type[DriverBuilderError], Reason], ...] = (
     (RegistryRefused, Reason.REGISTRY_INVALID),
     (ConfigurationError, Reason.INVALID_CONFIGURATION),
 )
-"""The first that an error is: a kind stands before the one it is a kind of."""
+"""The first match counts: a subclass stands before its base class."""
 
 _DISK_FULL = compiled(r"(?i)no space left on device|disk quota exceeded")
 _OUT_OF_MEMORY = compiled(
@@ -50,12 +50,12 @@ _MISMATCH = compiled(
     r"|Compiler version check failed.*|(?:make(?:\[\d+\])?: )?(?:\S*-)?(?:gcc|clang)(?:-[\d.]+)?:"
     r" (?:(?:command )?not found|No such file or directory))"
 )
-"""GCC about options and plugins of another GCC, make and the shell about a compiler that is not there."""
+"""GCC about options and plugins of another GCC; make and the shell about a missing compiler."""
 _COMPILER = compiled(r"(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)")
 _MODPOST = compiled(r"ERROR: modpost: (?P<text>.*)")
 _MAKE = compiled(r"make(?:\[\d+\])?: \*\*\* (?P<text>.*)")
 _GAVE_UP = compiled(r"make(?:\[\d+\])?: \*\*\* .*Error \d+$")
-"""What make says of a command that failed: the command itself has said why."""
+"""What make prints of a failed command: the command itself has printed why."""
 _OBJECT = compiled(r"make(?:\[\d+\])?: \*\*\* \[(?:[^\]]*: )?(?P<stem>[^\]\s]+)\.o\] Error \d+")
 """An object that make gave up on."""
 _NO_MAKEFILE = compiled(r"No targets specified and no makefile found|(?:Makefile|Kbuild): No such file or directory")
@@ -65,13 +65,13 @@ _FETCH = compiled(r"[EW]: (?:Failed to fetch|The repository) '?(?P<text>\S+ .*)"
 _FATAL = compiled(r"^(?:fatal|E|tar): (?P<text>.*)")
 """Why git, apt and tar give up."""
 _NOT_SAID = compiled(r"\s*\d* +\||(?:\[\d+/\d+\] )?(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
-"""Source that GCC quotes (``  223 | text``), a command that the engine announces: text nobody says about a failure."""
+"""Source that GCC quotes (``  223 | text``), and commands that the engine announces: neither describes a failure."""
 _SAID = compiled(r"^driverwright: (?P<text>.*)")
-"""What our templates say before they exit."""
+"""What our templates print before they exit."""
 _LOOKING = compiled(r"^driverwright: looking for ")
-"""Said before a failure is known."""
+"""Printed before a failure is known."""
 _NOWHERE = "is in none of these places"
-"""How they end what they say when they have looked everywhere."""
+"""How their last message ends after all places were searched."""
 _LOOKED = compiled(r"^driverwright: looking for .*? in (?P<place>.*)")
 _STEP = compiled(r"(?:Step|STEP) (?P<number>\d+)/\d+ ?: (?P<command>.*)")
 _PULL = compiled(
@@ -87,7 +87,7 @@ _DOCKERFILE = compiled(r"(?i)dockerfile parse error|unknown instruction|failed t
 
 
 def reason_of(error: DriverBuilderError | KubeApiError) -> str:
-    """The word for an error in status, Events and metrics; what is said of no class of its own is the builder's."""
+    """The reason of an error in status, Events and metrics; an error without a reason of its own is the builder's."""
     if isinstance(error, BuildFailed | VerificationFailed):
         return error.reason.value
     if isinstance(error, KubeApiError):
@@ -106,22 +106,22 @@ class _Failure:
     said: Sequence[str]
 
     def first(self, *patterns: Pattern) -> Match | None:
-        """The first line of the log, then of the error, that one of the patterns is found in."""
+        """The first line of the log, then of the error, that matches one of the patterns."""
         lines = (*self.said, *(line for line in self.error.splitlines() if not _NOT_SAID.match(line)))
         return next((match for line in lines for pattern in patterns if (match := pattern.search(line))), None)
 
     def words(self) -> Match | None:
-        """What a template said about the failure, other than where it looks for headers."""
+        """What a template printed about the failure, except where it looks for headers."""
         return self.without(_LOOKING).first(_SAID)
 
     def without(self, pattern: Pattern) -> "_Failure":
-        """The same without the lines that the pattern is found in."""
+        """The same without the lines that match the pattern."""
         return replace(self, said=[line for line in self.said if not pattern.search(line)])
 
     def compiler_error(self) -> Match | None:
         """The first error in the source of the object that make gave up on last; without one, the first of all.
 
-        Before they compile, drivers try out what a kernel has on small sources of which some are to fail.
+        Before they compile, drivers probe a kernel's interfaces with small sources, some of which are meant to fail.
         """
         errors = [match for line in self.said if (match := _COMPILER.search(line))]
         objects = [match["stem"] for line in self.said if (match := _OBJECT.search(line))]
@@ -136,7 +136,7 @@ class _Failure:
 
 
 def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Reason, str]:
-    """The class of a failure, and a message that says what failed.
+    """The reason of a failure, and a message that says what failed.
 
     ``exit_code`` is that of the failed command (None when no command failed), ``error`` the engine's own words, ``log``
     the lines printed so far.

@@ -1,6 +1,6 @@
-"""What a build says of its kernel: the files below ``/facts`` of a stage, within bounds.
+"""What a build records of its kernel: the files below ``/facts`` of a stage, within bounds.
 
-Place in the flow: an engine gives them as a tar, a Job as files; both hand them on in a ``BuiltImage``.
+Place in the flow: an engine returns them as a tar, a Job as files; both pass them on in a ``BuiltImage``.
 """
 
 import tarfile
@@ -13,11 +13,11 @@ from driver_builder.archives.bounded_tar import read_whole
 from driver_builder.errors import BuildFailed
 from driver_builder.modules.symvers import MAX_SYMVERS
 from driver_builder.reasons import Reason
-from driver_builder.templates.stages import FACTS_FOLDER
+from driver_builder.templates.templates import FACTS_FOLDER
 
 SYMVERS, COMPILER, VERMAGIC = "Module.symvers", "compiler", "vermagic"
 MAX_LINE = 4096
-"""Bytes of a fact that is one line."""
+"""Bytes of a file with one line."""
 LIMITS: Mapping[str, int] = {SYMVERS: MAX_SYMVERS, COMPILER: MAX_LINE, VERMAGIC: MAX_LINE}
 """The files that are read, and how many bytes of each there may be."""
 MAX_TAR = 2 * MAX_SYMVERS
@@ -25,10 +25,10 @@ MAX_TAR = 2 * MAX_SYMVERS
 
 
 def read_facts(chunks: Iterable[bytes]) -> dict[str, str]:
-    """The facts in a tar of the folder, by file name.
+    """The kernel metadata in a tar of the folder, by file name.
 
     Raises:
-        BuildFailed: TEMPLATE_INVALID, when there is more than that.
+        BuildFailed: TEMPLATE_INVALID, the folder has more than MAX_TAR bytes.
         tarfile.TarError: the tar is damaged.
     """
     found: dict[str, str] = {}
@@ -44,10 +44,10 @@ def read_facts(chunks: Iterable[bytes]) -> dict[str, str]:
 
 
 def fact(facts: Mapping[str, str], name: str) -> str:
-    """One of the facts.
+    """One item of the kernel metadata.
 
     Raises:
-        BuildFailed: TEMPLATE_INVALID, when the stage left none.
+        BuildFailed: TEMPLATE_INVALID, the stage left none.
     """
     if name not in facts:
         raise BuildFailed(
@@ -58,12 +58,12 @@ def fact(facts: Mapping[str, str], name: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """What a fact of one line says."""
+    """The content of a file with one line."""
     return text.partition("\n")[0].strip()
 
 
 def too_large(name: str) -> BuildFailed:
-    """What to raise for a fact with more bytes than its limit."""
+    """The error for a file with more bytes than its limit."""
     return BuildFailed(
         Reason.TEMPLATE_INVALID,
         f"the template's build stage left more than {LIMITS[name]} bytes in {FACTS_FOLDER}/{name};"
@@ -83,7 +83,7 @@ class _Stream(RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
-        """Read what is there."""
+        """Read what is available."""
         while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:

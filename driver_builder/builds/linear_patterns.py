@@ -1,7 +1,7 @@
-r"""Expressions for text that a build printed: matched in linear time, whatever the text is.
+r"""Expressions for text that a build printed: matched in linear time, whatever the text.
 
-Python's own ``re`` backtracks, and holds all threads meanwhile: one line of 8,000 characters took a second. RE2 does
-not. It has neither lookahead nor backreferences, and its ``\s``, ``\w`` and ``\d`` are ASCII.
+Python's own ``re`` backtracks, and blocks all threads meanwhile: one line of 8,000 characters took a second. RE2 does
+not. It has no lookahead and no backreferences, and its ``\s``, ``\w`` and ``\d`` are ASCII.
 """
 
 from typing import Protocol

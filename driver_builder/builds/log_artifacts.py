@@ -1,7 +1,7 @@
-"""The log of a build that was pushed, attached to its image: who finds the image finds how it came about.
+"""The log of a build that was pushed, attached to its image.
 
-Place in the flow: the build queue hands over the redacted lines when the tag is set. Unlike the bill of materials the
-log comes after the tag: an image without it is complete.
+Place in the flow: the build queue passes the redacted lines on when the tag is set. Unlike the bill of materials, the
+log is attached after the tag: an image without it is complete.
 """
 
 import logging
@@ -29,7 +29,7 @@ class LogArtifacts:
         self._registries = registries
 
     def attach(self, action: StartBuild, digest: str, lines: Sequence[str]) -> None:
-        """Attach a log; one that cannot be attached is no reason to doubt the image, and is said."""
+        """Attach a log; if that fails, the image stays valid and a warning is logged."""
         try:
             self._attach(action, digest, lines)
         except (DriverBuilderError, KubeApiError) as error:

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print each kept log of a driver, the newest last; gives 1 when there is none.
+    """Print each kept log of a driver, the newest last; returns 1 when none exists.
 
     Raises:
         KubeApiError: when the logs cannot be read.

@@ -1,6 +1,6 @@
 """Which builder makes an image: the one that the driver's spec names, else the controller's default.
 
-Place in the flow: ``run`` and ``preflight`` ask for a builder for each action they carry out.
+Place in the flow: ``run`` and ``preflight`` choose a builder for each build.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from driver_builder.references.registry_ca import read_ca
 from kube_api.client import Client
 
 SHORTEST_SECRET = 4
-"""Characters. A shorter line of a Secret says nothing, and taking it out would spoil every line of a log."""
+"""Characters. Shorter lines of a Secret are not redacted: that would spoil every line of a log."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def builder_for(
     registries: Registries,
     is_leaving: Callable[[], bool] = lambda: False,
 ) -> Iterator[Builder]:
-    """Give the builder of an action; ``is_leaving`` is true once builds are left to the next controller.
+    """Return the builder of an action; ``is_leaving`` is true once builds are left to the next controller.
 
     Raises:
         ConfigurationError: when the controller is not set up for it.
@@ -59,7 +59,7 @@ def builder_for(
 
 
 def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobSettings:
-    """Say what the Jobs of this controller are like.
+    """Return the settings of this controller's Jobs.
 
     Raises:
         ConfigurationError: when an image is not given, or the CA of the registries cannot be read.
@@ -80,8 +80,8 @@ def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobS
 
 
 def _ca(action: StartBuild, settings: Settings, client: Client) -> str:
-    if action.registry.ca is not None:
-        return read_ca(client, action.namespace, action.registry.ca)
+    if action.registry.ca_config_map is not None:
+        return read_ca(client, action.namespace, action.registry.ca_config_map)
     try:
         return Path(settings.registry_ca_file).read_text() if settings.registry_ca_file else ""
     except (OSError, UnicodeDecodeError) as error:
@@ -89,7 +89,7 @@ def _ca(action: StartBuild, settings: Settings, client: Client) -> str:
 
 
 def secret_values(action: StartBuild, client: Client) -> tuple[str, ...]:
-    """Read everything in the Secrets of a build, line by line, for its log to hide; a missing one the builder tells."""
+    """Read all Secrets of a build, line by line, to redact them from the log; the builder reports missing Secrets."""
     lines: list[str] = []
     for name in action.build_secrets:
         with suppress(ReferenceNotFound):

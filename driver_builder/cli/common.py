@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the flag that says how to print, and the snapshot they look at."""
+"""What the commands share: exit codes, the flag for the output format, and the snapshot that they read."""
 
 import argparse
 import sys
@@ -41,10 +41,10 @@ def add_snapshot_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanSettings]:
-    """Give the snapshot that a command looks at, and the settings of its plan: of the file, or of here and now.
+    """Return the snapshot that a command reads, and the settings of its plan: from the file, or of this cluster now.
 
     Raises:
-        ConfigurationError: when the file cannot be read; names it.
+        ConfigurationError: the file cannot be read; the message names it.
     """
     if flags.snapshot is None:
         return observe(settings), plan_settings(settings)
@@ -56,14 +56,14 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
 
 
 def plan_settings(settings: Settings) -> PlanSettings:
-    """Give what a plan depends on besides the snapshot, as it is here."""
-    recipes = TemplateVersions(
-        versions=templates.recipe_versions(settings.templates),
+    """Return what a plan depends on besides the snapshot, with the settings of this process."""
+    versions = TemplateVersions(
+        versions=templates.template_versions(settings.templates),
         deadline_seconds=settings.build_deadline_seconds,
         max_deadline_seconds=max(settings.max_build_deadline_seconds, settings.build_deadline_seconds),
     )
     return PlanSettings(
-        recipes=recipes,
+        template_versions=versions,
         loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
@@ -72,14 +72,14 @@ def plan_settings(settings: Settings) -> PlanSettings:
 
 
 def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda seen: seen) -> Snapshot:
-    """Read the cluster, and ask the registries for the images that it wants; ``change`` makes one to come of it."""
+    """Read the cluster, and ask the registries for the images that it wants; ``change`` modifies the snapshot first."""
     client = Client.from_environment(settings.kubeconfig)
-    images = ImageReader(registries(settings, client), plan_settings(settings).recipes)
+    images = ImageReader(registries(settings, client), plan_settings(settings).template_versions)
     return images.read(change(Observer(client, namespaces=settings.namespaces, clock=time.time).observe()))
 
 
 def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:
-    """Make what asks registries, as the settings say; ``account_seconds`` is how long a Secret is believed."""
+    """Make the registry client of all drivers; ``account_seconds`` is how long a Secret is cached."""
     return Registries(
         client,
         ca_file=settings.registry_ca_file,
@@ -90,10 +90,10 @@ def registries(settings: Settings, client: Client, *, account_seconds: float = 0
 
 
 def find_node(snapshot: Snapshot, name: str) -> Node:
-    """Find a node by its name.
+    """Return the node of a name.
 
     Raises:
-        ConfigurationError: when there is none.
+        ConfigurationError: there is no such node.
     """
     found = next((node for node in snapshot.nodes if node.name == name), None)
     if found is None:
@@ -103,10 +103,10 @@ def find_node(snapshot: Snapshot, name: str) -> Node:
 
 
 def find_drivers(snapshot: Snapshot, name: str | None) -> tuple[DriverContainer, ...]:
-    """Find the drivers of a name, given with or without its namespace; all, in order, without a name.
+    """Return the drivers of a name, given with or without its namespace; all, in order, without a name.
 
     Raises:
-        ConfigurationError: when a name is given and there is none.
+        ConfigurationError: a name is given and no driver has it.
     """
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
     found = tuple(driver for driver in drivers if name in (None, driver.name, driver.key))

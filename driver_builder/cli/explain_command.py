@@ -1,4 +1,4 @@
-"""The command ``explain``: why a node has a driver or has none, link by link."""
+"""The command ``explain``: why a node has a driver or not, check by check."""
 
 import argparse
 import sys
@@ -6,8 +6,8 @@ import sys
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
+from driver_builder.explain.checks import explain
 from driver_builder.explain.explanation import Explanation, Step, Verdict
-from driver_builder.explain.links import explain
 
 _TICKS = {Verdict.OK: "✓", Verdict.BROKEN: "✗", Verdict.WAITING: "…", Verdict.UNKNOWN: "?"}
 _PLAIN = {Verdict.OK: "+", Verdict.BROKEN: "x", Verdict.WAITING: "~", Verdict.UNKNOWN: "?"}
@@ -22,24 +22,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print each link; gives 0 when every driver that is wanted on the node is ready there, else 1.
+    """Print each check; returns 0 if every driver that selects the node is ready there, else 1.
 
-    Without a name, drivers that do not select the node are told in one line and do not count, unless none does. A
-    namespace that may not be read is a no: which of its drivers want the node is not known.
+    Without a name, drivers that do not select the node get one line each and do not count, unless none selects it. A
+    namespace that cannot be read returns 1: its drivers may select the node.
     """
     snapshot, plan_settings = common.seen(flags, settings)
     node = common.find_node(snapshot, flags.node)
     drivers = common.find_drivers(snapshot, flags.driver)
-    told = [explain(snapshot, node, driver, plan_settings) for driver in drivers]
+    explanations = [explain(snapshot, node, driver, plan_settings) for driver in drivers]
     if flags.output == "table":
-        brief = flags.driver is None and any(item.selected for item in told)
-        print("\n\n".join(_text(item, brief=brief) for item in told) or "no DriverContainer")
+        brief = flags.driver is None and any(item.selected for item in explanations)
+        print("\n\n".join(_text(item, brief=brief) for item in explanations) or "no DriverContainer")
     else:
-        print(output.document([item.as_document() for item in told], flags.output))
+        print(output.document([item.as_document() for item in explanations], flags.output))
     unread = tuple(snapshot.forbidden.values()) if flags.driver is None else ()
     for words in unread:
         print(f"{words}: whether its drivers select {node.name} is not known", file=sys.stderr)
-    counted = [item for item in told if item.selected] if flags.driver is None else told
+    counted = [item for item in explanations if item.selected] if flags.driver is None else explanations
     return EXIT_OK if counted and not unread and all(item.is_ready for item in counted) else EXIT_FAILED
 
 

@@ -1,4 +1,4 @@
-"""The command ``gate``: an exit code that says whether a node may boot another kernel."""
+"""The command ``gate``: its exit code says whether a node may boot another kernel."""
 
 import argparse
 
@@ -17,14 +17,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print which drivers are there for the kernel and which are not; gives 0 when all are, else 1."""
+    """Print which drivers have an image for the kernel and which have not; returns 0 if all have, else 1."""
 
     def change(seen: Snapshot) -> Snapshot:
         common.find_node(seen, flags.node)
         return with_kernel(seen, flags.node, flags.kernel)
 
     moved = common.observe(settings, change)
-    answer = gate(moved, flags.node, flags.kernel, common.plan_settings(settings).recipes)
+    answer = gate(moved, flags.node, flags.kernel, common.plan_settings(settings).template_versions)
     print(_text(answer) if flags.output == "table" else output.document(answer.as_document(), flags.output))
     return EXIT_OK if answer.is_open else EXIT_FAILED
 

@@ -1,7 +1,7 @@
-"""``driver-builder lint``: says what is wrong with DriverContainers before they are applied. No cluster is needed.
+"""``driver-builder lint``: reports errors in DriverContainers before they are applied. No cluster is needed.
 
-The rules are those of the controller (``spec_parser``), and besides them what is well-formed but cannot be meant:
-fields that nobody reads, mappings that never apply, several kernels for one image.
+The rules are those of the controller (``spec_parser``). Besides, it reports what is well-formed but not intended:
+unknown fields, mappings that never apply, several kernels for one image.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing about one driver; ``driver`` is empty where the file itself is the matter."""
+    """One problem of one driver; ``driver`` is empty for a problem of the file itself."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is known of the nodes: themselves, or just the kernels they run; nothing where both are None."""
+    """What is known of the nodes: the nodes, or just their kernels; nothing if both are None."""
 
     nodes: tuple[Node, ...] | None = None
     kernels: tuple[str, ...] | None = None
@@ -61,10 +61,9 @@ class Fleet:
     """By ``namespace/name``: those of the snapshot, and those that are checked."""
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
-        """Give the kernels of the nodes that a driver selects, None where nobody knows.
+        """Return the kernels of the nodes that a driver selects, None if they are not known.
 
-        A snapshot holds only the labels that the drivers in it select by: a label that is on none of its nodes says
-        nothing.
+        A snapshot holds only the labels that its drivers select by: a label that none of its nodes has proves nothing.
         """
         if self.nodes is None:
             return self.kernels
@@ -90,10 +89,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, _settings: Settings) -> int:
-    """Check the files; gives 1 when a driver has an error.
+    """Check the files; returns 1 if a driver has an error.
 
     Raises:
-        ConfigurationError: when a file cannot be read, or there is no DriverContainer in any.
+        ConfigurationError: a file cannot be read, or none has a DriverContainer.
     """
     fleet = _fleet(flags)
     checked = 0
@@ -139,7 +138,7 @@ def drivers(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Pa
 
 
 def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[Finding]:
-    """Say everything about one DriverContainer, in the order of its lines."""
+    """Return all problems of one DriverContainer, in the order of its lines."""
     metadata = value.get("metadata")
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
     findings = [
@@ -160,7 +159,7 @@ _Said = tuple[Severity, Path, str]
 
 
 def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
-    """Check what is around the spec."""
+    """Check the object without its spec."""
     notes = Notes()
     reader = Reader(value, (), notes)
     for known in ("kind", "spec", "status"):
@@ -192,7 +191,7 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         yield Severity.WARNING, ("spec", "signing"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "module"), message
-    for oddity in oddities(reading.spec.mappings, fleet.kernels_of(reading.spec)):
+    for oddity in oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec)):
         severity = Severity.ERROR if oddity.is_error else Severity.WARNING
         yield severity, ("spec", "kernelMappings", oddity.index), oddity.message
 
@@ -240,7 +239,7 @@ def parse_nodes(file: str, text: str) -> tuple[Node, ...]:
 
 
 def parse_drivers(text: str) -> dict[str, DriverSpec]:
-    """Read the drivers of a snapshot; none are in what kubectl lists.
+    """Read the drivers of a snapshot; the output of kubectl has none.
 
     Raises:
         ConfigurationError: when a driver is of another shape.

@@ -17,6 +17,7 @@ from driver_builder.cli import (
     gate_command,
     lint_command,
     plan_command,
+    policy_command,
     preflight_command,
     run_command,
     snapshot_command,
@@ -36,7 +37,7 @@ class Command(Protocol):
         """Add the command's own flags."""
 
     def run(self, flags: argparse.Namespace, settings: Settings, /) -> int:
-        """Do it; gives the exit code."""
+        """Do it; returns the exit code."""
 
 
 COMMANDS: tuple[tuple[str, Command, str], ...] = (
@@ -57,6 +58,11 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
         "build and verify drivers for a kernel that no node runs yet, without rolling them out",
     ),
     ("snapshot", snapshot_command, "write everything that a plan is computed from, for --snapshot"),
+    (
+        "admission-policy",
+        policy_command,
+        "print an admission policy that limits what the controller may change of Nodes; needs no cluster",
+    ),
 )
 """In the order of the help. Every one takes the flags of the connection as well."""
 
@@ -67,7 +73,7 @@ INTERNAL: tuple[tuple[str, Command, str], ...] = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; gives the exit code: 0 done, 1 failed, 2 wrong usage or settings."""
+    """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage or settings."""
     parser = _parser()
     flags = parser.parse_args(argv)
     logging.basicConfig(

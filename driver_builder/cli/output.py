@@ -21,7 +21,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def with_remedies(text: str, reasons: Iterable[str]) -> str:
-    """Add to a table what to do: a line for each of the reasons in it."""
+    """Add the remedies to a table: a line for each reason in it."""
     remedies = [f"{reason}: {remedy_of(reason)}" for reason in dict.fromkeys(reasons) if remedy_of(reason)]
     return "\n\n".join(filter(None, [text, "\n".join(remedies)]))
 

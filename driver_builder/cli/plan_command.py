@@ -1,4 +1,4 @@
-"""The command ``plan``: what the controller would do next, and nothing of it done."""
+"""The command ``plan``: what the controller would do next; it changes nothing."""
 
 import argparse
 
@@ -25,26 +25,26 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print what comes next for each target, and the actions of the next pass."""
+    """Print what comes next for each target, and the actions of the next reconcile."""
     snapshot, plan_settings = common.seen(flags, settings)
     wanted = {driver.key for driver in common.find_drivers(snapshot, flags.driver)}
-    told = [item for item in summarise(snapshot, plan(snapshot, plan_settings)) if item.driver.key in wanted]
+    summaries = [item for item in summarise(snapshot, plan(snapshot, plan_settings)) if item.driver.key in wanted]
     if flags.output == "table":
-        print(_text(told))
+        print(_text(summaries))
     else:
-        print(output.document([as_document(item) for item in told], flags.output))
-    busy = any(item.actions for item in told)
+        print(output.document([as_document(item) for item in summaries], flags.output))
+    busy = any(item.actions for item in summaries)
     return EXIT_SOMETHING_TO_DO if flags.detailed_exitcode and busy else EXIT_OK
 
 
-def _text(told: list[DriverSummary]) -> str:
-    rows = [row for item in told for row in _rows(item)]
-    lines = [f"  {action}" for item in told for action in item.actions]
-    actions = [action for item in told for action in item.actions]
+def _text(summaries: list[DriverSummary]) -> str:
+    rows = [row for item in summaries for row in _rows(item)]
+    lines = [f"  {action}" for item in summaries for action in item.actions]
+    actions = [action for item in summaries for action in item.actions]
     end = f"next reconcile: {counted(actions)}" if actions else "nothing to do"
-    shown = [target.status for item in told for target in (*item.targets, *item.ahead)]
+    shown = [target.status for item in summaries for target in (*item.targets, *item.ahead)]
     reasons: list[str] = [status.reason for status in shown if status.state in IN_TROUBLE]
-    reasons += [Reason.KERNEL_MISMATCH] if any(item.unknown for item in told) else []
+    reasons += [Reason.KERNEL_MISMATCH] if any(item.unknown for item in summaries) else []
     blocks = [output.with_remedies(output.table(_HEADERS, rows), reasons) if rows else "", "\n".join(lines), end]
     return "\n\n".join(block for block in blocks if block)
 
@@ -61,7 +61,7 @@ def _rows(item: DriverSummary) -> list[tuple[object, ...]]:
     rows += [
         (
             key, ahead.status.kernel, f"{ahead.status.os}/{ahead.status.architecture}", 0, 0, ahead.next,
-            f"ahead of {ahead.status.nodes}", ahead.status.message,
+            f"prebuild for {ahead.status.nodes}", ahead.status.message,
         )
         for ahead in item.ahead
     ]  # fmt: skip

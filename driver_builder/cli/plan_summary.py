@@ -1,6 +1,6 @@
-"""A plan told target by target: what comes next where, in words and counts. Pure.
+"""A plan target by target: what comes next where, in words and counts. Pure.
 
-Place in the flow: ``driver-builder plan`` prints it; the controller, which does the same actions, does not need it.
+Place in the flow: ``driver-builder plan`` prints it; the controller does not need it.
 """
 
 from collections import Counter
@@ -34,14 +34,14 @@ from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
 VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
-"""What an action does, in the order of the words of a plan."""
+"""What an action does, in the order of a plan."""
 
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSummary:
-    """One target of one driver; ``next`` says what is done now (``wait`` and ``nothing`` are done too)."""
+    """One target of one driver; ``next`` is what happens now, which may be ``wait`` or ``nothing``."""
 
     status: TargetStatus
     nodes: tuple[str, ...]
@@ -50,7 +50,7 @@ class TargetSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSummary:
-    """One driver; ``others`` are the actions that belong to no target of today.
+    """One driver; ``others`` are the actions of no current target.
 
     ``ahead`` are the newest kernels that some of its nodes do not run yet; ``trouble`` says why nothing was decided.
     """
@@ -65,7 +65,7 @@ class DriverSummary:
 
 
 def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
-    """Tell a plan driver by driver."""
+    """Sum a plan up, driver by driver."""
     return tuple(_driver(snapshot, part) for part in decided.drivers)
 
 
@@ -101,7 +101,7 @@ def counted(actions: Iterable[Action]) -> str:
 
 
 def as_document(summary: DriverSummary) -> dict[str, Any]:
-    """Give plain data, for programs."""
+    """Return plain data, for programs."""
     return {
         "driver": summary.driver.key,
         "targets": [
@@ -137,11 +137,11 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     places = {target.id: names for target, names in stock.items()}
     homes = {name: target for target, names in places.items() for name in names}
     coming = [entry.target for entry in part.ahead or () if entry.target.nodes]
-    told = {status.target for status in (*part.targets, *coming)}
+    shown = {status.target for status in (*part.targets, *coming)}
     at: dict[str, list[Action]] = {}
     for action in part.actions:
         target = _target(action, homes)
-        at.setdefault(target if target in told else "", []).append(action)
+        at.setdefault(target if target in shown else "", []).append(action)
     targets = tuple(
         TargetSummary(
             status=status,
@@ -167,7 +167,7 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
 
 
 def _target(action: Action, homes: Mapping[str, str]) -> str:
-    """Name the target that an action is about, empty for the driver as a whole."""
+    """Return the target of an action, empty for the driver as a whole."""
     match action:
         case StartBuild():
             return action.request.target.id

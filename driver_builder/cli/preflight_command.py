@@ -37,7 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print how each driver fares on the kernel; gives 0 when all are well, else 1."""
+    """Print the result of each driver for the kernel; returns 0 if all are well, else 1."""
     target = parse_target(kernel=flags.kernel, os=flags.os, architecture=flags.arch)
     snapshot = common.observe(settings)
     drivers = [driver for name in flags.driver or [None] for driver in common.find_drivers(snapshot, name)]
@@ -45,7 +45,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     preflight = Preflight(
         snapshot=snapshot,
         target=target,
-        recipes=common.plan_settings(settings).recipes,
+        template_versions=common.plan_settings(settings).template_versions,
         inspect=registries.inspect,
         build=partial(_build, settings, registries, push=flags.push),
         clock=time.monotonic,
@@ -72,7 +72,7 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
 
 
 def _progress(driver: str, line: str) -> None:
-    """Show the last line of a running build in place; a log file gets none of it."""
+    """Show the last line of a running build in place; a log file gets nothing of it."""
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns - 1
         words = "".join(letter if letter.isprintable() else " " for letter in f"{driver}: {line}" if driver)

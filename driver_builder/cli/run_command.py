@@ -1,10 +1,11 @@
-"""The command ``run``: the controller itself, put together and kept running until it is stopped."""
+"""The command ``run``: the controller itself, put together and run until it is stopped."""
 
 import argparse
 import logging
 import signal
 import threading
 import time
+from functools import partial
 
 from prometheus_client import REGISTRY
 
@@ -18,10 +19,13 @@ from driver_builder.builds.log_artifacts import LogArtifacts
 from driver_builder.cli import common
 from driver_builder.cli.builder_choice import builder_for, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
+from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.image_answers import ImageAnswers
+from driver_builder.cluster.kept_writes import KeptWrites
+from driver_builder.cluster.named_contents import SECRET_SECONDS
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
-from driver_builder.controller.controller import Controller, Watcher, watchers
+from driver_builder.controller.controller import Controller
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
 from driver_builder.controller.lease import REQUEST_SECONDS, Lease
@@ -31,21 +35,17 @@ from driver_builder.controller.report import Reporter
 from driver_builder.controller.supervisor import Supervisor
 from driver_builder.discovery import discovery_queue
 from driver_builder.discovery.discovery_queue import LookUpQueue
-from driver_builder.discovery.job_kernel_discovery import JobKernelLookup
-from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.images.pipeline import build_and_push
-from driver_builder.metrics import StateCollector
+from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
 from driver_builder.planning.actions import LookUpKernels, StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
-from kube_api.resources import NODE_FEATURE_RULES
-
-ACCOUNT_SECONDS = 10.0
-"""So long a Secret or a CA is believed: one read of it serves all images of a pass."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ add_flags = config.add_run_flags
 
 
 def run(_flags: argparse.Namespace, settings: Settings) -> int:
-    """Act on the cluster while the Lease is held; gives the exit code.
+    """Act on the cluster while the Lease is held; returns the exit code.
 
     Raises:
-        ConfigurationError: without the image of the loader, which every driver pod needs.
+        ConfigurationError: the image of the loader is missing, which every driver pod needs.
     """
     if not settings.loader_image:
         raise ConfigurationError(
@@ -69,7 +69,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
     heartbeat, supervisor = Heartbeat(), Supervisor(stop)
     if settings.port:
         telemetry.serve(settings.port, healthy=lambda: heartbeat.is_alive() and supervisor.is_alive())
-    # A client of its own: a request that hangs must not outlive the Lease.
+    # Its own client: a request that hangs must not outlive the Lease.
     impatient = Client.from_environment(settings.kubeconfig, timeout_seconds=REQUEST_SECONDS)
     lease = Lease(impatient, namespace=settings.namespaces[0], name=settings.lease_name, identity=settings.identity)
     if not lease.acquire(stop):
@@ -87,7 +87,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
 
 def _hold(lease: Lease, stop: threading.Event) -> None:
     lease.hold(stop)
-    # Without the Lease another controller acts: ours ends, its container restarts and waits.
+    # Without the Lease another controller acts: this one ends, its container restarts and waits.
     stop.set()
 
 
@@ -96,7 +96,7 @@ def _act(
 ) -> None:
     wake = threading.Event()
     plan_settings = common.plan_settings(settings)
-    registries = common.registries(settings, client, account_seconds=ACCOUNT_SECONDS)
+    registries = common.registries(settings, client, account_seconds=SECRET_SECONDS)
     answers = ImageAnswers(registries, wake=wake.set)
     builds = BuildQueue(
         _build_work(client, settings, registries, answers, stop),
@@ -106,29 +106,31 @@ def _act(
         keep_log=BuildLogs(client).keep,
         attach_log=LogArtifacts(registries).attach,
     )
-    look_ups = LookUpQueue(_look_up_work(client, settings, registries), wake=wake.set)
+    look_ups = LookUpQueue(_discovery_work(client, settings, registries), wake=wake.set)
     collector = StateCollector(builds.states)
     REGISTRY.register(collector)
+    cache = ClusterCache(client, namespaces=settings.namespaces)
+    writes = KeptWrites(client, cache)
+    in_cache = CacheCollector(cache)
+    REGISTRY.register(in_cache)
     observer = Observer(
-        client,
-        namespaces=settings.namespaces,
-        builds=builds,
-        look_ups=look_ups,
-        clock=time.time,
+        client, cache=cache, builds=builds, look_ups=look_ups, clock=time.time, secret_seconds=SECRET_SECONDS
     )
     reconciler = Reconciler(
         observer=observer,
-        images=ImageReader(answers, plan_settings.recipes, pushed=registries.pushed),
-        executor=Executor(client, builds, look_ups, is_stopping=stop.is_set),
-        reporter=Reporter(client, is_stopping=stop.is_set),
+        images=ImageReader(answers, plan_settings.template_versions, pushed=registries.pushed),
+        executor=Executor(writes, builds, look_ups, is_stopping=stop.is_set),
+        reporter=Reporter(writes, is_stopping=stop.is_set),
         builds=builds,
         settings=plan_settings,
         planned=collector.saw,
         is_stopping=stop.is_set,
+        changes=lambda: writes.changes,
+        again=wake.set,
     )
     writers = _follow_feature_rules(client, settings, stop, supervisor)
-    for watcher in watchers(client, namespaces=settings.namespaces, changed=wake.set, stop=stop):
-        supervisor.start(watcher.name, watcher.run)
+    for follower in cache.followers:
+        supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     try:
         Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
             stop
@@ -142,17 +144,17 @@ def _act(
         for writer in writers:
             writer.join()
         REGISTRY.unregister(collector)
+        REGISTRY.unregister(in_cache)
 
 
 def _follow_feature_rules(
     client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor
 ) -> tuple[threading.Thread, ...]:
-    """Start what keeps the workers' rules; gives the thread that writes them."""
+    """Start the thread that compiles the workers' rules; returns it."""
     if not settings.feature_rules:
         return ()
     sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
-    watcher = Watcher(client, resource=NODE_FEATURE_RULES, namespace=None, changed=sync.wake.set, stop=stop)
-    supervisor.start(watcher.name, watcher.run)
+    supervisor.start(sync.rules.name, partial(sync.rules.run, stop, sync.wake.set))
     return (supervisor.start(sync.name, sync.run),)
 
 
@@ -168,16 +170,16 @@ def _build_work(
                     action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
                 )
         finally:
-            # Before the queue says that the build has ended: an absence of before would start it again.
+            # Before the queue says that the build has ended: an absence from before would start it again.
             answers.forget(action.image)
 
     return work
 
 
-def _look_up_work(client: Client, settings: Settings, registries: Registries) -> discovery_queue.Work:
+def _discovery_work(client: Client, settings: Settings, registries: Registries) -> discovery_queue.Work:
     def work(action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
         if (action.builder or settings.builder) is BuilderKind.JOB:
-            by_job = JobKernelLookup(
+            by_job = JobKernelDiscovery(
                 client,
                 action.namespace,
                 pull_secret=action.registry.secret,
@@ -185,10 +187,10 @@ def _look_up_work(client: Client, settings: Settings, registries: Registries) ->
                 tolerations=settings.job_tolerations,
                 host_network=settings.job_host_network,
             )
-            return by_job.look_up(action.repository, cancelled=cancelled)
+            return by_job.discover(action.repository, cancelled=cancelled)
         with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
             known = registries.credentials(action.namespace, action.registry)
-            return DockerKernelLookup(api, credentials=known).look_up(action.repository, cancelled=cancelled)
+            return DockerKernelDiscovery(api, credentials=known).discover(action.repository, cancelled=cancelled)
 
     return work
 

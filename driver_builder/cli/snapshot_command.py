@@ -1,4 +1,4 @@
-"""The command ``snapshot``: all that a plan is made of, as a file to look at elsewhere or to hand on."""
+"""The command ``snapshot``: everything that a plan is made of, as a file to read or share."""
 
 import argparse
 

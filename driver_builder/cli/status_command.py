@@ -1,4 +1,4 @@
-"""The command ``status``: how far every driver is on every kernel, as the controller wrote it down."""
+"""The command ``status``: the state of every driver on every kernel, as its status has it."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Print a line for each target; gives the exit code: 1 for a driver that is not there."""
+    """Print a line for each target; returns 1 if the driver does not exist."""
     client = Client.from_environment(settings.kubeconfig)
     drivers = [
         obj

@@ -1,4 +1,4 @@
-"""The command ``hand-over``: the second container of a build Job. For that pod alone; people have no use for it."""
+"""The command ``hand-over``: the second container of a build Job. Only that pod calls it."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ _MAX_WORDS = 2000
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the Job's manifest gives."""
+    """Add the flags that the Job's manifest sets."""
     parser.add_argument("--host", required=True, help="the registry")
     parser.add_argument("--repository", required=True, help="the driver's repository")
     parser.add_argument("--folder", required=True, type=Path, help="output of the build")
@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Push, and tell the digest or what went wrong."""
+    """Push, and report the digest or the error."""
     try:
         registry = RegistryClient(
             flags.host,
@@ -41,20 +41,20 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
             patience=PUSH_PATIENCE,
             reach=settings.registry_reach,
         )
-        told: dict[str, object] = {"digest": push_build(registry, flags.repository, flags.folder)}
+        result: dict[str, object] = {"digest": push_build(registry, flags.repository, flags.folder)}
     except DriverBuilderError as error:
-        told = {"error": str(error)[:_MAX_WORDS], "refused": not isinstance(error, TemporaryError)}
-    text = json.dumps(told)
+        result = {"error": str(error)[:_MAX_WORDS], "refused": not isinstance(error, TemporaryError)}
+    text = json.dumps(result)
     flags.message.write_text(text)
     print(text)
-    return EXIT_OK if "digest" in told else EXIT_FAILED
+    return EXIT_OK if "digest" in result else EXIT_FAILED
 
 
 def _credentials(flags: argparse.Namespace) -> Credentials | None:
-    """Read what the Secret holds for the registry.
+    """Read the credentials for the registry from the Secret.
 
     Raises:
-        RegistryRefused: when it holds nothing for it.
+        RegistryRefused: it has none.
     """
     if flags.credentials is None:
         return None

@@ -1,9 +1,27 @@
 """What a DaemonSet of ours in the API server says, as a value of the snapshot. Pure."""
 
-from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules
+from dataclasses import dataclass
+
+from driver_builder.boundary import contained
+from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
 from driver_builder.objects import manifests
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedDaemonSet:
+    """A DaemonSet with our label, and the uid of what controls it: a label alone makes none ours."""
+
+    owner: str
+    daemon_set: DaemonSet
+
+
+def read_owned_daemon_set(obj: Json) -> OwnedDaemonSet | None:
+    """Read a DaemonSet that somebody controls; one that cannot be read is left out."""
+    owner = str(controller_of(obj).get("uid") or "")
+    found = contained("DaemonSet", place(obj), lambda: read_daemon_set(obj), lambda _error: None) if owner else None
+    return None if found is None else OwnedDaemonSet(owner, found)
 
 
 def read_daemon_set(obj: Json) -> DaemonSet:

@@ -4,16 +4,36 @@ What others wrote is capped and made printable here.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driver_builder.boundary import contained
-from driver_builder.cluster.read_metadata import Json, driver_key, expected_modules, place
+from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
 from driver_builder.objects import load_report, loaded, manifests, unload_pod
 from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.observed.snapshot import DriverPod, OrphanedPod
+from driver_builder.observed.snapshot import DriverPod
 from driver_builder.status.status import parse_timestamp
+from kube_api.resources import DAEMON_SETS
 from kube_api.text import printable
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPod:
+    """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
+
+    owner: str
+    pod: DriverPod | UnloadPod
+
+
+def read_owned_pod(obj: Json) -> OwnedPod | None:
+    """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
+    owner = controller_of(obj)
+    pod: DriverPod | UnloadPod | None = None
+    if owner.get("kind") == DAEMON_SETS.kind:
+        pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
+    elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
+    return None if pod is None else OwnedPod(str(owner.get("uid") or ""), pod)
 
 
 def read_unload_pod(obj: Json) -> UnloadPod:
@@ -43,11 +63,6 @@ def _end_of(ended: Json) -> str:
     """Say how a container ended that says nothing itself."""
     code, message = ended.get("exitCode") or 0, str(ended.get("message") or "").strip()
     return f"the unload pod failed ({code}): {message}".removesuffix(": ") if code else ""
-
-
-def read_orphaned_pod(obj: Json) -> OrphanedPod:
-    """Read a pod whose DaemonSet is gone."""
-    return OrphanedPod(driver=driver_key(obj["metadata"]), node=obj["spec"].get("nodeName", ""))
 
 
 def _pod(obj: Json) -> DriverPod:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.status.status import Event, timestamp
-from kube_api.client import Client
+from kube_api.client import Writer
 from kube_api.errors import Conflict
 from kube_api.resources import EVENTS, Resource
 from kube_api.text import printable
@@ -34,7 +34,7 @@ class Subject:
         return f"{self.namespace}/{self.name}" if self.namespace else f"{self.resource.kind} {self.name}"
 
 
-def post(client: Client, subject: Subject, event: Event, *, now: float) -> None:
+def post(client: Writer, subject: Subject, event: Event, *, now: float) -> None:
     """Create an Event, or count it up when the same one was posted before.
 
     Raises:

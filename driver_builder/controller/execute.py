@@ -29,7 +29,7 @@ from driver_builder.planning.actions import (
     WidenDaemonSet,
 )
 from kube_api import names
-from kube_api.client import STRATEGIC_MERGE_PATCH, Client, Object
+from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
@@ -66,7 +66,7 @@ class Executor:
 
     def __init__(
         self,
-        client: Client,
+        client: Writer,
         builds: BuildQueue,
         look_ups: LookUpQueue | None = None,
         *,

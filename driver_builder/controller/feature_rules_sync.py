@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from driver_builder.backoff import Backoff
+from driver_builder.cluster.collection import Json
+from driver_builder.cluster.follower import Follower, Source
 from driver_builder.controller import events
-from driver_builder.controller.backoff import Backoff
 from driver_builder.controller.rule_compiler import CONFIG_MAP, RuleObject, compile_rules
 from driver_builder.reasons import Reason
 from driver_builder.status.status import Event
@@ -37,6 +39,8 @@ class FeatureRulesSync:
         self, client: Client, *, namespace: str, stop: threading.Event, clock: Callable[[], float] = time.time
     ) -> None:
         self.wake = threading.Event()
+        self.rules: Follower[Json] = Follower(client, Source(resource=NODE_FEATURE_RULES), _read_rules)
+        """The objects, which another thread follows."""
         self._client = client
         self._namespace = namespace
         self._stopping = stop
@@ -64,11 +68,11 @@ class FeatureRulesSync:
             KubeApiError: when the rules cannot be read, or the ConfigMap or an Event cannot be written.
         """
         try:
-            objects = self._client.list(NODE_FEATURE_RULES.path()).items
+            self.rules.repair()
         except NotFound:
             logger.debug("feature rules: this cluster has no NodeFeatureRule definition")
             return
-        compiled = compile_rules(objects)
+        compiled = compile_rules(self.rules.collection.values())
         self._write(compiled.data)
         self._tell(compiled.problems)
 
@@ -110,3 +114,9 @@ class FeatureRulesSync:
         about = events.Subject(resource=NODE_FEATURE_RULES, namespace="", name=subject.name, uid=subject.uid)
         event = Event(kind="Warning", reason=Reason.INVALID_RULE, message=f"left out: {wrong[0]}{more}")
         events.post(self._client, about, event, now=self._clock())
+
+
+def _read_rules(obj: Json) -> Json:
+    """Keep what the rules are made of, and whose they are."""
+    metadata = obj["metadata"]
+    return {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": obj.get("spec")}

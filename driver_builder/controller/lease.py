@@ -38,6 +38,8 @@ class Lease:
         self._clock = clock
         self._seen: tuple[object, float] = (None, 0.0)
         self._renewed: float | None = None
+        self._held: Object | None = None
+        """Ours, as the API server gave it back: a renewal is one PUT of it, and needs no GET."""
 
     def acquire(self, stop: threading.Event) -> bool:
         """Wait until the Lease is ours; False when ``stop`` was set before."""
@@ -87,6 +89,15 @@ class Lease:
 
     def try_once(self) -> bool:
         """Take or renew the Lease if it is free, run out, or ours already."""
+        if self._held is not None:
+            held, self._held = self._held, None
+            try:
+                self._held = self._client.replace(self._path, self._renewal(held))
+            except (Conflict, NotFound):
+                # Somebody changed it, perhaps only an annotation of it.
+                logger.debug("lease %s has changed", self._name)
+            else:
+                return True
         try:
             lease = self._client.get(self._path)
         except NotFound:
@@ -95,15 +106,18 @@ class Lease:
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._has_run_out(spec):
             return False
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        if holder != self._identity:
-            spec |= {"acquireTime": now, "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
-        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
         try:
-            self._client.replace(self._path, lease)
+            self._held = self._client.replace(self._path, self._renewal(lease))
         except Conflict:
             return False
         return True
+
+    def _renewal(self, lease: Object) -> Object:
+        spec, now = dict(lease["spec"]), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if spec.get("holderIdentity") != self._identity:
+            spec |= {"acquireTime": now, "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
+        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
+        return {**lease, "spec": spec}
 
     def _create(self) -> bool:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -120,7 +134,7 @@ class Lease:
             },
         }
         try:
-            self._client.create(self._collection, body)
+            self._held = self._client.create(self._collection, body)
         except Conflict:
             return False
         return True

@@ -17,7 +17,11 @@ from kube_api.errors import KubeApiError, Unreachable
 
 
 class Reconciler:
-    """Does passes, one at a time."""
+    """Does passes, one at a time.
+
+    ``changes`` counts our writes that changed what a reconcile reads: no watch brings them as news. After a pass with
+    such writes ``again`` asks for another one at once, also where something else failed.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,8 @@ class Reconciler:
         settings: PlanSettings,
         planned: Callable[[Plan], None] = lambda _plan: None,
         is_stopping: Callable[[], bool] = lambda: False,
+        changes: Callable[[], int] = lambda: 0,
+        again: Callable[[], None] = lambda: None,
     ) -> None:
         self._observer = observer
         self._images = images
@@ -39,6 +45,8 @@ class Reconciler:
         self._settings = settings
         self._planned = planned
         self._is_stopping = is_stopping
+        self._changes = changes
+        self._again = again
 
     def reconcile(self) -> float | None:
         """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
@@ -53,8 +61,10 @@ class Reconciler:
         decided = plan(snapshot, self._settings, resolved)
         self._planned(decided)
         decided, unwritten = self._reporter.acknowledged(decided)
-        owners = owners_of(decided)
+        owners, before = owners_of(decided), self._changes()
         failed = self._executor.perform(decided.actions, lambda action: owners.get(id(action), ""))
+        if self._changes() != before:
+            self._again()
         # The status of a driver whose action got no answer would wait as long.
         skipped = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
         skipped.update(unwritten)

@@ -18,7 +18,7 @@ from driver_builder.reasons import Reason
 from driver_builder.status import prebuild_status, status, unloading
 from driver_builder.status.node_notes import render_notes
 from driver_builder.status.status import Trouble
-from kube_api.client import Client
+from kube_api.client import Writer
 from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class Reporter:
     """Writes statuses and Events; a driver whose status cannot be written does not keep the others from theirs."""
 
-    def __init__(self, client: Client, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, client: Writer, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._client = client
         self._is_stopping = is_stopping
         self._silence = Silence()

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from driver_builder import telemetry
+from driver_builder.backoff import Backoff
 from driver_builder.boundary import contained
-from driver_builder.controller.backoff import Backoff
 from driver_builder.errors import InternalError
 
 MAX_ENDS, WITHIN_SECONDS = 3, 60.0

@@ -1,7 +1,7 @@
-"""Drivers that stand in each other's way: one module of two drivers, or one that another driver removes. Pure.
+"""Drivers that conflict: two drivers with the same module, or one with a module that another removes. Pure.
 
-A kernel holds one module of a name. Of two drivers that name it on one node, the one whose build is live keeps it,
-otherwise the older DriverContainer; the other one replaces nothing there, and says so. ``lint`` says it before.
+A kernel holds one module of a name. If two drivers name it on one node, the one whose build is live keeps it, otherwise
+the older DriverContainer; the other one replaces nothing there and reports the conflict. ``lint`` finds it earlier.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from itertools import combinations
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import plain
 from driver_builder.observed import inventory
@@ -33,7 +33,7 @@ class Conflict:
 
 
 def words(module: str, other: str, nodes: Iterable[str]) -> str:
-    """Say whose module it is as well, and where."""
+    """Return the message: which driver has the module as well, and where."""
     every = sorted(nodes)
     more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
     count = f"{len(every)} node{'' if len(every) == 1 else 's'}"
@@ -41,7 +41,7 @@ def words(module: str, other: str, nodes: Iterable[str]) -> str:
 
 
 def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
-    """Find, by driver, what it must leave to others."""
+    """Return, by driver, what it must leave to others."""
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
     nodes = {node.name: node for node in snapshot.nodes}
     found: dict[str, dict[tuple[str, str], list[str]]] = {}
@@ -50,7 +50,7 @@ def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
         if module is None:
             continue
         for name in sorted(_shared_nodes(one, two, snapshot)):
-            keeps = _keeper(one, two, nodes[name], module)
+            keeps = _winner(one, two, nodes[name], module)
             if keeps is None:
                 continue
             loses = two if keeps is one else one
@@ -65,9 +65,9 @@ def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
 
 
 def shared_module(one: DriverSpec, two: DriverSpec) -> str | None:
-    """Name the first module that both load, or that one loads and the other removes."""
-    loads = [{plain(module.name): module.name for module in spec.modules} for spec in (one, two)]
-    removes = [{plain(name): name for name in spec.in_tree_modules_to_remove} for spec in (one, two)]
+    """Return the first module that both load, or that one loads and the other removes."""
+    loads = [{plain(name): name for name in spec.module.names} for spec in (one, two)]
+    removes = [{plain(name): name for name in spec.module.in_tree_modules_to_remove} for spec in (one, two)]
     shared = (
         *(loads[0].keys() & loads[1].keys()),
         *(loads[0].keys() & removes[1].keys()),
@@ -77,10 +77,10 @@ def shared_module(one: DriverSpec, two: DriverSpec) -> str | None:
 
 
 def selected(spec: DriverSpec, nodes: Iterable[Node]) -> frozenset[str]:
-    """Name the nodes that get a driver by its selector and its mappings."""
+    """Return the nodes that get a driver by its selector and its mappings."""
     chosen: set[str] = set()
     for target, names in inventory.take(nodes, spec.node_selector).targets.items():
-        rule = mapping.mapping_for(spec, target.kernel_version)
+        rule = resolve_target.mapping_for(spec, target.kernel_version)
         if rule is not None and not rule.skip:
             chosen.update(names)
     return frozenset(chosen)
@@ -91,7 +91,7 @@ def _pairs(drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverContainer
     by_module: dict[str, list[DriverContainer]] = {}
     for driver in sorted(drivers, key=lambda item: item.key):
         spec = _spec(driver)
-        for name in {*(plain(module.name) for module in spec.modules), *map(plain, spec.in_tree_modules_to_remove)}:
+        for name in {*map(plain, spec.module.names), *map(plain, spec.module.in_tree_modules_to_remove)}:
             by_module.setdefault(name, []).append(driver)
     pairs: Mapping[tuple[str, str], tuple[DriverContainer, DriverContainer]] = {
         (one.key, two.key): (one, two) for theirs in by_module.values() for one, two in combinations(theirs, 2)
@@ -101,14 +101,14 @@ def _pairs(drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverContainer
 
 
 def _shared_nodes(one: DriverContainer, two: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
-    """Name the nodes that both are for; one that is deleted is where it is, whatever it selects."""
+    """Return the nodes of both drivers; a driver that is being deleted is where it is loaded, whatever it selects."""
     staying = [driver for driver in (one, two) if not driver.deleting]
     chosen = [selected(_spec(driver), snapshot.nodes) for driver in staying]
     return frozenset.intersection(*chosen) if chosen else frozenset()
 
 
-def _keeper(one: DriverContainer, two: DriverContainer, node: Node, module: str) -> DriverContainer | None:
-    """Say who keeps the module. A driver that is deleted does while its own build alone is live, and never loses."""
+def _winner(one: DriverContainer, two: DriverContainer, node: Node, module: str) -> DriverContainer | None:
+    """Return the driver that keeps the module. A driver that is being deleted does while only its build is live."""
     live = [driver for driver in (one, two) if _is_live(driver, node, module)]
     if one.deleting or two.deleting:
         return live[0] if len(live) == 1 and live[0].deleting else None
@@ -116,10 +116,10 @@ def _keeper(one: DriverContainer, two: DriverContainer, node: Node, module: str)
 
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:
-    """Tell whether a driver's build is live on a node: by what the node remembers, else by its ready label."""
+    """Return whether a driver's build is live on a node: by the Node's record, else by its ready label."""
     known = loaded.parse(node.annotations.get(loaded.annotation(driver.key)))
     if known is None or known.given_up == loaded.UNREADABLE:
-        is_loader = any(plain(item.name) == plain(module) for item in _spec(driver).modules)
+        is_loader = plain(module) in map(plain, _spec(driver).module.names)
         return is_loader and driver.ready_label in node.labels
     loads = known.on_boot(node.boot_id).loads
     return any(plain(name) == plain(module) for load in loads for name, _ in load.modules)

@@ -1,7 +1,7 @@
 """What a target of a driver should run, or why it runs nothing. Values only.
 
-:mod:`driver_builder.desired.resolve` makes them; the registries are asked for their images, and ``plan`` brings them
-about.
+:mod:`driver_builder.desired.resolve` makes them; the registries are asked for their images, and ``plan`` acts on
+them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from driver_builder.reasons import Reason, TargetState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateVersions:
-    """``versions`` of every known template, by name, as build keys have them.
+    """``versions`` of every known template, by name, as build keys contain them.
 
     ``deadline_seconds`` is a build's deadline, for specs that have none; ``max_deadline_seconds`` is the longest that a
     spec may ask for.
@@ -30,8 +30,8 @@ class TemplateVersions:
 class _WithImage:
     """A target and the image that its nodes should run.
 
-    ``rebuild`` is the token of a rebuild that was asked for on the DriverContainer, and so for all its nodes.
-    ``selects_os_version`` says that its nodes are told from others of their kernel by their version.
+    ``rebuild`` is the token of a rebuild that the DriverContainer requests, and so for all its nodes.
+    ``selects_os_version`` says that the DaemonSet also selects nodes by their OS version.
     """
 
     target: KernelTarget
@@ -45,7 +45,7 @@ class _WithImage:
 class TargetToBuild(_WithImage):
     """A target whose image ``request`` builds.
 
-    ``basis`` is its key without the rebuilds that single nodes asked for.
+    ``basis`` is its key without the rebuilds that single nodes request.
     """
 
     request: BuildRequest

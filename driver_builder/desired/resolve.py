@@ -1,8 +1,8 @@
 """What each target of a driver should run, in the cluster as it is or as it would be. Pure.
 
-Place in the flow: a reconcile resolves each driver once, the registries are asked for the images of what comes of it,
-and ``plan`` brings them about; ``gate``, ``preflight`` and ``prebuild`` ask the same of kernels that no node runs yet,
-so that all of them mean the very same image.
+Place in the flow: a reconcile resolves each driver once, the registries are asked for the resulting images, and
+``plan`` acts on them. ``gate``, ``preflight`` and ``prebuild`` resolve kernels that no node runs yet, so that
+all of them mean the same image.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ from kube_api import names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What the targets of a driver should run, which nodes have which target, and which rebuilds are known.
+    """What the targets of a driver should run, which nodes have which target, and its rebuilds.
 
-    ``alternatives`` are images of which one that exists would be wanted instead.
+    ``alternatives`` are images that are wanted instead if they exist.
     """
 
     targets: tuple[DesiredTarget, ...]
@@ -39,23 +39,23 @@ class Resolved:
 
     @property
     def images(self) -> tuple[ImageTarget, ...]:
-        """The targets that the registries are asked for, each image once."""
+        """The targets whose images the registries are asked for, each image once."""
         every = (*self.targets, *self.alternatives)
         return tuple({item.image: item for item in every if isinstance(item, ImageTarget)}.values())
 
     def holds(self, snapshot: Snapshot, driver: DriverContainer) -> bool:
-        """Tell whether images that are known by now change nothing: each was built for what is wanted anyway."""
+        """Return whether the images known now change nothing: each was built for what is wanted anyway."""
         homes = {_kernel(item.target): item.target for item in self.targets}
         return all(homes.get(_kernel(found), found) == found for found in targets.of_images(snapshot, driver))
 
 
 def _kernel(target: KernelTarget) -> KernelTarget:
-    """Give the target without the version of its operating system."""
+    """Return the target without the version of its operating system."""
     return replace(target, os_version="")
 
 
 def resolve_all(snapshot: Snapshot, versions: TemplateVersions) -> Mapping[str, Resolved]:
-    """Resolve the drivers of a snapshot, by their keys; one that nothing can be decided for is left out."""
+    """Resolve the drivers of a snapshot, by their keys; a driver that fails is left out."""
     found = {
         driver.key: contained(
             "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions), lambda _error: None
@@ -96,7 +96,7 @@ def _inputs(
     snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions, rebuilds: Rebuilds
 ) -> BuildInputs:
     template: OwnTemplate | SourceMissing | None = None
-    if spec.own_template is not None:
+    if spec.build.template_config_map is not None:
         template = snapshot.templates.get(driver.key, SourceMissing(message="the template has not been read yet"))
     return BuildInputs(
         driver=driver,
@@ -118,7 +118,7 @@ def resolve_each(inputs: BuildInputs, stock: Inventory) -> Iterator[DesiredTarge
 def _without_namesakes(
     items: tuple[DesiredTarget, ...], snapshot: Snapshot, driver: DriverContainer
 ) -> tuple[DesiredTarget, ...]:
-    """Refuse targets whose digits are those of another one: they would take each other's DaemonSet.
+    """Block targets whose short hash is that of another one: they would share its DaemonSet.
 
     The target that the DaemonSet was made for keeps it, otherwise the first in order.
     """
@@ -145,8 +145,8 @@ def _refused(item: DesiredTarget, owner: KernelTarget) -> BlockedTarget:
 def resolve_for(
     snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, target: KernelTarget, versions: TemplateVersions
 ) -> DesiredTarget | None:
-    """Say what a node of the driver's choice would have to run on the target; None when it chooses no such node."""
-    # No name of a node can have a slash: it meets none that is there.
+    """Return what a node that the driver selects would run on the target; None if it selects no such node."""
+    # No node name contains a slash, so this one is free.
     node = Node(
         name=f"preflight/{driver.key}",
         labels={

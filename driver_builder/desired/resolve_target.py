@@ -1,11 +1,12 @@
-"""One target of a driver: what it should run by the rule of the spec that its kernel falls under. Pure."""
+"""One target of a driver: what it should run by the kernel mapping that applies. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from driver_builder.api import driver_spec
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
-from driver_builder.desired import mapping
 from driver_builder.desired.desired_target import (
     BlockedTarget,
     DesiredTarget,
@@ -16,20 +17,67 @@ from driver_builder.desired.desired_target import (
 )
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, OwnTemplate
-from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, SigningCertificate, Source, SourceMissing
 from driver_builder.reasons import REASONS, Reason
 
+ANY_KERNEL = KernelMapping(pattern=driver_spec.compiled(".*"), args={})
+"""What a spec without mappings means."""
+
+TEMPLATES = {
+    "almalinux": "rhel",
+    "amzn": "amazon",
+    "centos": "rhel",
+    "debian": "debian",
+    "fedora": "fedora",
+    "flatcar": "flatcar",
+    "ol": "rhel",
+    "opensuse-leap": "sles",
+    "opensuse-tumbleweed": "sles",
+    "rhel": "rhel",
+    "rocky": "rhel",
+    "sles": "sles",
+    "ubuntu": "ubuntu",
+}
+"""os-release ID to template, for specs that name none."""
+
+BASE_IMAGES = {
+    "almalinux": "almalinux:{major}",
+    "amzn": "amazonlinux:{version}",
+    "centos": "quay.io/centos/centos:stream{major}",
+    "debian": "debian:{codename}-slim",
+    "fedora": "fedora:{version}",
+    "flatcar": "debian:trixie-slim",
+    "ol": "oraclelinux:{major}",
+    "opensuse-leap": "opensuse/leap:{version}",
+    "opensuse-tumbleweed": "opensuse/tumbleweed:latest",
+    "rhel": "registry.access.redhat.com/ubi{major}/ubi:{version}",
+    "rocky": "rockylinux/rockylinux:{major}",
+    "sles": "registry.suse.com/bci/bci-base:{version}",
+    "ubuntu": "ubuntu:{version}",
+}
+"""os-release ID to the image a driver is built in, for specs that name none.
+
+Where a distribution's images are named by major release, the newest minor one is taken: its compiler builds for all
+kernels of that release. Flatcar's build tools run on a C library that is as new as its own.
+"""
+
+_CODENAMES = {"12": "bookworm", "13": "trixie"}
+"""Debian's images are those of its codenames."""
+_VERSION = re.compile(r"(?P<major>[0-9]+)(?:\.[0-9]+)*")
+_OLDEST = {"almalinux": 8, "centos": 8, "ol": 8, "rhel": 8, "rocky": 8}
+"""Major releases that the templates support; older ones have other package managers."""
+
 OWN_TEMPLATE = "own"
-"""What a template of the admin's is called where ours have their names."""
+"""What a custom template is called where ours have their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildInputs:
-    """What all targets of a driver are resolved with.
+    """Inputs of all targets of a driver.
 
-    ``template`` is the admin's own, None where the spec names none; ``certificates`` are by their Secrets' places.
+    ``template`` is a custom one, None if the spec names none; ``certificates`` are by the names of their Secrets.
     """
 
     driver: DriverContainer
@@ -52,8 +100,8 @@ class BuildInputs:
 def resolve_target(
     inputs: BuildInputs, target: KernelTarget, nodes: tuple[str, ...], *, selects_os_version: bool
 ) -> DesiredTarget:
-    """Say what the nodes of a target should run."""
-    rule = mapping.mapping_for(inputs.spec, target.kernel_version)
+    """Return what the nodes of a target should run."""
+    rule = mapping_for(inputs.spec, target.kernel_version)
     if rule is None:
         why = "no rule of spec.kernelMappings matches"
         return SkippedTarget(target=target, nodes=nodes, reason=Reason.NO_KERNEL_MAPPING, message=why)
@@ -84,13 +132,13 @@ def resolve_target(
 
 
 def blocked_target(target: KernelTarget, nodes: tuple[str, ...], reason: Reason, message: str) -> BlockedTarget:
-    """Make a target that nothing can be built for, in the state that its reason leads to."""
+    """Make a target that cannot be built, in the state that belongs to its reason."""
     return BlockedTarget(target=target, nodes=nodes, state=REASONS[reason].states[0], reason=reason, message=message)
 
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """What a build needs and is not there."""
+    """An input that a build needs and that is missing."""
 
     reason: Reason
     message: str
@@ -98,7 +146,7 @@ class _Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Template:
-    """What makes the Dockerfile: a template of ours by its name, or the admin's. ``version`` is in the build key."""
+    """What makes the Dockerfile: one of our templates by its name, or a custom one. ``version`` is in the build key."""
 
     name: str
     version: str
@@ -111,7 +159,7 @@ def _template(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) ->
         if isinstance(own, SourceMissing):
             return _Missing(Reason.SOURCE_MISSING, own.message)
         return _Template(name=OWN_TEMPLATE, version=f"{OWN_TEMPLATE}:{own.digest}", own=own)
-    name = mapping.template_for(inputs.spec, rule, target)
+    name = template_for(inputs.spec, rule, target)
     return _Template(name=name, version=versions[name]) if name and name in versions else _unsupported(inputs, target)
 
 
@@ -121,7 +169,7 @@ def _unsupported(inputs: BuildInputs, target: KernelTarget) -> _Missing:
 
 
 def _request(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> BuildRequest | _Missing:
-    """Put together what is built; the first thing that is missing is said."""
+    """Put the build request together; returns the first missing input instead, if there is one."""
     spec, source = inputs.spec, inputs.source
     if isinstance(source, SourceMissing):
         return _Missing(Reason.SOURCE_MISSING, source.message)
@@ -132,7 +180,7 @@ def _request(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> 
     if isinstance(certificate, CertificateMissing):
         reason = Reason.INVALID_SIGNING_CERTIFICATE if certificate.is_invalid else Reason.SIGNING_CERTIFICATE_MISSING
         return _Missing(reason, certificate.message)
-    base_image = mapping.base_image_for(spec, target)
+    base_image = base_image_for(spec, target)
     if isinstance(template, _Missing) or base_image is None:
         return _unsupported(inputs, target)
     limits = inputs.known_templates
@@ -144,12 +192,40 @@ def _request(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> 
         recipe=template.version,
         base_image=base_image,
         source=source,
-        modules=spec.modules,
-        args={**spec.args, **rule.args},
+        modules=spec.module.load_order,
+        args={**spec.build.args, **rule.args},
         rebuild=inputs.rebuilds.token(target),
-        deadline_seconds=min(spec.deadline_seconds or limits.deadline_seconds, limits.max_deadline_seconds),
+        deadline_seconds=min(spec.build.deadline_seconds or limits.deadline_seconds, limits.max_deadline_seconds),
         signing_certificate=certificate.der if isinstance(certificate, SigningCertificate) else None,
         signing=rule.signing or spec.signing,
         own_template=template.own,
-        firmware_path=spec.firmware_path or "",
+        firmware_path=spec.module.firmware_path or "",
     )
+
+
+def mapping_for(spec: DriverSpec, kernel_version: KernelVersion) -> KernelMapping | None:
+    """Return the first mapping that matches the whole kernel release; without mappings every kernel is wanted."""
+    for mapping in spec.kernel_mappings or (ANY_KERNEL,):
+        if mapping.pattern.fullmatch(kernel_version):
+            return mapping
+    return None
+
+
+def template_for(spec: DriverSpec, mapping: KernelMapping, target: KernelTarget) -> str | None:
+    """Return the name of the template: the mapping's, else the build's, else the distribution's."""
+    return mapping.template or spec.build.template or TEMPLATES.get(target.os_id)
+
+
+def base_image_for(spec: DriverSpec, target: KernelTarget) -> str | None:
+    """Return the image a driver is built in: the build's, else the distribution's, None if none is known."""
+    return spec.build.base_image or _own_base_image(target.os_id, target.os_version)
+
+
+def _own_base_image(os_id: str, os_version: str) -> str | None:
+    rule, version = BASE_IMAGES.get(os_id), _VERSION.fullmatch(os_version)
+    if rule is None or version is None or int(version["major"]) < _OLDEST.get(os_id, 0):
+        return None
+    codename = _CODENAMES.get(os_version)
+    if "{codename}" in rule and codename is None:
+        return None
+    return rule.format(version=os_version, major=version["major"], codename=codename)

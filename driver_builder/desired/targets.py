@@ -1,9 +1,9 @@
 """Which target each node of a driver has: nodes of one kernel, operating system and architecture share one. Pure.
 
-The version of the operating system is no part of that: it may change while its kernel runs (a minor update without a
-reboot), and nothing on the node changes then. A target keeps the version that was recorded for it: that of its
-DaemonSet, else that of an image that exists, else the version that most of its nodes have. The version is an input of
-the build and in the target's digits, so whatever asks for a target asks here, also about kernels that no node runs yet.
+The version of the operating system is not part of that: it may change while its kernel runs (a minor update without a
+reboot), and nothing on the node changes then. A target keeps its recorded version: that of its DaemonSet,
+else that of an existing image, else the version that most of its nodes have. The version is an input of
+the build and part of the target's short hash, so every target comes from here, also for kernels that no node runs yet.
 """
 
 import re
@@ -28,13 +28,13 @@ Versions = Mapping[KernelTarget, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """What is known of a driver's targets: its DaemonSets, and targets with images, the most reliable first."""
+    """What is recorded of a driver's targets: its DaemonSets, and targets with images, the most reliable first."""
 
     daemon_sets: tuple[DaemonSet, ...]
     built: tuple[tuple[KernelTarget, ...], ...]
 
     def in_daemon_sets(self, example: KernelTarget) -> tuple[KernelTarget, ...]:
-        """Give the targets of DaemonSets for the example's kernel, operating system and architecture."""
+        """Return the targets of DaemonSets for the example's kernel, operating system and architecture."""
         named = (
             replace(example, os_version=item.os_version)
             for item in self.daemon_sets
@@ -45,7 +45,7 @@ class _Records:
 
 
 def stock_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> Inventory:
-    """Group the nodes that a driver selects by the targets they are to be served as."""
+    """Group the nodes that a driver selects by the targets that serve them."""
     own = inventory.take(snapshot.nodes, spec.node_selector)
     records = _records(snapshot, driver)
     targets: dict[KernelTarget, tuple[str, ...]] = {}
@@ -64,9 +64,9 @@ def stock_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> I
 
 
 def unrecorded(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> Iterator[Inventory]:
-    """Give the targets that nodes could have as well, where nothing is recorded and their versions differ.
+    """Return the targets that nodes could have as well, if nothing is recorded and their versions differ.
 
-    An image of one of them may exist already; it is asked for, and what is found is recorded by that.
+    The image of one of them may exist already; the registries are asked, and an existing image is a record.
     """
     records = _records(snapshot, driver)
     for versions in _grouped(inventory.take(snapshot.nodes, spec.node_selector).targets):
@@ -84,12 +84,12 @@ def _grouped(targets: Versions) -> Iterator[Versions]:
 
 
 def _homes(versions: Versions, records: _Records) -> Mapping[KernelTarget, KernelTarget]:
-    """Say for each target that nodes name by themselves which they are served as."""
+    """Return for each target that nodes name themselves the one that serves them."""
     example = next(iter(versions))
     known = records.in_daemon_sets(example)
     in_use = [target for target in known if target in versions]
     if len(in_use) > 1:
-        # Each selects its version of the operating system, as DaemonSets did once, until only one of them has nodes.
+        # Each selects its version of the operating system, as DaemonSets once did, until only one of them has nodes.
         return {target: target for target in versions}
     if known:
         return dict.fromkeys(versions, (in_use or known)[0])
@@ -101,7 +101,7 @@ def _homes(versions: Versions, records: _Records) -> Mapping[KernelTarget, Kerne
 
 
 def _preferred(candidates: Iterable[KernelTarget], versions: Versions) -> KernelTarget:
-    """Choose the version that most nodes have, and of equals the lower."""
+    """Choose the version that most nodes have; if equal, the lower."""
     counts = Counter({target: len(nodes) for target, nodes in versions.items()})
     return min(candidates, key=lambda target: (-counts[target], _order(target)))
 
@@ -134,7 +134,7 @@ def _records(snapshot: Snapshot, driver: DriverContainer) -> _Records:
 
 
 def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:
-    """Give the targets whose image existed when the status was written."""
+    """Return the targets whose image existed when the status was written."""
     for status in statuses:
         target = parsed(status.kernel, status.os, status.architecture) if status.digest else None
         if target is not None:
@@ -142,7 +142,7 @@ def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:
 
 
 def of_images(snapshot: Snapshot, driver: DriverContainer) -> Iterator[KernelTarget]:
-    """Give the targets that existing images say they were built for."""
+    """Return the targets that existing images say they were built for."""
     for state in snapshot.images.values():
         if isinstance(state, Present) and state.labels.get(images.DRIVER_LABEL) == driver.key:
             labels = state.labels
@@ -156,7 +156,7 @@ def of_images(snapshot: Snapshot, driver: DriverContainer) -> Iterator[KernelTar
 
 
 def parsed(kernel: str, os: str, architecture: str) -> KernelTarget | None:
-    """Read a target as a status or an image's labels name it; None where it is none."""
+    """Read a target from a status or an image's labels; None if it is not one."""
     os_id, _, os_version = os.partition(":")
     try:
         return KernelTarget(KernelVersion(kernel), os_id, os_version, architecture)

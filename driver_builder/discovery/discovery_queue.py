@@ -1,6 +1,6 @@
-"""Look-ups of kernels, one at a time and beside the passes; what they found is part of the next snapshot.
+"""Kernel discoveries, one at a time and beside reconciles; their results are part of the next snapshot.
 
-Memory only, on purpose: the newest kernel of each pool, and when it was looked up, is kept in the drivers' status.
+In memory only, on purpose: the newest kernel of each pool, and when it was found, is in the drivers' status.
 """
 
 import logging
@@ -18,24 +18,24 @@ from kube_api.errors import KubeApiError
 from kube_api.text import printable
 
 Work = Callable[[LookUpKernels, threading.Event], tuple[str, ...]]
-"""Does one look-up: the action, and the event that asks it to stop; gives the releases that the repository offers."""
+"""Runs one kernel discovery: the action, and the event that cancels it; returns the releases of the repository."""
 
 MAX_REPOSITORIES = 200
-"""So many answers are kept: of repositories that no driver asks for any more, nobody wants to know."""
+"""Results that are kept at most: those of repositories that no driver uses any more are dropped."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpStates:
-    """``done`` is what is known of each repository, ``running`` are those that are being asked or wait for that."""
+    """``done`` is the result for each repository, ``running`` are those that are being asked or queued."""
 
     done: Mapping[Repository, LookUp] = field(default_factory=dict)
     running: frozenset[Repository] = frozenset()
 
 
 class LookUpQueue:
-    """Asks repositories in the thread of ``pool``; ``wake`` is called when one has answered, or has not."""
+    """Asks repositories in the thread of ``pool``; ``wake`` is called when one has answered or failed."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LookUpQueue:
     ) -> None:
         self._work = work
         self._wake = wake
-        self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-up")
+        self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernel-discovery")
         self._clock = clock
         self._lock = threading.Lock()
         self._done: dict[Repository, LookUp] = {}
@@ -55,12 +55,12 @@ class LookUpQueue:
         self._stopped = threading.Event()
 
     def states(self) -> LookUpStates:
-        """Tell what is known and what is being asked."""
+        """Return what is known and what is being asked."""
         with self._lock:
             return LookUpStates(done=dict(self._done), running=frozenset(self._running))
 
     def submit(self, action: LookUpKernels) -> None:
-        """Ask a repository, unless it is being asked."""
+        """Ask a repository, unless that is already going on."""
         with self._lock:
             if self._stopped.is_set() or action.repository in self._running:
                 return
@@ -68,7 +68,7 @@ class LookUpQueue:
         self._pool.submit(self._run, action)
 
     def stop(self) -> None:
-        """Ask every look-up to stop; returns when the threads have ended."""
+        """Cancel every kernel discovery; returns when the threads have ended."""
         self._stopped.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -85,7 +85,7 @@ class LookUpQueue:
             found = replace(known, error=printable(str(error)), error_at=self._clock())
             logger.warning("%s: failed: %s", action, error)
         except Exception as error:
-            # A bug must not keep the repository in the queue for ever.
+            # A bug must not keep the repository in the queue forever.
             logger.exception("%s: internal error", action)
             found = replace(known, error=printable(repr(error)), error_at=self._clock())
         telemetry.KERNEL_LOOK_UPS.labels("Failed" if found.error_at is not None else "Succeeded").inc()
@@ -94,7 +94,7 @@ class LookUpQueue:
             self._done.pop(repository, None)
             self._done[repository] = found
             while len(self._done) > MAX_REPOSITORIES:
-                # The oldest: its answer is in the status of the drivers that asked.
+                # The oldest: its result is in the status of the drivers that needed it.
                 del self._done[next(iter(self._done))]
         if not self._stopped.is_set():
             self._wake()

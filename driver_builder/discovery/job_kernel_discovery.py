@@ -1,7 +1,6 @@
-"""Asks a package repository for its kernels from a Job: the base image itself runs on a node, and no engine is needed.
+"""Asks a package repository for its kernels from a Job: the base image runs on a node, and no engine is needed.
 
-The script is the one that an engine would run. The Job is made anew for each kernel discovery, and deleted after it;
-what it printed is its log.
+The script is the one that an engine would run. Each kernel discovery creates a Job, reads its log and deletes it.
 """
 
 import hashlib
@@ -33,13 +32,13 @@ from kube_api.resources import JOBS
 Json = dict[str, Any]
 
 PATIENCE = Patience(start=300.0)
-"""Less than a build has: the repository is asked again later."""
+"""Shorter than for a build: the repository is asked again later."""
 
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""What package managers need to write their lists as root and to fetch them as somebody else."""
+"""What package managers need to write their lists as root and to fetch them as another user."""
 
 
-class JobKernelLookup:
+class JobKernelDiscovery:
     """Asks from Jobs in ``namespace``; ``pull_secret`` is for the base image, ``clock`` counts seconds.
 
     ``node_selector`` is added to the repository's architecture, ``tolerations`` are the pod's, ``host_network`` is for
@@ -65,8 +64,8 @@ class JobKernelLookup:
         self._host_network = host_network
         self._clock = clock
 
-    def look_up(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Run a Job and read its log; see :class:`~driver_builder.discovery.kernel_discovery.KernelLookup`."""
+    def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
+        """Run a Job and read its log; see :class:`~driver_builder.discovery.kernel_discovery.KernelDiscovery`."""
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
         job, _ = cluster.ensure_job(self._manifest(repository), limits)
@@ -89,13 +88,13 @@ class JobKernelLookup:
             tolerations=self._tolerations,
             host_network=self._host_network,
         )
-        # A Job that a controller before us left is of another day: this makes it another one, which is replaced.
+        # A Job that an earlier controller left has another date: it is replaced.
         made["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
         return made
 
 
 def _failure(exit_code: int, output: BuildOutput) -> BuildFailed:
-    """Make the error of commands that ended with ``exit_code``."""
+    """Make the error of a script that ended with ``exit_code``."""
     reason, message = classify(exit_code, "", tuple(output.lines))
     return BuildFailed(reason, message, log_tail=output.tail)
 
@@ -109,7 +108,7 @@ def manifest(
     tolerations: Sequence[Json] = (),
     host_network: bool = False,
 ) -> Json:
-    """Build the Job of a look-up: its script runs first, in the base image, then nothing more.
+    """Build the Job of a kernel discovery: its only container runs the script in the base image.
 
     Raises:
         ConfigurationError: as :func:`~driver_builder.discovery.kernel_script.script_for`.

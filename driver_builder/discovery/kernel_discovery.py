@@ -1,6 +1,6 @@
-"""Which kernels a build could be given headers of: asked of the package repository, from inside the base image.
+"""Which kernels have headers in a package repository, asked from inside the base image.
 
-Place in the flow: the plan asks for a kernel discovery, ``discovery_queue`` runs it. A script (``kernel_script``)
+Place in the flow: the plan requests a kernel discovery, ``discovery_queue`` runs it. A script (``kernel_script``)
 refreshes the package lists and prints the releases. The engine that builds drivers runs it in a build, so it finds what
 a build would find, mirrors, proxies and credentials included. What a repository prints is checked before it is used.
 """
@@ -19,33 +19,33 @@ import docker
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.discovery.kernel_script import KernelScript, script_for
-from driver_builder.model.engine_images import LOOK_UP
+from driver_builder.model.engine_images import DISCOVERY
 from driver_builder.model.kernels import is_kernel_version
 from driver_builder.model.repositories import Repository
 from driver_builder.registry.credentials import Credentials
 
 MARK = "driverwright-kernel: "
-"""Before each release in what a look-up prints."""
+"""Before each release in what the script prints."""
 MAX_RELEASES = 20_000
 _MAX_LINE = len(MARK) + 128
-"""Characters. One that is cut is no release: those have 64 at most."""
+"""Characters. A line that is cut is not a release: those have 64 at most."""
 DEADLINE_SECONDS = 600.0
 
 
-class KernelLookup(Protocol):
+class KernelDiscovery(Protocol):
     """Asks one repository."""
 
-    def look_up(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Give the kernel releases that it has headers of, in order.
+    def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
+        """Return the kernel releases that it has headers of, in order.
 
         Raises:
-            BuildFailed: the repository, or the base image, cannot be reached; or the look-up was cancelled.
-            TemporaryError: when the engine or cluster that asks is not there.
-            ConfigurationError: when nobody knows how to ask such a repository.
+            BuildFailed: the repository, or the base image, cannot be reached; or it was cancelled.
+            TemporaryError: the engine or cluster that asks is unavailable.
+            ConfigurationError: such a repository cannot be asked.
         """
 
 
-class DockerKernelLookup:
+class DockerKernelDiscovery:
     """Asks with the engine behind ``api``; ``credentials`` by host are for the base image, ``clock`` counts seconds."""
 
     def __init__(
@@ -58,23 +58,23 @@ class DockerKernelLookup:
         self._engine = DockerBuilder(api, credentials=credentials, clock=clock)
         self._clock = clock
 
-    def look_up(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Build and read the log; see :class:`KernelLookup`."""
+    def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
+        """Build and read the log; see :class:`KernelDiscovery`."""
         lines = ReleaseLines()
         name = hashlib.sha256(repr(repository).encode()).hexdigest()[:32]
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        self._engine.run(build_context(repository), name=f"{LOOK_UP}/{name}:latest", log=lines.take, limits=limits)
+        self._engine.run(build_context(repository), name=f"{DISCOVERY}/{name}:latest", log=lines.take, limits=limits)
         return lines.releases()
 
 
 class ReleaseLines:
-    """Takes the lines that a look-up prints, and keeps those that name a release, within bounds."""
+    """Takes the lines that a script prints, and keeps those that name a release, within bounds."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def take(self, line: str) -> None:
-        """Take in a line."""
+        """Add a line."""
         if line.startswith(MARK) and len(self._lines) < MAX_RELEASES:
             self._lines.append(line[:_MAX_LINE])
 
@@ -84,7 +84,7 @@ class ReleaseLines:
 
 
 def parse_releases(lines: Iterable[str]) -> tuple[str, ...]:
-    """Read the releases out of what a look-up printed; words that are not kernel releases are left out."""
+    """Read the releases from what a script printed; other words are left out."""
     words = {line.removeprefix(MARK) for line in lines if line.startswith(MARK)}
     return tuple(sorted(word for word in words if is_kernel_version(word))[:MAX_RELEASES])
 

@@ -1,7 +1,7 @@
 """The script that asks a package repository for its kernels: one per package manager, in ``dockerfiles/lookup``.
 
-Place in the flow: an engine runs it in a build, and a Job as its command. It prints a line ``driverwright-kernel:
-RELEASE`` for each kernel, and its exit code is one that ``failures`` knows.
+Place in the flow: an engine runs it in a build, a Job as its command. It prints a line ``driverwright-kernel:
+RELEASE`` for each kernel, and its exit code is one that ``failures`` classifies.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ SCRIPTS: Mapping[str, str] = {
     "sles": "zypper.sh",
     "ubuntu": "apt.sh",
 }
-"""By template, which is the script's one argument."""
+"""By template; the value is the script's one argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def script_for(repository: Repository) -> KernelScript:
     """Read the script that asks a repository.
 
     Raises:
-        ConfigurationError: when there is none, or the base image's name cannot be written to a Dockerfile.
+        ConfigurationError: there is none, or the base image's name is not allowed in a Dockerfile.
     """
     if wrong := BASE_IMAGE.wrong_with(repository.base_image):
         raise ConfigurationError(f"base image {repository.base_image!r} {wrong}")

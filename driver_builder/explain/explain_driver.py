@@ -1,4 +1,4 @@
-"""The first link, the DriverContainer itself, and what may keep the controller from doing what is next. Pure."""
+"""The first check, the DriverContainer itself, and what may stop the controller from the next step. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from driver_builder.status.status import Trouble
 from kube_api import names
 
 _UNDECIDED = frozenset({Reason.INTERNAL_ERROR, Reason.NAMESPACE_FORBIDDEN})
-"""Why nothing could be decided for a driver."""
+"""Reasons for which nothing is decided for a driver."""
 
 
-def driver_link(driver: DriverContainer) -> Step:
-    """Say whether the DriverContainer can be acted on at all."""
+def driver_check(driver: DriverContainer) -> Step:
+    """Check whether the DriverContainer is valid."""
     if driver.deleting:
         return _deleted(driver)
     if isinstance(driver.spec, InvalidDriver):
@@ -30,8 +30,8 @@ def driver_link(driver: DriverContainer) -> Step:
     return ok("driver", words)
 
 
-def paused_link(driver: DriverContainer) -> Step:
-    """Say that the driver is paused, so that waiting does not help."""
+def paused_check(driver: DriverContainer) -> Step:
+    """Report that the driver is paused, so that waiting does not help."""
     return broken(
         "driver",
         f"DriverContainer {driver.key} is paused: nothing is built, rolled out or labelled",
@@ -40,7 +40,7 @@ def paused_link(driver: DriverContainer) -> Step:
 
 
 def trouble_of(driver: DriverContainer) -> Trouble | None:
-    """Read from its status why the controller could decide nothing for a driver; None where it could."""
+    """Read from its status why the controller could decide nothing for a driver; None if it could."""
     for condition in driver.status.get("conditions") or ():
         is_degraded = (condition.get("type"), condition.get("status")) == ("Degraded", "True")
         if is_degraded and condition.get("reason") in _UNDECIDED:
@@ -48,14 +48,14 @@ def trouble_of(driver: DriverContainer) -> Trouble | None:
     return None
 
 
-def trouble_link(driver: DriverContainer, trouble: Trouble) -> Step:
-    """Say that nothing can be decided for a driver, so that waiting does not help."""
+def trouble_check(driver: DriverContainer, trouble: Trouble) -> Step:
+    """Report that nothing can be decided for a driver, so that waiting does not help."""
     words = f"DriverContainer {driver.key} is {_words(trouble)}; what it has stays as it is"
     return broken("driver", words, remedy_of(trouble.reason))
 
 
 def controller_hint(driver: DriverContainer) -> str:
-    """Say what to look at when the controller does not do what is next."""
+    """Return what to look at when the controller does not do the next step."""
     for condition in driver.status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("reason") == Reason.ACTION_REFUSED:
             return f"The API server refused the controller: {condition.get('message', '')}"
@@ -74,7 +74,7 @@ def _deleted(driver: DriverContainer) -> Step:
 
 
 def _fact(condition: Mapping[str, Any]) -> str:
-    """Give a condition's message without its remedy, which is the next step."""
+    """Return a condition's message without its remedy, which is the next step."""
     return without_remedy(str(condition.get("reason")), str(condition.get("message", "")))
 
 

@@ -1,9 +1,9 @@
-"""The links from a driver to its image in the registry: selector, kernel, mapping, image, build. Pure."""
+"""The checks from a driver to its image in the registry: selector, kernel, mapping, image, build. Pure."""
 
 from difflib import get_close_matches
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 from driver_builder.desired.desired_target import (
     BlockedTarget,
     DesiredTarget,
@@ -12,18 +12,18 @@ from driver_builder.desired.desired_target import (
     SkippedTarget,
 )
 from driver_builder.explain.explain_driver import controller_hint
-from driver_builder.explain.explanation import Scene, Step, broken, ok, unknown, waiting
+from driver_builder.explain.explanation import Context, Step, broken, ok, unknown, waiting
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.inventory import Node, target_of
-from driver_builder.planning.plan_build import next_try
+from driver_builder.planning.retries import next_try
 from driver_builder.reasons import SUSPENDED_TRIES, Reason, TargetState, remedy_of
 from driver_builder.status.status import TargetStatus, previous_targets, timestamp
 
 _UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
 
 
-def selector_link(spec: DriverSpec, node: Node) -> Step:
+def selector_check(spec: DriverSpec, node: Node) -> Step:
     """Compare the driver's selector with the node's labels, key by key."""
     wrong = {key: value for key, value in spec.node_selector.items() if node.labels.get(key) != value}
     if wrong:
@@ -45,8 +45,8 @@ def _difference(node: Node, key: str, wanted: str) -> str:
     return f"label {key} is missing{hint}, it should be {wanted!r}"
 
 
-def kernel_link(node: Node) -> Step:
-    """Say which target the node's labels name."""
+def kernel_check(node: Node) -> Step:
+    """Report which target the node's labels name."""
     target = target_of(node)
     if isinstance(target, KernelTarget):
         return ok("kernel", f"the node runs {target.kernel_version} on {target.os}, {target.architecture}")
@@ -57,20 +57,20 @@ def kernel_link(node: Node) -> Step:
     )
 
 
-def mapping_link(spec: DriverSpec, target: KernelTarget) -> Step:
-    """Say which rule of ``spec.kernelMappings`` the kernel falls under."""
+def mapping_check(spec: DriverSpec, target: KernelTarget) -> Step:
+    """Report which entry of ``spec.kernelMappings`` applies to the kernel."""
     kernel = target.kernel_version
-    rule = mapping.mapping_for(spec, kernel)
+    rule = resolve_target.mapping_for(spec, kernel)
     if rule is None:
-        tried = ", ".join(item.pattern.pattern for item in spec.mappings)
+        tried = ", ".join(item.pattern.pattern for item in spec.kernel_mappings)
         return broken(
             "mapping",
             f"none of spec.kernelMappings matches {kernel}; tried in order: {tried}",
             "Add a rule that matches the whole kernel release (the first that matches is used), or remove all rules",
         )
-    if not spec.mappings:
+    if not spec.kernel_mappings:
         return ok("mapping", "there are no spec.kernelMappings: every kernel gets the driver")
-    number = next(index for index, item in enumerate(spec.mappings) if item is rule)
+    number = next(index for index, item in enumerate(spec.kernel_mappings) if item is rule)
     where = f"spec.kernelMappings[{number}] ({rule.pattern.pattern})"
     if rule.skip:
         step = f"If the node should have the driver, remove skip or put a rule for {kernel} before it"
@@ -78,8 +78,8 @@ def mapping_link(spec: DriverSpec, target: KernelTarget) -> Step:
     return ok("mapping", f"{where} matches")
 
 
-def image_link(item: DesiredTarget) -> Step:
-    """Say which image the target should run."""
+def image_check(item: DesiredTarget) -> Step:
+    """Report which image the target should run."""
     if isinstance(item, SkippedTarget | BlockedTarget):
         return broken("image", f"{item.reason}: {item.message}", remedy_of(item.reason))
     if isinstance(item, PrebuiltTarget):
@@ -89,13 +89,13 @@ def image_link(item: DesiredTarget) -> Step:
     return ok("image", f"{item.image}, built by {how}")
 
 
-def build_link(scene: Scene, item: ImageTarget) -> Step:
-    """Say whether the image is in its registry, and if not, how its build is."""
-    match scene.snapshot.image(scene.driver.key, item.image):
+def build_check(context: Context, item: ImageTarget) -> Step:
+    """Check whether the image is in its registry, and if not, report the state of its build."""
+    match context.snapshot.image(context.driver.key, item.image):
         case Present(digest=digest):
-            return _present(scene, digest)
+            return _present(context, digest)
         case Absent():
-            return _absent(scene, item)
+            return _absent(context, item)
         case NotAsked(reason=reason):
             return unknown("build", f"the registry {item.image.host} has not answered yet", remedy_of(reason))
         case Unreachable(reason=reason, message=message):
@@ -104,48 +104,48 @@ def build_link(scene: Scene, item: ImageTarget) -> Step:
             return broken("build", f"{reason}: {message}", remedy_of(reason))
 
 
-def _present(scene: Scene, digest: str) -> Step:
-    status = scene.status
+def _present(context: Context, digest: str) -> Step:
+    status = context.status
     if status is not None and status.reason in _UNTRUSTED:
         return broken("build", f"the registry has it, but {status.message}", remedy_of(status.reason))
     return ok("build", f"the registry has it: {digest}")
 
 
-def _absent(scene: Scene, item: ImageTarget) -> Step:
-    status = scene.status
+def _absent(context: Context, item: ImageTarget) -> Step:
+    status = context.status
     if isinstance(item, PrebuiltTarget) or status is None:
         return broken("build", f"{item.image} does not exist", remedy_of(Reason.IMAGE_MISSING))
     if status.state is not TargetState.BUILDING:
-        return _not_building(scene, status)
-    before = previous_targets(scene.driver.status).get(scene.target.id)
-    logs = f"{_logs(scene)} shows its log"
+        return _not_building(context, status)
+    before = previous_targets(context.driver.status).get(context.target.id)
+    logs = f"{_logs(context)} shows its log"
     again = f"; {status.message}" if status.failures else ""
     if before is not None and before.state is TargetState.BUILDING and before.key == item.request.key:
-        seconds = scene.snapshot.now - before.since
-        late = seconds > scene.settings.recipes.deadline_seconds
-        step = f"Longer than a build may take. {controller_hint(scene.driver)}" if late else f"Wait; {logs}"
+        seconds = context.snapshot.now - before.since
+        late = seconds > context.settings.template_versions.deadline_seconds
+        step = f"Longer than a build may take. {controller_hint(context.driver)}" if late else f"Wait; {logs}"
         return waiting("build", f"the image has been queued or building for {seconds:.0f} s{again}", step)
     if before is not None and before.reason == Reason.BUILDS_SUSPENDED:
         return broken("build", f"no build is started: {before.message}", remedy_of(before.reason))
-    if item.request.key in scene.snapshot.running_builds:
+    if item.request.key in context.snapshot.running_builds:
         return waiting("build", f"the image is queued or building{again}", f"Wait; {logs}")
-    return waiting("build", f"the image is not built yet: its build is next{again}", controller_hint(scene.driver))
+    return waiting("build", f"the image is not built yet: its build is next{again}", controller_hint(context.driver))
 
 
-def _not_building(scene: Scene, status: TargetStatus) -> Step:
+def _not_building(context: Context, status: TargetStatus) -> Step:
     if status.state is TargetState.NOT_APPLICABLE:
         words = f"the driver says that it does not support this kernel: {status.message}"
     elif status.state is TargetState.BLOCKED:
         words = f"no build is started: {status.message}"
     else:
         words = _failure(status)
-    log = f"read its log: {_logs(scene)}" if status.failures else ""
-    steps = (remedy_of(status.reason), log, _next_try(scene, status))
+    log = f"read its log: {_logs(context)}" if status.failures else ""
+    steps = (remedy_of(status.reason), log, _next_try(context, status))
     return broken("build", words, "; ".join(step for step in steps if step))
 
 
-def _logs(scene: Scene) -> str:
-    return f"driver-builder logs {scene.driver.name} {scene.target.kernel_version}"
+def _logs(context: Context) -> str:
+    return f"driver-builder logs {context.driver.name} {context.target.kernel_version}"
 
 
 def _failure(status: TargetStatus) -> str:
@@ -153,23 +153,23 @@ def _failure(status: TargetStatus) -> str:
     return f"the build failed{tries}: {status.reason}: {status.message}"
 
 
-def _next_try(scene: Scene, status: TargetStatus) -> str:
-    """Say when the image of the node's own target is built next, whatever else the controller waits for."""
+def _next_try(context: Context, status: TargetStatus) -> str:
+    """Return when the image of the node's own target is built next, whatever else the controller waits for."""
     if status.reason == Reason.BUILDS_SUSPENDED:
         return ""
-    due = next_try(status, scene.settings)
+    due = next_try(status, context.settings)
     if due is None:
         return "no build is tried until the spec changes"
-    if scene.driver.paused:
+    if context.driver.paused:
         return "no build is tried while the DriverContainer is paused"
-    if _is_suspended(scene):
+    if _is_suspended(context):
         return f"builds of the driver are suspended: {SUSPENDED_TRIES}"
-    return f"the next try is at {timestamp(due)}, in {max(0.0, due - scene.snapshot.now):.0f} s"
+    return f"the next try is at {timestamp(due)}, in {max(0.0, due - context.snapshot.now):.0f} s"
 
 
-def _is_suspended(scene: Scene) -> bool:
-    """Tell whether builds are suspended: the queue knows, else the status of another target of the driver."""
-    if {"", scene.driver.key} & scene.snapshot.suspended.keys():
+def _is_suspended(context: Context) -> bool:
+    """Return whether builds are suspended: by the queue, else by the status of another target of the driver."""
+    if {"", context.driver.key} & context.snapshot.suspended.keys():
         return True
-    targets = previous_targets(scene.driver.status).values()
+    targets = previous_targets(context.driver.status).values()
     return any(target.reason == Reason.BUILDS_SUSPENDED for target in targets)

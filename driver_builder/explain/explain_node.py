@@ -1,21 +1,20 @@
-"""The links from an image in the registry to a ready node: rollout, pull, load, label. Pure."""
+"""The checks from an image in the registry to a ready node: rollout, pull, load, label. Pure."""
 
 import re
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.explain_driver import controller_hint
-from driver_builder.explain.explanation import Scene, Step, broken, ok, waiting
+from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report
 from driver_builder.observed import evidence
-from driver_builder.observed.evidence import Finding
+from driver_builder.observed.evidence import Finding, is_current
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.replacement import is_current
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.reasons import Reason, TargetState, remedy_of
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
-"""Reasons of the kubelet for an image that does not come (kubernetes/pkg/kubelet/images/types.go)."""
+"""The kubelet's reasons for an image that cannot be pulled (kubernetes/pkg/kubelet/images/types.go)."""
 
 _PULL_ADVICE = (
     (r"unauthorized|denied|authentication|authorization|forbidden", "Name a Secret in spec.imagePullSecrets that may "
@@ -29,16 +28,17 @@ _PULL_ADVICE = (
     (r"no space left", "Free disk space on the node"),
 )  # fmt: skip
 
+# Nodes may run loaders of earlier versions: their messages match as well.
 _LOAD_ADVICE = (
     (r"Key was rejected|Required key not available|unavailable key|unsigned module|module verification failed",
      "Secure Boot: sign the module with a key that the node trusts (spec.signing), or enrol the key with mokutil"),
-    (r"cannot make room", "End what uses that module on the node, name what depends on it in "
+    (r"cannot make room|and cannot be unloaded", "End what uses that module on the node, name what depends on it in "
      "spec.module.inTreeModulesToRemove as well, or put it on spec.module.blacklist and reboot the node"),
     (r"is on spec\.module\.blacklist", "Reboot the node, or name the module in spec.module.inTreeModulesToRemove too"),
     (r"read-only\?", "The node's file system is read-only: use a DriverContainer without this field for such nodes"),
-    (r"firmware .* the node has another one", "Remove that file on the node: it is not one of ours"),
+    (r"firmware .* the node has (another one|a different file)", "Remove that file on the node: it is not one of ours"),
     (r"was loaded on this node by driver", remedy_of(Reason.MODULE_CONFLICT)),
-    (r"wanted is .* is in use", remedy_of(Reason.PARAMETERS_DIFFER)),
+    (r"(?:wanted is|instead of) .* is in use", remedy_of(Reason.PARAMETERS_DIFFER)),
     (r"is in use|Resource temporarily unavailable|cannot be replaced", "Stop what uses the old module on the node "
      "(lsmod names it), or reboot the node"),
     (r"Unknown symbol|disagrees about version|Invalid module format|Exec format", "The module does not fit the running "
@@ -50,36 +50,36 @@ _LOAD_ADVICE = (
 )  # fmt: skip
 
 
-def rollout_link(scene: Scene) -> Step:
-    """Say whether the target has a DaemonSet, and whether it is the wanted one, or why it gets none."""
+def rollout_check(context: Context) -> Step:
+    """Check whether the target has the wanted DaemonSet, or report why not."""
     next_name = next(
         (
             action.name
-            for action in scene.decided.actions
-            if isinstance(action, ApplyDaemonSet) and action.target == scene.target.id
+            for action in context.decided.actions
+            if isinstance(action, ApplyDaemonSet) and action.target == context.target.id
         ),
         None,
     )
-    if scene.conflict is not None and (scene.daemon_set is None or next_name is not None):
-        words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {scene.conflict}; that driver keeps it there"
+    if context.conflict is not None and (context.daemon_set is None or next_name is not None):
+        words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {context.conflict}; that driver keeps it there"
         return broken("rollout", words, remedy_of(Reason.MODULE_CONFLICT))
-    if scene.daemon_set is None:
-        words = f"there is no DaemonSet for {scene.target.kernel_version} yet: it is created next"
-        return waiting("rollout", words, controller_hint(scene.driver))
+    if context.daemon_set is None:
+        words = f"there is no DaemonSet for {context.target.kernel_version} yet: it is created next"
+        return waiting("rollout", words, controller_hint(context.driver))
     if next_name is not None:
         words = f"DaemonSet {next_name} still has the previous image or settings"
-        return waiting("rollout", words, controller_hint(scene.driver))
-    return ok("rollout", f"DaemonSet {scene.daemon_set.name} has the image")
+        return waiting("rollout", words, controller_hint(context.driver))
+    return ok("rollout", f"DaemonSet {context.daemon_set.name} has the image")
 
 
-def pull_link(scene: Scene) -> Step:
-    """Say whether a pod of the wanted kind is on the node and has its image."""
-    pod = scene.pod
+def pull_check(context: Context) -> Step:
+    """Check whether a wanted pod is on the node and has its image."""
+    pod = context.pod
     if pod is None:
-        return _no_pod(scene)
+        return _no_pod(context)
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
-    if scene.daemon_set is not None and not is_current(pod, scene.daemon_set):
+    if context.daemon_set is not None and not is_current(pod, context.daemon_set):
         words = f"pod {pod.name} runs the previous image; pods are replaced one node at a time"
         return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
@@ -88,24 +88,23 @@ def pull_link(scene: Scene) -> Step:
     return ok("pull", f"pod {pod.name} is on the node")
 
 
-def _no_pod(scene: Scene) -> Step:
-    homeless = [pod.name for pod in scene.pods if not pod.node]
-    daemon_set = (
-        f"kubectl -n {scene.driver.namespace} describe daemonset {scene.daemon_set.name if scene.daemon_set else ''}"
-    )
+def _no_pod(context: Context) -> Step:
+    homeless = [pod.name for pod in context.pods if not pod.node]
+    name = context.daemon_set.name if context.daemon_set else ""
+    daemon_set = f"kubectl -n {context.driver.namespace} describe daemonset {name}"
     if homeless:
-        step = f"kubectl -n {scene.driver.namespace} describe pod {homeless[0]}"
+        step = f"kubectl -n {context.driver.namespace} describe pod {homeless[0]}"
         return waiting("pull", f"{len(homeless)} of its pods are not scheduled yet", step)
-    if scene.spec.tolerations:
-        taints = f"Compare spec.tolerations with the taints: kubectl describe node {scene.node.name}"
+    if context.spec.tolerations:
+        taints = f"Compare spec.tolerations with the taints: kubectl describe node {context.node.name}"
         return waiting("pull", "there is no pod on the node", f"{taints}; {daemon_set}")
     return waiting("pull", "there is no pod on the node yet", f"Wait for the kubelet; {daemon_set}")
 
 
-def load_link(scene: Scene, pod: DriverPod) -> Step:
-    """Say what the loader found, and whether that still holds on this boot."""
+def load_check(context: Context, pod: DriverPod) -> Step:
+    """Report what the loader found, and whether that is still true on this boot."""
     logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
-    node, verdict = scene.node, pod.proof
+    node, verdict = context.node, pod.proof
     finding, why = evidence.judge(node, pod)
     if finding is Finding.WORKS:
         return ok("load", f"{_modules(pod)} on this boot of the node")
@@ -119,13 +118,13 @@ def load_link(scene: Scene, pod: DriverPod) -> Step:
     if finding is Finding.SILENT:
         words = f"{why}: this does not refute the driver, and a ready label stays"
         return waiting("load", words, f"See the kubelet of {node.name}; {_describe(pod)}")
-    return _doubted(scene, pod, verdict.result, why)
+    return _doubted(context, pod, verdict.result, why)
 
 
-def _doubted(scene: Scene, pod: DriverPod, result: str, why: str) -> Step:
-    kernel = scene.node.kernel_version
+def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
+    kernel = context.node.kernel_version
     verdict = pod.proof
-    assert verdict is not None  # noqa: S101  # load_link asks only about a verdict
+    assert verdict is not None  # noqa: S101  # load_check asks only about a verdict
     if result == Reason.WRONG_KERNEL:
         words = f"the node runs {verdict.kernel}, its labels say {kernel}"
         return waiting("load", words, remedy_of(Reason.WRONG_KERNEL))
@@ -135,24 +134,24 @@ def _doubted(scene: Scene, pod: DriverPod, result: str, why: str) -> Step:
         return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
         return waiting("load", why, "Wait: the pod and the labels follow the reboot of the node")
-    if scene.node.boot_id is not None and verdict.boot_id != scene.node.boot_id:
+    if context.node.boot_id is not None and verdict.boot_id != context.node.boot_id:
         return waiting("load", "the node was rebooted since: the pod loads again", "Wait for the kubelet of the node")
     return broken("load", why, f"{remedy_of(Reason.OTHER_BUILD)}: kubectl -n {pod.namespace} delete pod {pod.name}")
 
 
-def label_link(scene: Scene, pod: DriverPod) -> Step:
-    """Say whether the node has the ready label of what is proven there."""
-    label = scene.driver.ready_label
-    there = scene.node.labels.get(label)
-    version = evidence.version_of(pod, scene.node, label=label, daemon_sets=scene.daemon_sets)
+def label_check(context: Context, pod: DriverPod) -> Step:
+    """Check whether the node has the ready label of what is proven there."""
+    label = context.driver.ready_label
+    there = context.node.labels.get(label)
+    version = evidence.version_of(pod, context.node, label=label, daemon_sets=context.daemon_sets)
     if there == version:
         return ok("label", f"the node has {label}={version}", f"workloads select it by {label}")
     was = f" (it is {there!r})" if there is not None else ""
-    return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(scene.driver))
+    return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(context.driver))
 
 
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
-    """Give the version that is proven on the node whatever image it is of; empty for none."""
+    """Return the version that is proven on the node, of whatever image; empty for none."""
     daemon_sets = {item.target: item for item in snapshot.daemon_sets if item.driver == driver.key}
     for pod in snapshot.pods:
         is_of_node = (pod.driver, pod.node) == (driver.key, node.name)

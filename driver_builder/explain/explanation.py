@@ -1,4 +1,4 @@
-"""What ``explain`` answers: the links between an admin's wish and a ready node, each with a verdict. Values only."""
+"""What ``explain`` answers: the checks from a DriverContainer to a ready node, each with a verdict. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
 from driver_builder.status.status import TargetStatus
 
-LINKS = ("driver", "selector", "kernel", "mapping", "image", "build", "rollout", "pull", "load", "label")
-"""Every link of the chain, in its order: each needs the one before."""
+CHECKS = ("driver", "selector", "kernel", "mapping", "image", "build", "rollout", "pull", "load", "label")
+"""Every check, in its order: each needs the one before."""
 
 
 class Verdict(StrEnum):
-    """How a link is: ``waiting`` resolves itself, ``broken`` needs a person, ``unknown`` could not be checked."""
+    """A result: ``waiting`` resolves itself, ``broken`` needs a person, ``unknown`` could not be checked."""
 
     OK = "ok"
     BROKEN = "broken"
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One link: a sentence on how it is, and what to do where it is not well."""
+    """One check: a sentence with its result, and what to do if it does not hold."""
 
     name: str
     verdict: Verdict
@@ -38,9 +38,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All links for one node and one driver.
+    """All checks for one node and one driver.
 
-    ``serving`` is the version of the driver that is proven to work there meanwhile, empty for none; ``selected`` tells
+    ``serving`` is the version of the driver that is proven to work there meanwhile, empty for none; ``selected`` says
     whether the driver's selector picks the node (a driver that cannot be read picks none). ``coming`` says how far the
     driver is on the newest kernel of the node's repository, empty where it runs that or none is known.
     """
@@ -54,12 +54,12 @@ class Explanation:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the chain holds to its end, the ready label; a link that could not be looked at does not break it."""
+        """Whether all checks hold, up to the ready label; a check that could not be made does not count."""
         return self.first_broken is None and self.steps[-1].verdict is Verdict.OK
 
     @property
     def first_broken(self) -> Step | None:
-        """The first link that is broken or waited for."""
+        """The first check that is broken or waiting."""
         return next((step for step in self.steps if step.verdict in (Verdict.BROKEN, Verdict.WAITING)), None)
 
     @property
@@ -72,7 +72,7 @@ class Explanation:
         return f"not ready: {step.name}: {step.sentence}{meanwhile}"
 
     def as_document(self) -> Mapping[str, object]:
-        """Give plain data, for programs."""
+        """Return plain data, for programs."""
         first = self.first_broken
         return {
             "node": self.node,
@@ -97,10 +97,10 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """All that the links of one driver on one node are judged by; ``decided`` is what ``plan`` says of the driver.
+class Context:
+    """What the checks of one driver on one node look at; ``decided`` is the plan for the driver.
 
-    ``conflict`` is what keeps the driver from the nodes of the target: another driver's module.
+    ``conflict`` is another driver's module that keeps the driver from the nodes of the target.
     """
 
     snapshot: Snapshot
@@ -141,20 +141,20 @@ class Scene:
 
 
 def ok(name: str, sentence: str, next_step: str = "") -> Step:
-    """Make a link that holds."""
+    """Return a check that holds."""
     return Step(name=name, verdict=Verdict.OK, sentence=sentence, next_step=next_step)
 
 
 def broken(name: str, sentence: str, next_step: str) -> Step:
-    """Make a link that a person has to fix."""
+    """Return a check that a person has to fix."""
     return Step(name=name, verdict=Verdict.BROKEN, sentence=sentence, next_step=next_step)
 
 
 def waiting(name: str, sentence: str, next_step: str) -> Step:
-    """Make a link that is not there yet, and comes by itself."""
+    """Return a check that does not hold yet, and will without help."""
     return Step(name=name, verdict=Verdict.WAITING, sentence=sentence, next_step=next_step)
 
 
 def unknown(name: str, sentence: str, next_step: str = "") -> Step:
-    """Make a link that could not be looked at."""
+    """Return a check that could not be made."""
     return Step(name=name, verdict=Verdict.UNKNOWN, sentence=sentence, next_step=next_step)

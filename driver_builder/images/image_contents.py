@@ -1,6 +1,6 @@
-"""What lies in a driver image and is worth a word: modules and firmware, each with its digest.
+"""The files of a driver image that matter: modules and firmware, each with its digest.
 
-Place in the flow: ``pipeline`` reads it once of an image that is to be pushed; ``provenance`` and ``sbom`` say it. The
+Place in the flow: ``pipeline`` reads them once of an image that is to be pushed, for ``provenance`` and ``sbom``. The
 indexes of depmod follow from the modules.
 """
 

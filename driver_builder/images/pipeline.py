@@ -1,7 +1,7 @@
-"""One image from request to registry: make and verify it, push it by digest, attach what belongs to it, move the tag.
+"""One image from request to registry: make and verify it, push it by digest, attach its documents, move the tag.
 
-Nothing is pushed before it is verified, and nothing has its final tag before it is pushed whole, with its bill of
-materials and its signature: a controller killed anywhere in here leaves either no image or a complete one.
+Nothing is pushed before it is verified, and the final tag is set only when everything is pushed, with bill of
+materials and signature: a controller killed at any point leaves either no image or a complete one.
 
 Modules are signed here, between the builder and the verification: the private key never leaves this process.
 """
@@ -32,7 +32,7 @@ from driver_builder.registry.referrers import push_referrer
 from driver_builder.registry.registry import RegistryClient
 
 PUSH_PATIENCE = 300.0
-"""Seconds that one request of a push waits for a registry that asks for a pause: what was built is worth that."""
+"""Seconds that one request of a push waits if the registry asks for a pause: a build is worth that."""
 
 
 def build_and_push(
@@ -44,13 +44,13 @@ def build_and_push(
     log: LogSink,
     cancelled: Event,
 ) -> str:
-    """Carry out a build; gives the digest that was promoted.
+    """Run a build; returns the digest that was promoted.
 
-    ``secrets`` has the keys of what is to be signed; a driver that is not needs none.
+    ``secrets`` reads the signing keys; a driver without signing needs none.
 
     Raises:
         BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
-        TemporaryError: engine or registry away.
+        TemporaryError: engine or registry unavailable.
     """
     request, repository = action.request, action.image.repository
     registry = registries.connect(
@@ -59,16 +59,16 @@ def build_and_push(
         action.image.host,
         repository,
         patience=PUSH_PATIENCE,
-        # True once the build is cancelled, which ends the waiting.
+        # True once the build is cancelled, which ends the wait.
         wait=cancelled.wait,
     )
-    # Before anything is built: what cannot be signed in the end need not be begun.
+    # Before the build: a build that cannot be signed is not started.
     image_key = _known(secrets, action).image_key(action.namespace, request) if request.signing else None
     tagged = TaggedImage(action, registry, image_key.public_key() if image_key else None)
     # The build may have waited long for its turn.
     if (digest := tagged.digest()) is not None:
         log(f"{action.image} exists already: {digest}")
-        # It may be our own of a try before, or of a controller before: what this build ends with is ours.
+        # The tag may be ours, of an earlier try or an earlier controller: the digest of this build is ours.
         registries.remember_push(action.image, digest)
         return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
@@ -84,12 +84,12 @@ def build_and_push(
             action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
         )
         promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
-        # A tag is moved only where there is none: who was first has built the very same.
+        # A tag is moved only if it does not exist: another builder has built the same.
         if (digest := tagged.digest()) is not None and digest != promoted:
             log(f"{action.image} was pushed by another client meanwhile: using {digest}")
             registries.remember_push(action.image, digest)
             return digest
-        # First: a tag that was moved although its answer was lost is ours as well.
+        # First: a tag that was moved although the response was lost is ours as well.
         registries.remember_push(action.image, promoted)
         registry.tag(repository, promoted, action.image.reference)
         log(f"tagged {action.image}")
@@ -99,11 +99,11 @@ def build_and_push(
 def build_and_verify(
     action: StartBuild, *, builder: Builder, secrets: SigningSecrets | None = None, log: LogSink, cancelled: Event
 ) -> None:
-    """Prove that an image can be built and fits its kernel, and keep nothing of it.
+    """Prove that an image can be built and fits its kernel; nothing of it is kept.
 
     Raises:
         BuildFailed, VerificationFailed: final until something changes.
-        TemporaryError: engine away.
+        TemporaryError: engine unavailable.
     """
     with TemporaryDirectory(prefix="driver-builder-") as name:
         _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
@@ -117,7 +117,7 @@ def _promote(
     image_key: ec.EllipticCurvePrivateKey | None,
     log: LogSink,
 ) -> str:
-    """Push an image with everything that belongs to it, for its tag to name it; gives its digest."""
+    """Push an image with all its documents, ready to be tagged; returns its digest."""
     if made.reused:
         log(str(made.reused))
     repository = action.image.repository

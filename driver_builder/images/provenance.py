@@ -1,7 +1,7 @@
 """What a driver image was made of, as labels of its config and annotations of its manifest. Pure.
 
-Place in the flow: after ``verify``, before ``push``. ``plan`` reads the modules' identities back, people and scanners
-the rest.
+Place in the flow: after ``verify``, before ``push``. ``plan`` reads the modules' identities; the rest is for people and
+scanners.
 
 Source: the OCI image specification 1.1, annotations.md. Two of its keys are left out on purpose:
 ``org.opencontainers.image.created``, because what is built twice from the same parts has the same digest, and
@@ -39,7 +39,7 @@ CONFIG_LABEL = f"{images.LABEL_PREFIX}.config"
 def provenance(
     request: BuildRequest, made: VerifiedImage, *, firmware: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Write down what an image was made of, under the keys of labels and annotations.
+    """Return what an image was made of, under the keys of labels and annotations.
 
     ``firmware`` has the digests of its firmware files by path.
     """
@@ -82,7 +82,7 @@ def config_digest(request: BuildRequest) -> str:
 
 
 def source_words(source: Source) -> str:
-    """Where a source came from and what pins it, in one line."""
+    """Where a source came from and its pin, in one line."""
     match source:
         case SourceImage():
             return f"image {source.reference} {source.path}"

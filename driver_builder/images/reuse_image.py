@@ -1,7 +1,7 @@
 """The image of one kernel made of another kernel's image, without a build.
 
-Place in the flow: ``pipeline`` asks for it before it builds; ``reuse`` decides, ``verify`` checks the result as any
-other image. Whatever stands in the way is logged, and the driver is built.
+Place in the flow: ``pipeline`` tries it before it builds; ``reuse`` decides, ``verify`` checks the result like any
+other image. If anything prevents it, that is logged and the driver is built.
 
 The loader refuses a node whose release is not the one in ``/driver/kernel``, and it finds modules below
 ``/lib/modules/<release>`` only. So the image is the other one with a small layer on top: ``/driver/kernel``, and
@@ -25,7 +25,7 @@ from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model import images
 from driver_builder.model.build import Builder, BuildRequest, FactsBuilder, KernelFacts, LogSink
 from driver_builder.model.image_state import Present
-from driver_builder.model.reused import Reused
+from driver_builder.model.images import Reused
 from driver_builder.modules import vermagic
 from driver_builder.modules.image_modules import read_modules
 from driver_builder.modules.reuse import NotReusable, Origin, reusable
@@ -49,10 +49,10 @@ def reused_image(
     log: LogSink,
     cancelled: Event,
 ) -> VerifiedImage | None:
-    """Make the image of an action out of a candidate's, verified; None when it has to be built.
+    """Make the image of an action from a candidate's, verified; None if it has to be built.
 
-    With a ``trusted`` key only images that are signed with it are candidates: the new one will be, and its loader is
-    the old one's.
+    With a ``trusted`` key only images signed with it are candidates: the new one will be signed, and contains the old
+    one's modules.
 
     Raises:
         BuildFailed, TemporaryError: when the builder cannot get the kernel's headers, without which it cannot build.
@@ -80,7 +80,7 @@ def reused_image(
 
 @dataclass(frozen=True)
 class _Target:
-    """The kernel to make an image for; its facts are asked for when there is something to compare them with."""
+    """The kernel to make an image for; its metadata is read when there is something to compare it with."""
 
     builder: Builder
     request: BuildRequest
@@ -100,7 +100,7 @@ class _Target:
 
 
 def _present(candidate: ReuseCandidate, action: StartBuild, registry: RegistryClient) -> Present | None:
-    """The registry's answer about a candidate that is there, and is what the plan takes it for."""
+    """The registry's answer about a candidate that exists and is what the plan expects."""
     found = registry.inspect(
         candidate.image.repository, candidate.image.reference, architecture=action.request.target.architecture
     )
@@ -130,7 +130,7 @@ def _made(
 
 
 def _entries(kernel: str, built_for: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """The small layer. Its folders stand in it because an engine may make missing ones with other rights."""
+    """The small layer. It has its folders because an engine may create missing ones with other permissions."""
     for folder in ("driver", "lib", "lib/modules"):
         yield _entry(folder, tarfile.DIRTYPE, 0o755), b""
     yield _entry(KERNEL_FILE.lstrip("/"), tarfile.REGTYPE, 0o644), f"{kernel}\n".encode()
@@ -147,7 +147,7 @@ def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 
 def _without_labels(image: ImageArchive) -> ImageArchive:
-    """The image without what is said of the kernel that it was for."""
+    """The image without the labels of its own kernel."""
     run: Mapping[str, object] = image.config.get("config", {})
     config = {**image.config, "config": {name: value for name, value in run.items() if name != "Labels"}}
     return ImageArchive(config=config, layers=image.layers)

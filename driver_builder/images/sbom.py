@@ -37,7 +37,7 @@ NO_ASSERTION = "NOASSERTION"
 
 _HEADERS = {"debian": "linux-headers-{}", "ubuntu": "linux-headers-{}", "sles": "kernel-default-devel {}"}
 _LICENSES = {"GPL": "GPL-2.0-only", "GPL v2": "GPL-2.0-only", "Dual MIT/GPL": "MIT OR GPL-2.0-only"}
-"""What MODULE_LICENSE says, as SPDX. The kernel's ``GPL`` does not tell ``only`` from ``or later``: the narrower."""
+"""MODULE_LICENSE as SPDX. The kernel's ``GPL`` may mean ``only`` or ``or later``: the narrower is used."""
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.model.reused import Reused
+from driver_builder.model.images import Reused
 from driver_builder.modules.verify import VerifiedModule
 
 

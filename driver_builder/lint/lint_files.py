@@ -1,4 +1,4 @@
-"""Reads manifests with the lines they were written on, for ``lint``. No cluster, no other files than those named."""
+"""Reads manifests with their line numbers, for ``lint``. No cluster, and no files other than those named."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,14 +17,14 @@ SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One YAML document of a file: its value, and the tree it was made of, whose nodes know their lines."""
+    """One YAML document of a file: its value, and its tree, whose nodes have line numbers."""
 
     file: str
     value: Any
     node: yaml.Node
 
     def line(self, path: Path) -> int:
-        """Give the line of a field, or of the nearest part above it that is written, counted from one."""
+        """Return the line of a field, or of the nearest part above it that is written, counted from one."""
         node, line = self.node, self.node.start_mark.line
         for part in path:
             found = _step(node, part)
@@ -36,7 +36,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A place from which a file cannot be read on: it is no YAML, or says the same key twice."""
+    """The place from which a file cannot be read: it is not YAML, or has a key twice."""
 
     file: str
     line: int
@@ -58,7 +58,7 @@ def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
 
 
 def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
-    """Read the documents of one text. What comes after a place that is not YAML is not read."""
+    """Read the documents of one text, up to the first place that is not YAML."""
     try:
         loader = yaml.SafeLoader(text)
         while loader.check_node():
@@ -104,7 +104,7 @@ def _step(node: yaml.Node, part: str | int) -> tuple[yaml.Node, int] | None:
 
 
 def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:
-    """Find keys that stand twice in an object; the parser would take the last without a word."""
+    """Find keys that occur twice in an object; the parser would silently take the last."""
     waiting, visited = [node], set()
     while waiting:
         node = waiting.pop()

@@ -1,6 +1,6 @@
-"""What is odd about the kernel mappings of a driver, though each of them is well-formed. Pure.
+"""Kernel mappings that are well-formed but odd. Pure.
 
-Place in the flow: ``lint`` asks; the controller does not care, it takes the first mapping that matches.
+Place in the flow: ``lint`` calls it; the controller just takes the first mapping that matches.
 """
 
 import re
@@ -16,7 +16,7 @@ _QUANTIFIERS = frozenset("*+?{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """Something about ``kernelMappings[index]``; an error where it cannot be meant so."""
+    """Something odd about ``kernelMappings[index]``; an error if it cannot be intended."""
 
     index: int
     message: str
@@ -26,7 +26,7 @@ class Oddity:
 def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None) -> Iterator[Oddity]:
     """Find mappings that never apply, or that give several kernels one image.
 
-    ``kernels`` are the releases that nodes run, None where nobody knows them.
+    ``kernels`` are the releases that nodes run, None if they are not known.
     """
     hidden = dict(_hidden(mappings))
     for index, by in hidden.items():
@@ -48,7 +48,7 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
 
 
 def _words(mapping: KernelMapping) -> str:
-    # Not as Python would quote it: an expression's backslashes are to be found again as they were written.
+    # Not quoted by Python: an expression's backslashes are shown as they were written.
     return f"regexp '{mapping.pattern.pattern}'" if mapping.literal is None else f"literal '{mapping.literal}'"
 
 
@@ -62,10 +62,10 @@ def _hidden(mappings: tuple[KernelMapping, ...]) -> Iterator[tuple[int, int]]:
 
 
 def covers(earlier: KernelMapping, later: KernelMapping) -> bool:
-    """Tell whether a mapping certainly matches every kernel that another one matches.
+    """Return whether a mapping certainly matches every kernel that another one matches.
 
-    Decided for literals, for equal expressions, and for ``PREFIX.*`` before what begins with the same prefix; of
-    anything else the answer is no.
+    Decided for literals, for equal expressions, and for ``PREFIX.*`` before an expression with the same prefix; for
+    everything else the result is False.
     """
     if later.literal is not None:
         return earlier.pattern.fullmatch(later.literal) is not None
@@ -121,12 +121,12 @@ def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> I
     if kernels is None:
         yield Oddity(index=index, message=f"{_words(mapping)} may match several kernels: {reason}")
     elif len(kernels) > 1:
-        told = f"image {mapping.image} is for kernels {', '.join(kernels)}: {reason}"
-        yield Oddity(index=index, message=told, is_error=True)
+        message = f"image {mapping.image} is for kernels {', '.join(kernels)}: {reason}"
+        yield Oddity(index=index, message=message, is_error=True)
 
 
 def _taken(mappings: tuple[KernelMapping, ...], kernels: Iterable[str]) -> list[list[str]]:
-    """Deal the kernels out to the mappings, each to the first that matches."""
+    """Assign each kernel to the first mapping that matches it."""
     taken: list[list[str]] = [[] for _ in mappings]
     for kernel in sorted(set(kernels)):
         for index, mapping in enumerate(mappings):

@@ -1,6 +1,6 @@
 """Drivers that name one module for the same nodes. Pure.
 
-Place in the flow: ``lint`` asks, where it knows the nodes. The controller lets one of the two keep the module.
+Place in the flow: ``lint`` calls it, if it knows the nodes. The controller lets one of the two keep the module.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from driver_builder.observed.inventory import Node
 def shared_modules(
     driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
 ) -> Iterator[str]:
-    """Say which module another driver names as well, to load or to remove it, and on which nodes both are."""
+    """Return which module another driver names as well, to load or to remove it, and on which nodes both are."""
     nodes = tuple(nodes)
     for other in sorted(others.keys() - {driver}):
         module = conflicts.shared_module(spec, others[other])

@@ -1,13 +1,13 @@
-"""Drivers whose modules a pool's kernels would refuse, because nobody signs them. Pure.
+"""Drivers whose modules a node pool's kernels would refuse, because they are not signed. Pure.
 
-Place in the flow: ``lint`` asks, where it knows the nodes. That a node boots with Secure Boot is known by a label that
-an admin sets, or a feature file of the worker.
+Place in the flow: ``lint`` calls it, if it knows the nodes. A label that an admin or a feature file of the worker sets
+says that a node boots with Secure Boot.
 """
 
 from collections.abc import Iterator
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 def unsigned(spec: DriverSpec, nodes: tuple[Node, ...]) -> Iterator[str]:
-    """Name the kernels with Secure Boot for which a driver's modules are not signed, each with nodes that run it."""
+    """Return the kernels with Secure Boot for which a driver's modules are not signed, each with nodes that run it."""
     secure = [node for node in nodes if node.labels.get(names.SECURE_BOOT_LABEL) == "true"]
     for target, found in inventory.take(secure, spec.node_selector).targets.items():
         if _is_unsigned(spec, target):
@@ -30,8 +30,8 @@ def unsigned(spec: DriverSpec, nodes: tuple[Node, ...]) -> Iterator[str]:
 
 
 def _is_unsigned(spec: DriverSpec, target: KernelTarget) -> bool:
-    """Whether modules are built for a target and not signed; of a prebuilt image nobody knows."""
-    rule = mapping.mapping_for(spec, target.kernel_version)
+    """Whether modules are built for a target and not signed; False for a prebuilt image, of which it is not known."""
+    rule = resolve_target.mapping_for(spec, target.kernel_version)
     if rule is None or rule.skip or rule.image is not None:
         return False
     signing = rule.signing or spec.signing

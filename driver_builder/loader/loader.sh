@@ -1,12 +1,12 @@
 #!/bin/busybox sh
-# What runs in a driver pod, and the only program there: it loads the image's kernel modules, proves that they work, and
-# says when they do not any more. It comes out of its own image: an init container copies it and busybox into a folder of
-# the pod, and it runs in the driver's image, of which it needs the data only.
+# The only program in a driver pod: it loads the image's kernel modules, proves that they work, and reports when they stop
+# working. It comes from an image of its own: an init container copies it and busybox into a folder of the pod, and it runs
+# in the driver's image, of which it needs only the data.
 #
-#   loader load    init container: makes room, loads and proves, or says why not. Privileged
-#   loader hold    main container: looks at the modules every few seconds, and ends with a verdict when one is gone
+#   loader load    init container: makes room, loads and proves, or reports why not. Privileged
+#   loader hold    main container: checks the modules every few seconds, and ends with a verdict when one is gone
 #   loader probe   readiness probe: 0 only while every module is live, is the one of this image, and has its device
-#   loader unload  a pod of its own, when a driver goes from its node for good: takes modules and files. Privileged
+#   loader unload  a pod of its own, when a driver leaves its node for good: removes modules and files. Privileged
 #
 # Every verdict is one JSON line in the termination log. SIGTERM leaves everything where it is: a pod cannot tell a restart
 # from a removal.
@@ -24,8 +24,8 @@
 #
 #   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
 #   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
-#   BLACKLIST      modules that nobody may load on the node: modprobe and udev are told by a file in /etc/modprobe.d
-#   REBUILD        the token of a rebuild that was asked for: what was loaded before it is loaded anew
+#   BLACKLIST      modules that nobody may load on the node: a file in /etc/modprobe.d keeps modprobe and udev from it
+#   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
 #   NODE_REBUILDS  <node>:<token>..., the same for single nodes; NODE_NAME is this one
 #
 # And for unload:
@@ -52,15 +52,15 @@ parameters_file=$rebuild_file.parameters
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
 owners=$run_folder/owners
-# A loader that says what it is about to load has been killed when it is not done after so long.
+# A loader that has claimed its modules and is not done after so long was killed.
 claim_seconds=120
 lock_seconds=${LOCK_SECONDS:-10}
 locked=
 uptime=0
 leaving='' doomed=''
-# Modules that were to make room and are left loaded, and why.
+# Modules of inTreeModulesToRemove that stay loaded; and the sentence about all modules that do.
 spared='' spared_because=''
-# Modules of this driver that this run takes away to load them anew.
+# Modules of this driver that this run unloads to reload them.
 away=
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
@@ -81,7 +81,7 @@ say() {
     printf 'driverwright: %s\n' "$*"
 }
 
-# --- What the image holds and the node runs. Only the shell's own words: it is looked at every few seconds.
+# --- What the image contains and the node runs. Shell builtins only: this runs every few seconds.
 
 # read_word FILE: sets word to the first line of a file that must be there.
 read_word() {
@@ -206,7 +206,7 @@ check_modules() {
             return 1
         }
         is_ours "$module" || {
-            lost=OtherBuild why="module $module is another build than this image's"
+            lost=OtherBuild why="module $module is a different build from this image's"
             return 1
         }
         ! look_up needs-device "$module" || find_devices "$module" || {
@@ -223,7 +223,7 @@ quoted() {
     printf '"%s"' "$(printf '%s' "$1" | tr '\t\n' '  ' | tr -cd '\040-\176' | cut -c 1-1000 | sed 's/[\\"]/\\&/g')"
 }
 
-# write_verdict RESULT [MEMBERS]: leaves the verdict where the kubelet picks it up.
+# write_verdict RESULT [MEMBERS]: writes the verdict where the kubelet reads it.
 write_verdict() {
     local line
     line=$(printf '{"result":%s,"kernel":%s,"bootID":%s%s}' \
@@ -233,7 +233,7 @@ write_verdict() {
     fi
 }
 
-# refuse RESULT MODULE MESSAGE [MEMBERS]: says why the driver does not work here, takes back what was done, and ends.
+# refuse RESULT MODULE MESSAGE [MEMBERS]: reports why the driver does not work here, undoes what was done, and exits.
 refuse() {
     undo
     drop_claims
@@ -291,14 +291,14 @@ check_firmware() {
         refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no $host_firmware: set spec.module.firmwarePath"
     while IFS= read -r file; do
         [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image/firmware/$file" "$firmware/$file" ||
-            refuse LoadFailed "${modules##* }" "firmware $file: the node has another one in $firmware: remove it there"
+            refuse LoadFailed "${modules##* }" "firmware $file: the node has a different file of this name in $firmware: remove that file"
     done <<END
 $1
 END
 }
 
-# copy_firmware: puts the image's firmware where this kernel looks first, and no other. A file is there whole or not at
-# all; the list says which are ours, also after a crash.
+# copy_firmware: copies the image's firmware to where only this kernel looks, and looks first. A file is there complete or
+# not at all; the list names ours, also after a crash.
 copy_firmware() {
     local files file mine=''
     files=$(firmware_files)
@@ -331,7 +331,7 @@ END
     printf '%s' "$mine" >"$firmware_list"
 }
 
-# remove_firmware FOLDER: takes what we put there, as the list in it says.
+# remove_firmware FOLDER: removes the files that its list names as ours.
 remove_firmware() {
     local file list=$1/.driverwright-${DRIVER:-}
     [ -f "$list" ] || return 0
@@ -343,8 +343,8 @@ remove_firmware() {
     say "removed the firmware from $1"
 }
 
-# write_blacklist: also what names a module, and not only what finds it by a device, is told to leave it. The file stays
-# when the load is refused: after a boot with it the driver may have its place.
+# write_blacklist: "blacklist" stops loading by device, "install" also loading by name. The file stays when the load is
+# refused: after a reboot with it the driver can load.
 write_blacklist() {
     local name
     if [ -z "$blacklist" ]; then
@@ -368,10 +368,10 @@ check_blacklist() {
         # shellcheck disable=SC2086  # names are words
         is_live "$name" && ! is_among "$name" $modules $to_remove || continue
         if is_complete; then
-            leave "module $name, on spec.module.blacklist, is live"
+            leave "module $name of spec.module.blacklist is already loaded"
             continue
         fi
-        refuse LoadFailed "$name" "module $name is on spec.module.blacklist, and live ($(usage_of "$name")): name it in spec.module.inTreeModulesToRemove as well, or boot the node again"
+        refuse LoadFailed "$name" "module $name is on spec.module.blacklist and already loaded ($(usage_of "$name")): add it to spec.module.inTreeModulesToRemove, or reboot the node"
     done
 }
 
@@ -384,7 +384,7 @@ undo() {
     done
     remove_firmware "$firmware"
     for name in $again; do
-        # In a shell of its own: why this fails is not why the driver does.
+        # In a subshell: its failure is not the driver's.
         if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
             say "loaded $name again"
         else
@@ -395,11 +395,11 @@ undo() {
 
 # --- Whose module it is. A file for each module on the node has one line, "<boot id> <namespace>.<driver> <state>". The state
 # is "live" once this driver has loaded the module: the module is its own for as long as it is live in this boot. Before that,
-# and while the module is loaded anew, it is the node's uptime at which the driver began to load or to remove it. A file that
+# and while the module is reloaded, it is the node's uptime at which the driver began to load or to remove it. A file that
 # says anything else says nothing.
 
-# lock_owners: nobody else decides at the same time; fails where nothing can be written. The lock is a link that says who
-# has made it, and when.
+# lock_owners: one loader decides at a time; fails where nothing can be written. The lock is a link that names its holder
+# and when it was made.
 lock_owners() {
     local waited=0 holder='' before mine
     read_word "$proc/uptime"
@@ -411,7 +411,7 @@ lock_owners() {
         holder=$(readlink "$owners/.locked")
         [ "$holder" = "$before" ] || waited=0
         if [ "$waited" -ge "$lock_seconds" ]; then
-            # It is held for a moment only: whoever made it was killed in that moment.
+            # It is held for a moment only: its holder was killed in that moment.
             break_lock "$holder" && continue
             [ "$waited" -lt "$((2 * lock_seconds))" ] || return 1
         fi
@@ -421,7 +421,7 @@ lock_owners() {
     locked=$mine
 }
 
-# break_lock HOLDER: takes a lock that was left. One loader at a time: what a second one saw may be another's lock by then.
+# break_lock HOLDER: removes a stale lock. One loader at a time: what a second one saw may be another's lock by then.
 break_lock() {
     mkdir "$owners/.breaking" 2>/dev/null || return 1
     [ "$(readlink "$owners/.locked")" != "$1" ] || rm -f "$owners/.locked"
@@ -468,7 +468,7 @@ is_of_other() {
     esac
 }
 
-# stays NAME: the module is live, the wanted one, and is not loaded anew.
+# stays NAME: the module is live, is this image's build, and is not reloaded.
 stays() {
     # shellcheck disable=SC2086  # names are words
     ! is_among "$1" $doomed && is_ours "$1"
@@ -482,13 +482,13 @@ is_complete() {
     done
 }
 
-# leave WHY: something is left loaded, and the verdict says why.
+# leave WHY: a module stays loaded, and the verdict reports why.
 leave() {
-    spared_because="${spared_because:+$spared_because; }$1: left loaded"
-    say "$1: left loaded"
+    spared_because="${spared_because:+$spared_because; }$1: not unloaded"
+    say "$1: not unloaded"
 }
 
-# spare NAME WHY: a module that was to make room is left loaded, and the verdict says why.
+# spare NAME WHY: a module of inTreeModulesToRemove stays loaded, and the verdict reports why; nothing for any other module.
 spare() {
     local name others=''
     # shellcheck disable=SC2086  # names are words
@@ -497,10 +497,10 @@ spare() {
         is_among "$name" "$1" || others="$others $name"
     done
     leaving=$others spared="$spared $1"
-    leave "module $1, to be removed, $2"
+    leave "module $1 of spec.module.inTreeModulesToRemove $2"
 }
 
-# conflict_over NAME: prints why another driver's module is left alone.
+# conflict_over NAME: prints why another driver's module is not touched.
 conflict_over() {
     local does=blacklist first=${owner%%.*}/${owner#*.} second=${this_driver%%.*}/${this_driver#*.}
     # shellcheck disable=SC2086  # names are words
@@ -509,14 +509,14 @@ conflict_over() {
     ! is_among "$1" $modules || does=replace
     if [ "$state" = live ]; then
         printf 'module %s was loaded on this node by driver %s, and driver %s would %s it' "$1" "$first" "$second" "$does"
-        printf ': let one of them name it, or give them other nodes; where %s is gone, rmmod it or boot the node' "$first"
+        printf ': let only one of them name it, or select different nodes; if %s no longer exists, rmmod it or reboot the node' "$first"
     else
-        printf 'driver %s is at work on module %s, which driver %s would %s' "$first" "$1" "$second" "$does"
+        printf 'driver %s is loading or unloading module %s, and driver %s would %s it' "$first" "$1" "$second" "$does"
     fi
 }
 
 # claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced, removed or blacklisted is
-# another driver's; otherwise says that they are ours. Where nothing of ours needs room, what is another driver's stays.
+# another driver's; otherwise claims them. Where nothing of ours needs room, another driver's modules stay.
 claim_modules() {
     local name
     [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
@@ -543,7 +543,7 @@ claim_modules() {
     unlock_owners
 }
 
-# claim_doomed: a module of ours that is loaded anew is ours also while it is away.
+# claim_doomed: a module of ours that is reloaded stays ours while it is unloaded.
 claim_doomed() {
     local name
     for name in $doomed; do
@@ -555,8 +555,8 @@ claim_doomed() {
     done
 }
 
-# drop_claims: of what is not loaded nothing is said, and what is still live is ours as before. No lock: others leave what is
-# ours until it is too old.
+# drop_claims: removes the claims on what is not loaded; what is still live is ours as before. No lock: other loaders respect
+# a claim until it is too old.
 drop_claims() {
     local name
     [ -n "$this_driver" ] && [ -d "$owners" ] || return 0
@@ -573,7 +573,7 @@ drop_claims() {
     done
 }
 
-# drop_modules [NAME]...: of the node's modules none but these is this driver's own any more.
+# drop_modules [NAME]...: this driver owns only these of the node's modules from now on.
 drop_modules() {
     local file files
     [ -n "$this_driver" ] || return 0
@@ -585,9 +585,9 @@ drop_modules() {
     done
 }
 
-# --- Making room. All that has to go is found first, and nothing goes unless all of it can.
+# --- Making room. All modules to unload are found first, and none is unloaded unless all can be.
 
-# names_in FOLDER: sets word to the names in a folder, without the folder.
+# names_in FOLDER: sets word to the names of a folder's entries.
 names_in() {
     local entry
     word=
@@ -618,7 +618,7 @@ usage_of() {
     printf ', devices%s%s' "$devices" "${files:+ as$files}"
 }
 
-# is_in_use NAME OTHER...: something holds the module besides the others.
+# is_in_use NAME OTHER...: something besides the others uses the module.
 is_in_use() {
     local name=$1 users=0 holder
     shift
@@ -631,7 +631,7 @@ is_in_use() {
     [ "$users" -gt 0 ]
 }
 
-# has_holder_among NAME OTHER...: one of the others stands on the module.
+# has_holder_among NAME OTHER...: one of the others uses the module.
 has_holder_among() {
     local name=$1 holder
     shift
@@ -648,11 +648,11 @@ unload() {
     local output
     find_module "$1"
     output=$("$rmmod" "${directory##*/}" 2>&1) && ! is_live "$1" && return
-    reason="module $1 is in use ($(usage_of "$1")): ${output:-it is still live}"
+    reason="module $1 is in use ($(usage_of "$1")): ${output:-it is still loaded}"
     return 1
 }
 
-# unload_all NAME...: in this order, but what others of them stand on after these; sets remaining to what stays.
+# unload_all NAME...: in this order, but users before what they use; sets remaining to what stays.
 unload_all() {
     local name left=$* later progress=yes
     while [ -n "$progress" ]; do
@@ -676,7 +676,7 @@ unload_all() {
         left=$later
     done
     remaining=$left
-    [ -z "$left" ] || reason="modules$left hold each other"
+    [ -z "$left" ] || reason="modules$left use each other"
     [ -z "$left" ]
 }
 
@@ -692,8 +692,8 @@ is_number() {
     esac
 }
 
-# is_same HAVE WANT: nothing says that the two differ. A kernel shows truth as Y or N and numbers in decimal; what a driver
-# shows in words of its own cannot be compared with a number.
+# is_same HAVE WANT: nothing says that the two differ. A kernel shows booleans as Y or N and numbers in decimal; a driver's
+# own words cannot be compared with a number.
 is_same() {
     [ "$1" != "$2" ] || return 0
     case $1,$2 in
@@ -718,7 +718,7 @@ read_recorded() {
     done <"$parameters_file"
 }
 
-# record_parameters NAME PARAMETERS: remembers until the next boot what a module of ours was loaded with.
+# record_parameters NAME PARAMETERS: records until the next boot what a module of ours was loaded with.
 record_parameters() {
     local line kept=''
     [ -n "${DRIVER:-}" ] || return 0
@@ -734,7 +734,7 @@ record_parameters() {
         done <"$parameters_file"
     fi
     printf '%s%s %s %s\n' "$kept" "$boot_id" "$word" "$2" 2>/dev/null >"$parameters_file" ||
-        say "$parameters_file cannot be written: the next pod compares the parameters with what the kernel shows"
+        say "$parameters_file cannot be written: the next pod compares the spec's parameters with those in sysfs"
 }
 
 # find_difference NAME: sets parameter, have and want to the first parameter that the live module shows otherwise than the
@@ -752,7 +752,7 @@ find_difference() {
         find_module "$1"
         have=
         read -r have 2>/dev/null <"$directory/parameters/$parameter" || [ -n "$have" ] || continue
-        # Without a value it is a truth.
+        # Without a value it is a boolean.
         case $want in *=*) want=${want#*=} ;; *) want=Y ;; esac
         # Lists have commas; one that is shown longer is shown with what was not given.
         left=$want, have_left=$have,
@@ -764,14 +764,14 @@ find_difference() {
     return 1
 }
 
-# is_rebuild_new: a rebuild was asked for, of the driver or for this node, and what is loaded was loaded before it.
+# is_rebuild_new: a rebuild of the driver or for this node was requested after what is loaded was loaded.
 is_rebuild_new() {
     local entry driver_before=- node_before=-
     for entry in ${NODE_REBUILDS:-}; do
         [ "${entry%%:*}" != "${NODE_NAME:-}" ] || node_rebuild=${entry#*:}
     done
     read -r driver_before node_before 2>/dev/null <"$rebuild_file"
-    # What is not asked for any more stays as it was.
+    # A request that is gone counts as it was.
     rebuild=${rebuild:-${driver_before:--}} node_rebuild=${node_rebuild:-${node_before:--}}
     [ "$rebuild $node_rebuild" != "${driver_before:--} ${node_before:--}" ]
 }
@@ -779,15 +779,15 @@ is_rebuild_new() {
 write_rebuild() {
     [ -n "$rebuild" ] && [ "$rebuild $node_rebuild" != '- -' ] || return 0
     printf '%s %s\n' "$rebuild" "$node_rebuild" 2>/dev/null >"$rebuild_file" ||
-        say "$rebuild_file cannot be written: the driver will be loaded anew with the next pod, too"
+        say "$rebuild_file cannot be written: the next pod reloads the driver again"
 }
 
-# is_leaving NAME: a module that is to make room is there, and is no build of ours that stays.
+# is_leaving NAME: the module is live and is not this image's build.
 is_leaving() {
     is_live "$1" && ! is_ours "$1"
 }
 
-# stands_on_doomed NAME: it holds a module of ours that goes.
+# stands_on_doomed NAME: it uses a module of ours that is unloaded.
 stands_on_doomed() {
     local below
     for below in $doomed; do
@@ -796,8 +796,8 @@ stands_on_doomed() {
     return 1
 }
 
-# find_doomed: sets leaving to modules that make room for ours, doomed to ours that are live and must be loaded anew with
-# what of ours stands on them, last loaded first; other_build and differing name the first one that is the cause.
+# find_doomed: sets leaving to modules that make room for ours, doomed to ours that are live and must be reloaded with
+# those of ours that use them, last loaded first; other_build and differing name the first one that is the cause.
 find_doomed() {
     local name anew=''
     leaving='' doomed='' other_build='' differing='' rebuild=${REBUILD:-} node_rebuild=
@@ -820,7 +820,7 @@ find_doomed() {
     done
 }
 
-# spare_used: where nothing of ours needs room, what is in use stays, and what it stands on.
+# spare_used: where nothing of ours needs room, modules in use stay, and the modules that they use.
 spare_used() {
     local name again=yes
     is_complete || return 0
@@ -835,26 +835,26 @@ spare_used() {
     done
 }
 
-# check_room: refuses, before anything is unloaded, when a module that has to go cannot.
+# check_room: refuses, before anything is unloaded, when a module that must be unloaded cannot.
 check_room() {
     local name
     spare_used
     for name in $leaving; do
         # shellcheck disable=SC2086  # names are words
         ! is_in_use "$name" $leaving $doomed ||
-            refuse LoadFailed "$name" "module $name is in use ($(usage_of "$name")) and cannot make room, as spec.module.inTreeModulesToRemove asks: end what uses it, name the modules that do as well, or boot the node with it on spec.module.blacklist"
+            refuse LoadFailed "$name" "module $name is in use ($(usage_of "$name")) and cannot be unloaded, as spec.module.inTreeModulesToRemove asks: stop what uses it, add the modules that use it to that list, or put it on spec.module.blacklist and reboot the node"
     done
     for name in $doomed; do
         # shellcheck disable=SC2086  # names are words
         is_in_use "$name" $leaving $doomed || continue
         if [ -n "$other_build" ]; then
-            refuse LoadFailed "$name" "another build of $other_build is live and cannot be replaced: module $name is in use ($(usage_of "$name"))"
+            refuse LoadFailed "$name" "a different build of $other_build is loaded and cannot be replaced: module $name is in use ($(usage_of "$name"))"
         elif [ -n "$differing" ]; then
             find_difference "$differing"
-            refuse ParametersDiffer "$differing" "module $differing is live with $parameter=$have, wanted is $parameter=$want, and module $name is in use ($(usage_of "$name")): end what uses it, then it is loaded anew" \
+            refuse ParametersDiffer "$differing" "module $differing is loaded with $parameter=$have instead of $parameter=$want, and module $name is in use ($(usage_of "$name")): stop what uses it, and the driver is reloaded" \
                 ",\"parameter\":$(quoted "$parameter"),\"have\":$(quoted "$have"),\"want\":$(quoted "$want")"
         fi
-        say "module $name is in use ($(usage_of "$name")): the driver is not loaded anew, it is the wanted one"
+        say "module $name is in use ($(usage_of "$name")): the driver is not reloaded; the loaded build is the right one"
         doomed='' rebuild=''
         return
     done
@@ -884,7 +884,7 @@ modules_dep() {
         }' "$1/modules.dep" 2>/dev/null
 }
 
-# kernel_sentence NAME: prints what the kernel last said about a module since $before, apart from that it is tainted.
+# kernel_sentence NAME: prints the kernel's last message about a module since $before, except that it is tainted.
 kernel_sentence() {
     "$dmesg" 2>/dev/null | BEFORE=$before awk -v name="$1" '
         BEGIN { gsub(/-/, "_", name) }
@@ -894,7 +894,7 @@ kernel_sentence() {
         END { sub(/^(<[0-9]+>)?\[[^]]*\] */, "", said); print said }'
 }
 
-# insert MODULE FILE [PARAMETER]...: never with force, which would put a module into a kernel that it does not fit.
+# insert MODULE FILE [PARAMETER]...: never with force, which would load a module that does not fit the kernel.
 insert() {
     local name=$1 output sentence before
     shift
@@ -916,7 +916,7 @@ insert_with_dependencies() {
     shift 2
     files=$(modules_dep "$folder" "$name")
     [ -n "$files" ] || return 1
-    # modules.dep names the nearest dependency first, the kernel wants the farthest first.
+    # modules.dep names the nearest dependency first; the kernel needs the farthest first.
     for file in ${files#* }; do
         [ "$file" = "${files%% *}" ] || others="$file $others"
     done
@@ -937,7 +937,7 @@ load_dependency() {
 load_module() {
     local dependency parameters
     if is_ours "$1"; then
-        say "$1 is live already"
+        say "module $1 is already loaded"
         return
     fi
     look_up depends "$1"
@@ -946,14 +946,14 @@ load_module() {
     done
     look_up modules "$1"
     parameters=$found
-    # Not what was recorded before, should this run end in between.
+    # If this run is killed in between, the old record must not stand.
     record_parameters "$1" ""
     # shellcheck disable=SC2086  # each parameter is a word of its own
     insert_with_dependencies "$image/lib/modules/$kernel" "$1" $parameters ||
         refuse LoadFailed "$1" "the image has no module $1 in /lib/modules/$kernel/modules.dep"
     is_live "$1" || refuse LoadFailed "$1" "module $1 was inserted but is not live"
-    identify "$1" || refuse LoadFailed "$1" "the image does not say what identity module $1 has"
-    is_ours "$1" || refuse LoadFailed "$1" "module $1 is live with $kind ${actual:-none}, the image's has $expected"
+    identify "$1" || refuse LoadFailed "$1" "the image has no identity of module $1 in /driver/identities"
+    is_ours "$1" || refuse LoadFailed "$1" "module $1 is loaded with $kind ${actual:-none}; the image's has $expected"
     write_owner "$1" live
     record_parameters "$1" "$parameters"
 }
@@ -964,7 +964,7 @@ wait_for_device() {
     look_up needs-device "$1" || return 0
     until find_devices "$1"; do
         [ "$waited" -lt "$device_timeout" ] ||
-            refuse NoDevice "$1" "module $1 is live, but no device is bound to it (waited $device_timeout s)${spared_because:+; $spared_because}"
+            refuse NoDevice "$1" "module $1 is loaded, but no device is bound to it (waited $device_timeout s)${spared_because:+; $spared_because}"
         sleep 1
         waited=$((waited + 1))
     done
@@ -972,8 +972,8 @@ wait_for_device() {
 
 # --- The commands.
 
-# The node's labels lag behind its kernel after a reboot: the pod stays quietly until it is moved.
-wrong_kernel="the pod waits until the node's labels have caught up"
+# The node's labels lag behind its kernel after a reboot: the pod waits until it is replaced.
+wrong_kernel="the pod waits until the node's labels name the running kernel"
 
 load() {
     local name
@@ -993,10 +993,10 @@ load() {
         load_module "$name"
     done
     drop_claims
-    # What the driver had before and does not name any more is for others.
+    # Modules that the driver had and no longer names are free for others.
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
-    # Before a device that binds slowly fails this run: the next one must not load anew again.
+    # Before waiting for devices: when one binds too slowly, the next run must not reload again.
     write_rebuild
     for name in $modules; do
         wait_for_device "$name"
@@ -1009,7 +1009,7 @@ stop() {
     exit 0
 }
 
-# A device that is bound anew is away for a moment: what is said was seen twice.
+# A device that is rebound is away for a moment: only what was seen twice is reported.
 hold() {
     local seen=
     trap stop TERM INT
@@ -1065,7 +1065,7 @@ quote_all() {
     done
 }
 
-# finish RESULT MODULE MESSAGE REMAINING: leaves the verdict of unload, and ends.
+# finish RESULT MODULE MESSAGE REMAINING: writes the verdict of unload, and exits.
 finish() {
     # shellcheck disable=SC2086  # names are words
     write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3"),\"remaining\":[$(quote_all $4)]"
@@ -1075,22 +1075,22 @@ finish() {
 }
 
 unload_driver() {
-    local entry name going='' message="nothing of it was loaded"
+    local entry name going='' message="no module of the driver was loaded"
     read_node
     [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
-        say "unload needs DRIVER and BOOT_ID"
+        say "unload needs DRIVER and BOOT_ID in its environment"
         exit 2
     }
     if [ "$boot_id" != "$BOOT_ID" ]; then
-        message="the node has booted since: no module was left"
+        message="the node has rebooted since: none of its modules is loaded"
     else
-        # Also where a module is in use: who comes next may replace it once it is not.
+        # Also where a module is in use: the next driver may replace it later.
         drop_modules
         for entry in ${UNLOAD:-}; do
             name=${entry%%:*}
             is_identity "$name" "${entry#*:}" || continue
             if is_of_other "$name" && [ "$state" = live ]; then
-                message="module $name was loaded on this node by driver ${owner%%.*}/${owner#*.}, and stays"
+                message="module $name was loaded on this node by driver ${owner%%.*}/${owner#*.}, and is not unloaded"
             else
                 going="$going $name"
             fi
@@ -1124,7 +1124,7 @@ unload)
     unload_driver
     ;;
 *)
-    say "say what to do: $0 load|hold|probe|unload"
+    say "usage: $0 load|hold|probe|unload"
     exit 2
     ;;
 esac

@@ -1,1 +1,1 @@
-"""Frozen values that everybody speaks of: kernels, images and what a registry says of them, requests for builds."""
+"""Frozen values that all folders share: kernels, images and their states in a registry, build requests."""

@@ -1,4 +1,4 @@
-"""What a builder is given and what it gives back: the one protocol behind which engines and Jobs are alike.
+"""Inputs and outputs of a builder: the one protocol for engines and Jobs.
 
 Place in the flow: ``execute`` makes a :class:`BuildRequest` of a planned action, a :class:`Builder` turns it into a
 :class:`BuiltImage` on disk, ``verify`` reads that, ``registry`` pushes it. A builder never pushes and never verifies.
@@ -23,7 +23,7 @@ LogSink = Callable[[str], None]
 class SourceFiles:
     """A driver source given file by file (a ConfigMap): relative path to content.
 
-    ``known_digest`` stands for files that are not at hand, as in an exported snapshot: enough to plan, not to build.
+    ``known_digest`` replaces files that are missing, as in an exported snapshot: enough to plan, not to build.
     """
 
     files: Mapping[str, bytes]
@@ -32,7 +32,7 @@ class SourceFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceImage:
-    """A driver source that lies in a container image: ``reference`` by digest, ``path`` absolute inside it."""
+    """A driver source in a container image: ``reference`` by digest, ``path`` absolute inside it."""
 
     reference: str
     path: str
@@ -68,10 +68,10 @@ Source = SourceFiles | SourceImage | SourceGit | SourceArchive | SourcePackage
 
 
 def source_digest(source: Source) -> str:
-    """Digest a source: every path and content, or what pins it.
+    """Return the digest of a source: of every path and content, or of its pin.
 
-    Where it was fetched from is no part of it: a commit and a checksum say all about the content. A package without
-    a version is the newest of its archive when it is built, and is not built again because a newer one appears.
+    The place it is fetched from is not part of it: a commit and a checksum define the content. A package without
+    a version is the newest of its archive at build time, and is not built again when a newer one appears.
     """
     match source:
         case SourceFiles():
@@ -98,9 +98,9 @@ def _files_digest(files: Mapping[str, bytes]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTemplate:
-    """A Dockerfile template that an admin wrote, and where: ``place`` is for messages.
+    """A custom Dockerfile template, and where it is: ``place`` is for messages.
 
-    ``known_digest`` stands for a text that is not at hand, as in an exported snapshot: enough to plan, not to build.
+    ``known_digest`` replaces a text that is missing, as in an exported snapshot: enough to plan, not to build.
     """
 
     place: str
@@ -109,7 +109,7 @@ class OwnTemplate:
 
     @property
     def digest(self) -> str:
-        """What tells this template from every other."""
+        """The digest that identifies this template."""
         return self.known_digest or hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -134,9 +134,9 @@ class Signing:
 class BuildRequest:
     """Everything that goes into one driver image, and with it the image's ``key``.
 
-    ``template`` names one of ours, ``own_template`` is taken in its place; ``recipe`` is the version of either.
-    ``modules`` are in load order. ``args`` reach the template's make call as ``NAME=value`` words. A ``rebuild`` token,
-    where somebody asked for a rebuild, makes the engine fetch headers and compile anew instead of using its cache. With
+    ``template`` names one of ours, ``own_template`` replaces it; ``recipe`` is the version of either.
+    ``modules`` are in load order. ``args`` are passed to the template's make call as ``NAME=value``. A ``rebuild``
+    token, if a rebuild was requested, makes the engine fetch headers and compile again instead of using its cache. With
     a ``signing_certificate`` (X.509, DER or PEM) every module must be signed by its key, or nothing is pushed;
     ``signing`` says where the keys are. ``firmware_path`` is the folder of the build stage with the driver's firmware,
     empty for a driver without.
@@ -214,25 +214,22 @@ class Builder(Protocol):
     """Turns a request into an image on this machine's disk."""
 
     def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
-        """Build in ``directory``, which is the caller's to remove.
+        """Build in ``directory``, which the caller removes.
 
         Raises:
             BuildFailed: with the class of failure and the last lines of the log.
-            TemporaryError: when the engine or cluster that builds is not there.
+            TemporaryError: the engine or cluster that builds is unavailable.
         """
         ...
 
 
 @runtime_checkable
 class FactsBuilder(Protocol):
-    """A builder that can say what a kernel takes before anything is compiled for it; not every one can."""
+    """A builder that can read a kernel's metadata before anything is compiled for it."""
 
     def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
-        """Read the facts of the request's kernel; None where the template does not tell.
+        """Read the metadata of the request's kernel; None if the template does not support it.
 
-        What is fetched for it is what :meth:`Builder.build` needs as well.
-
-        Raises:
-            BuildFailed, TemporaryError: as for a build.
+        What is fetched for it is cached for :meth:`Builder.build`.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a registry can say about an image: a closed union, so that only a proven absence ever starts a build."""
+"""What a registry can answer about an image: a closed union, so that only a proven absence starts a build."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from driver_builder.reasons import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The image is there: its manifest's ``digest`` and the labels of its config.
+    """The image exists: its manifest's ``digest`` and the labels of its config.
 
-    ``is_signed`` says whether the registry holds a signature of it by the driver's image key, None where it has none.
+    ``is_signed`` says whether the registry holds a signature of it by the driver's image key, None without such a key.
     """
 
     digest: str
@@ -21,21 +21,21 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """The registry answered that it has no such image; a build starts only where that ``is_fresh``."""
+    """The registry answered that it has no such image; a build starts only if the answer ``is_fresh``."""
 
     is_fresh: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotAsked:
-    """The registry has not been asked yet, or has not answered yet: nothing is known."""
+    """The registry has not been asked or has not answered yet: nothing is known."""
 
     reason: ClassVar = Reason.REGISTRY_NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unauthorized:
-    """The registry does not let us look: wrong or missing credentials."""
+    """The registry refuses access: wrong or missing credentials."""
 
     reason: ClassVar = Reason.REGISTRY_UNAUTHORIZED
     message: str
@@ -45,7 +45,7 @@ class Unauthorized:
 class Unreachable:
     """No answer, a server error, or a limit to how often it may be asked: then ``retry_after`` is in seconds.
 
-    ``is_silent``: nothing answered at all, so that other images of the same registry need not be asked for at once.
+    ``is_silent``: there was no answer at all, so other images of the same registry are not asked for at once.
     """
 
     reason: ClassVar = Reason.REGISTRY_UNREACHABLE
@@ -56,13 +56,13 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invalid:
-    """Something answered that is no registry, or a manifest that cannot be read."""
+    """The answer is not that of a registry, or the manifest cannot be read."""
 
     reason: ClassVar = Reason.REGISTRY_INVALID
     message: str
 
 
 NoAnswer = Unauthorized | Unreachable | Invalid
-"""What does not tell whether the image exists."""
+"""What does not say whether the image exists."""
 
 ImageState = Present | Absent | NotAsked | Unauthorized | Unreachable | Invalid

@@ -79,3 +79,18 @@ def parse_reference(text: str) -> ImageRef:
     if match is None:
         raise ValueError(f"{text!r} is not an image reference: write host/repository:tag or host/repository@sha256:...")
     return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reused:
+    """Modules were used again: the ``kernel`` they were built for, the ``digest`` of the image they were taken from.
+
+    ``compared`` is the number of symbol CRCs that agree.
+    """
+
+    kernel: str
+    digest: str
+    compared: int
+
+    def __str__(self) -> str:
+        return f"re-used the modules of kernel {self.kernel}: {self.compared} symbol CRCs agree"

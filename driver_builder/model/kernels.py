@@ -21,7 +21,7 @@ ARCHITECTURE = re.compile(r"[a-z0-9]+")
 
 
 def is_kernel_version(text: str) -> bool:
-    """Tell whether a text can be a kernel release."""
+    """Return whether a text can be a kernel release."""
     return len(text) <= MAX_LENGTH and KERNEL_VERSION.fullmatch(text) is not None
 
 

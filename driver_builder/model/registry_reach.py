@@ -1,8 +1,8 @@
-"""Which addresses a registry may send us to: redirects, upload locations and token services. Pure.
+"""Which addresses a registry may redirect to: redirects, upload locations and token services. Pure.
 
-Place in the flow: ``config`` reads the settings; ``registry_connection`` resolves a name, asks :meth:`Reach.refusal`
-about every address, and connects to one that was checked. The host that ``spec.image`` names is not asked about: it is
-the admin's choice, and registries inside of a cluster have addresses of the cluster. Private addresses are legal:
+Place in the flow: ``config`` reads the settings; ``registry_connection`` resolves a name, calls :meth:`Reach.refusal`
+with every address, and connects to one that was checked. The host that ``spec.image`` names is not checked: it is
+the admin's choice, and registries inside of a cluster have addresses of the cluster. Private addresses are allowed:
 on-premises stores and token services have them.
 """
 
@@ -37,18 +37,18 @@ class Reach:
     allowed: frozenset[str] = frozenset()
 
     def allows_host(self, host: str, port: int) -> bool:
-        """Whether a setting allows a host whatever its addresses are."""
+        """Whether a setting allows a host with any address."""
         name = host.lower()
         return name in self.allowed or f"{name}:{port}" in self.allowed
 
     def as_flags(self) -> list[str]:
-        """The flags that make this of nothing, for a program of ours that runs elsewhere."""
+        """The flags with which another program of ours makes the same value."""
         ranges, hosts = ",".join(map(str, self.forbidden)), ",".join(sorted(self.allowed))
         flags = {"--registry-forbidden-ranges": ranges, "--registry-allowed-hosts": hosts}
         return [f"{flag}={value}" for flag, value in flags.items() if value]
 
     def refusal(self, addresses: Iterable[str]) -> str:
-        """Name the first address that may not be connected to; empty when there is none."""
+        """Return the first address that is not allowed; empty if all are."""
         return next((address for address in addresses if self._is_forbidden(ip_address(address))), "")
 
     def _is_forbidden(self, address: Address) -> bool:

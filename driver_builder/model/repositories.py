@@ -1,6 +1,6 @@
-"""The package repositories that builds take kernel headers from, and what they said last. Values only.
+"""The package repositories that builds take kernel headers from, and their latest results. Values only.
 
-A repository is known by the base image that knows it: what is asked is what a build in that image would be given.
+A repository is known by its base image: the question is what a build in that image would get.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Repository:
-    """The kernels that a build in ``base_image`` can be given, ``template`` says how to ask for them."""
+    """The kernels that a build in ``base_image`` can use; ``template`` says how to ask for them."""
 
     template: str
     base_image: str
@@ -22,7 +22,7 @@ class Repository:
 class LookUp:
     """``releases`` as they were ``at`` a moment; ``error`` says why a later try at ``error_at`` failed. Epoch seconds.
 
-    ``at`` is None where no try succeeded yet, ``error_at`` where none failed since.
+    ``at`` is None if no try succeeded yet, ``error_at`` if none failed since.
     """
 
     releases: tuple[str, ...] = ()

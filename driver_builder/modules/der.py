@@ -1,7 +1,7 @@
 """The part of DER that module signatures and certificates use: tag, length and value, read strictly.
 
-Place in the flow: ``module_signature`` reads a PKCS#7 message with this, because ``cryptography`` has no public
-interface that gives the signers of one; and the certificate it compares them with, as the same bytes.
+Place in the flow: ``module_signature`` reads a PKCS#7 message and the signer's certificate with this, because
+``cryptography`` has no public interface that returns the signers of one.
 
 Source of the format: ITU-T X.690 (DER: lengths are definite; tags above 30 do not occur in what is read here).
 """
@@ -45,7 +45,7 @@ def only(data: bytes, tag: int) -> Element:
     """The one element that ``data`` consists of.
 
     Raises:
-        InvalidDer: when it is none, another one, or when something follows.
+        InvalidDer: it is missing, is another one, or something follows.
     """
     found = tuple(elements(data))
     if len(found) != 1 or found[0].tag != tag:

@@ -1,7 +1,7 @@
 """The modules of an image, and the indexes beside them: read one after the other, within bounds.
 
-Place in the flow: ``verify`` and ``reuse_image`` ask for them. What is kept of a module is what it says of itself, not
-its file.
+Place in the flow: ``verify`` and ``reuse_image`` call it. Of a module, only its description is kept, not its
+file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ MAX_INDEX = 1 << 20
 MAX_MODULES = 1000
 """A driver has one to some dozen; Debian's kernel has 4,000, which no driver replaces."""
 MAX_WORDS = 64 << 20
-"""Bytes of what all modules say of themselves: a driver's imports and aliases have some hundred kilobytes."""
+"""Bytes of the descriptions of all modules: a driver's imports and aliases have some hundred kilobytes."""
 _WORD_COST = 64
-"""Bytes that Python takes for a word besides its text."""
+"""Bytes that Python needs for a word besides its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ MODVERSION_INFO_SIZE = 64
 """``struct modversion_info``: an unsigned long, then the name, padded with zeros to 64 bytes in all."""
 
 NOT_IMPORTED = frozenset({"_GLOBAL_OFFSET_TABLE_", ".TOC."})
-"""Undefined symbols that the kernel's module loader makes itself, or leaves alone."""
+"""Undefined symbols that the kernel's module loader provides itself, or ignores."""
 
 GPL_COMPATIBLE = frozenset(
     {"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
@@ -72,7 +72,7 @@ class KernelModule:
 
     @property
     def identity(self) -> str:
-        """What tells this build from another one: srcversion, or the build id where the kernel makes no srcversion."""
+        """What identifies this build: srcversion, or the build id if the kernel makes no srcversion."""
         return self.srcversion or self.build_id
 
     @property
@@ -191,7 +191,7 @@ def _name(raw: bytes) -> str:
 
 
 def _exports(elf: ModuleElf, symbols: list[Symbol], owner: str) -> dict[str, ExportedSymbol]:
-    """Exported symbols: each has a ``__ksymtab_X``, in a section that tells for whom it is.
+    """Exported symbols: each has a ``__ksymtab_X``, in a section that says who may use it.
 
     ``__crc_X`` is its CRC itself, or marks where the CRC lies; ``__kstrtabns_X`` marks its namespace.
     """

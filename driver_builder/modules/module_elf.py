@@ -40,7 +40,7 @@ _FOREIGN = (
     *(ELFError, ConstructError, AssertionError, OverflowError, MemoryError, RecursionError),
     *(AttributeError, LookupError, TypeError, ValueError, struct.error),
 )
-"""pyelftools meets damaged headers with whatever its parsing happens to trip over."""
+"""What pyelftools may raise for damaged headers."""
 
 
 class Section(NamedTuple):
@@ -77,7 +77,7 @@ class ModuleElf:
         return "<" if self.is_little_endian else ">"
 
     def section(self, name: str) -> bytes:
-        """The content of the section of that name; empty when there is none.
+        """The content of the section of that name; empty when none exists.
 
         Raises:
             InvalidModule: when it has more than MAX_SECTION bytes.
@@ -119,7 +119,7 @@ class ModuleElf:
         return text.decode(errors="replace")
 
     def word_at(self, symbol: Symbol) -> int:
-        """The 32-bit word that a symbol marks, or that an absolute symbol is; 0 when it is none."""
+        """The 32-bit word that a symbol marks, or that an absolute symbol is; 0 when it is not one."""
         if symbol.section == ABSOLUTE:
             return symbol.value & 0xFFFFFFFF
         if symbol.section >= len(self.sections):

@@ -71,6 +71,6 @@ def parse_modules_dep(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def parse_modules_alias(text: str) -> frozenset[tuple[str, str]]:
-    """modules.alias: per line the word ``alias``, a pattern and a module's name; gives pattern and name of each."""
+    """modules.alias: per line the word ``alias``, a pattern and a module's name; returns pattern and name of each."""
     lines = (line.removeprefix("alias ").rsplit(" ", 1) for line in text.splitlines() if line.startswith("alias "))
     return frozenset((words[0].strip(), words[1]) for words in lines if len(words) > 1)

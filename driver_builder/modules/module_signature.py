@@ -77,7 +77,7 @@ class ModuleSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What of an X.509 certificate tells its key: ``rsa`` is modulus and exponent, None for keys of another kind."""
+    """The key of an X.509 certificate: ``rsa`` is modulus and exponent, None for keys of another kind."""
 
     issuer: bytes = field(repr=False)
     serial: int
@@ -123,11 +123,11 @@ def parse_pkcs7(message: bytes, plain: bytes | memoryview) -> tuple[ModuleSignat
     """The signers of a detached PKCS#7 message over ``plain``.
 
     Raises:
-        InvalidDer: when it is none.
+        InvalidDer: when it is not one.
     """
     kind, explicit = der.members(der.only(message, der.SEQUENCE), der.OBJECT_ID, 0xA0)[:2]
     if kind.value != _SIGNED_DATA:
-        raise InvalidDer("it is no signed data")
+        raise InvalidDer("it is not signed data")
     data = der.members(der.only(explicit.value, der.SEQUENCE), der.INTEGER, der.SET, der.SEQUENCE)
     if data[-1].tag != der.SET:
         raise InvalidDer("it has no signers")
@@ -156,7 +156,7 @@ def parse_certificate(content: bytes) -> Certificate:
     """Read an X.509 certificate, DER or PEM (the first one in it).
 
     Raises:
-        ConfigurationError: when it is none.
+        ConfigurationError: when it is not one.
     """
     try:
         return _certificate(der_of(content))

@@ -1,7 +1,7 @@
-"""Signs the modules of a built image, as the kernel's ``scripts/sign-file`` does, in this process and nowhere else.
+"""Signs the modules of a built image, as the kernel's ``scripts/sign-file`` does, in this process only.
 
-Place in the flow: after a builder, before ``verify``. The private key is never in an engine, a Job, a layer or a log: a
-build neither sees it nor could leak it.
+Place in the flow: after a builder, before ``verify``. The private key is never in an engine, a Job, a layer or a log:
+no build can leak it.
 
 A signature is a PKCS#7 message that is detached, binary, without attributes and without certificates; it names its
 signer by issuer and serial number. Source: ``scripts/sign-file.c`` and ``crypto/asymmetric_keys/pkcs7_parser.c``. The
@@ -73,7 +73,7 @@ def sign_modules(
 ) -> ImageArchive:
     """The same image with every module below ``folder`` signed; changed layers go to ``directory``.
 
-    ``signed`` is told of each module by its path.
+    ``signed`` is called with the path of each module.
 
     Raises:
         ConfigurationError: when a module is compressed.

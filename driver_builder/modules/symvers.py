@@ -68,7 +68,7 @@ def _parse_line(number: int, line: str) -> tuple[str, ExportedSymbol]:
     if len(fields) > 4 and fields[4].startswith(_EXPORT):
         fields = [*fields[:2], fields[3], fields[4], fields[2]]
     if len(fields) < 3 or not fields[1] or not _CRC.fullmatch(fields[0]):
-        raise InvalidSymvers(f"line {number} of Module.symvers is no 'CRC<tab>symbol<tab>owner...': {line[:80]!r}")
+        raise InvalidSymvers(f"line {number} of Module.symvers is not 'CRC<tab>symbol<tab>owner...': {line[:80]!r}")
     crc, symbol, owner, export, namespace = (*fields[:5], "", "")[:5]
     return symbol, ExportedSymbol(
         crc=int(crc, 16) & 0xFFFFFFFF,

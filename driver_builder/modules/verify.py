@@ -1,4 +1,4 @@
-"""Do the modules inside a built image fit the kernel they were built for? Asked before anything is pushed.
+"""Checks before a push that the modules in a built image fit the kernel they were built for.
 
 Place in the flow: after a builder, before ``registry``. Pure over values: an image on disk and the text of the target's
 Module.symvers go in, the verified modules come out, or a :class:`VerificationFailed` that says what does not fit.

@@ -1,4 +1,4 @@
-"""What a driver puts on a node, as one word: pods are compared by it. Pure.
+"""What a driver puts on a node, as one digest: pods are compared by it. Pure.
 
 A pod is replaced only when its fingerprint differs from the wanted one, and replacing a pod may reload a module. So the
 fingerprint covers what is on the node and nothing else: the modules with their identities and parameters, firmware,
@@ -23,21 +23,23 @@ FORM = "v2:"
 def fingerprint(
     spec: DriverSpec, *, identities: Mapping[str, str], image_digest: str, firmware: str = "", rebuild: str = ""
 ) -> str:
-    """Digest what a node gets of a driver.
+    """Return the digest of what a node gets of a driver.
 
     ``identities`` maps module to the srcversion or build id in the image, ``firmware`` is the digest of the image's
-    firmware, ``rebuild`` the token of a rebuild for the whole driver. Where the image does not say what it holds,
-    ``image_digest`` stands for that.
+    firmware, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it contains,
+    ``image_digest`` replaces them.
     """
     known = {_plain(name) for name in identities}
-    says_all = all(_plain(module.name) in known for module in spec.modules)
+    says_all = all(_plain(name) in known for name in spec.module.names)
     fields: dict[str, Any] = {
         "modules": {_plain(name): identity for name, identity in identities.items()},
-        "parameters": {_plain(module.name): list(module.parameters) for module in spec.modules if module.parameters},
+        "parameters": {
+            _plain(module.name): list(module.parameters) for module in spec.module.load_order if module.parameters
+        },
         "image": "" if says_all else image_digest,
-        "firmware": (firmware or image_digest) if spec.firmware_path else "",
-        "blacklist": sorted(spec.blacklist),
-        "inTreeModulesToRemove": sorted(spec.in_tree_modules_to_remove),
+        "firmware": (firmware or image_digest) if spec.module.firmware_path else "",
+        "blacklist": sorted(spec.module.blacklist),
+        "inTreeModulesToRemove": sorted(spec.module.in_tree_modules_to_remove),
         "rebuild": rebuild,
     }
     text = json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True)
@@ -45,10 +47,10 @@ def fingerprint(
 
 
 def is_of_this_form(value: str) -> bool:
-    """Tell whether a fingerprint was made by this list of fields; those before covered the whole pod."""
+    """Return whether a fingerprint has this list of fields; earlier ones covered the whole pod."""
     return value.startswith(FORM)
 
 
 def _plain(module: str) -> str:
-    """Write a module's name as the kernel does, which knows no dash."""
+    """Write a module's name as the kernel does, without dashes."""
     return module.replace("-", "_")

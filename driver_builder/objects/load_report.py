@@ -1,8 +1,8 @@
-"""What the loader of a driver pod reports about its node: the fact that ``ready`` rests on.
+"""What the loader of a driver pod reports about its node: the evidence for the ready label.
 
 The init container ``load`` ends with one JSON line as its termination message, so the API server carries it in the
 pod's status: ``{"result":"Loaded","kernel":"6.1.0-55-cloud-amd64","bootID":"...","modules":[{"name":"edudrv",
-"srcversion":"...","devices":["0000:00:04.0"]}]}``. ``driver_image/loader.sh`` writes it.
+"srcversion":"...","devices":["0000:00:04.0"]}]}``. ``driver_builder/loader/loader.sh`` writes it.
 """
 
 import json
@@ -18,7 +18,7 @@ _LONGEST_WORD = 128
 
 LOADED = "Loaded"
 CONTRARY = frozenset({Reason.NOT_LIVE, Reason.OTHER_BUILD, Reason.NO_DEVICE})
-"""Results that ``hold`` ends with when a module is not what it was: gone, another build, or without its device."""
+"""Results that ``hold`` ends with when a module has changed: removed, another build, or without its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class LiveModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """One loader verdict.
+    """One result of the loader.
 
     ``result`` is :data:`LOADED` or one of :data:`driver_builder.reasons.LOAD_REPORTS`: that of ``hold`` one of
     :data:`CONTRARY`.
@@ -46,7 +46,7 @@ class LoadReport:
 
 
 def parse(text: str) -> LoadReport | None:
-    """Read a termination message; None for anything that is no verdict."""
+    """Read a termination message; None if it is not a load report."""
     try:
         verdict = json.loads(text[:_LONGEST])
         return LoadReport(
@@ -72,7 +72,7 @@ def _word(value: object) -> str:
 
 
 def doubt(proof: LoadReport | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:
-    """Say why a proof does not prove that these modules work on this boot of this kernel; None when it does."""
+    """Return why a load report does not prove that these modules work on this boot of this kernel; None if it does."""
     if proof is None:
         return "the driver pod has not reported yet"
     if proof.result != LOADED:

@@ -1,8 +1,8 @@
-"""What a Node remembers of a driver: the annotation that says what was loaded there, so that it can be unloaded. Pure.
+"""The annotation on a Node that records what is loaded there of a driver, so that it can be unloaded. Pure.
 
-Place in the flow: ``plan`` writes it together with the ready label when a pod has reported what it did, and a removal
-works from it alone: DaemonSet, image and spec may be gone by then. A node's kubelet may write annotations of its Node,
-so everything that is read here has a limit and a pattern.
+Place in the flow: ``plan`` writes it together with the ready label when a pod has reported its load, and a removal
+needs nothing else: DaemonSet, image and spec may be deleted by then. A node's kubelet may write annotations of its
+Node, so everything that is read here has a limit and a pattern.
 """
 
 import json
@@ -15,7 +15,7 @@ from kube_api import names
 from kube_api.text import printable
 
 PREFIX = f"loaded.{names.GROUP}/"
-"""Of the annotations. With our own prefix, the name of the longest driver would leave no room for another word."""
+"""Prefix of the annotations. With our own one, the longest driver name would leave no room for another word."""
 
 MAX_BYTES = 4096
 MAX_LOADS = 8
@@ -47,7 +47,7 @@ class Load:
 
     @property
     def has_files(self) -> bool:
-        """Tell whether something stays on the node beyond its boot."""
+        """Return whether something stays on the node after a reboot."""
         return self.firmware or self.blacklist
 
 
@@ -55,8 +55,8 @@ class Load:
 class Loaded:
     """The annotation's content. Times are whole seconds since the epoch.
 
-    ``outside_since`` is when the driver was first seen not to select the node any more, ``unload_since`` when its
-    removal from the node began, ``held`` what was in the way at the last try, ``given_up`` why the modules stay loaded
+    ``outside_since`` is when the driver first no longer selected the node, ``unload_since`` when its
+    removal from the node began, ``held`` what prevented it at the last try, ``given_up`` why the modules stay loaded
     until the node boots again.
     """
 
@@ -67,9 +67,9 @@ class Loaded:
     given_up: str = ""
 
     def with_load(self, load: Load, *, is_proven: bool = True) -> "Loaded":
-        """Take in what a pod reported, newest first; what lives on of earlier loads is kept.
+        """Add what a pod reported, newest first; earlier loads that are still there are kept.
 
-        Of a load that is not proven nobody knows whose build is live: both are kept, a removal takes the one it finds.
+        After a load that is not proven, it is unknown whose build is live: both are kept.
         """
         others = [_beside(old, load, is_proven) for old in self.loads if old.target != load.target]
         before = next((old for old in self.loads if old.target == load.target), None)
@@ -78,11 +78,11 @@ class Loaded:
         return replace(self, loads=(merged, *kept)[:MAX_LOADS])
 
     def without(self, target: str) -> "Loaded":
-        """Drop what an unload pod has taken."""
+        """Drop what an unload pod has unloaded."""
         return replace(self, loads=tuple(load for load in self.loads if load.target != target), held="")
 
     def on_boot(self, boot_id: str | None) -> "Loaded":
-        """Drop the modules of earlier boots; what was given up because of them begins anew."""
+        """Drop the modules of earlier boots; what was given up because of them starts anew."""
         if boot_id is None:
             return self
         loads = [load if load.boot_id == boot_id else replace(load, modules=()) for load in self.loads]
@@ -98,12 +98,12 @@ class Loaded:
 
 
 def annotation(driver: str) -> str:
-    """Name the annotation of a driver, given by ``namespace/name``."""
+    """Return the annotation of a driver, given by ``namespace/name``."""
     return PREFIX + driver.replace("/", ".", 1)
 
 
 def parse(text: str | None) -> Loaded | None:
-    """Read an annotation; None where there is none. One that cannot be read is given up, and says so."""
+    """Read an annotation; None without one. One that cannot be read is given up, and says so."""
     if text is None:
         return None
     try:
@@ -113,7 +113,7 @@ def parse(text: str | None) -> Loaded | None:
 
 
 def render(loaded: Loaded) -> str:
-    """Write the annotation, within its limit: what is left out of it is what was loaded first."""
+    """Write the annotation, within its limit: the oldest loads are left out."""
     text = _text(loaded)
     while len(text) > MAX_BYTES and loaded.loads:
         *kept, last = loaded.loads
@@ -124,7 +124,7 @@ def render(loaded: Loaded) -> str:
 
 
 def words(text: str) -> str:
-    """Cut a text from a node to what can be shown on one line."""
+    """Cut a text from a node to one line that can be shown."""
     return printable(text, MAX_WORDS)
 
 
@@ -167,7 +167,7 @@ def _matching(pattern: re.Pattern[str], value: str) -> str:
 def _seconds(value: object) -> int | None:
     if value is None:
         return None
-    # Beyond this no calendar can tell the time.
+    # Later than any calendar supports.
     if type(value) is not int or not 0 <= value < 1 << 33:
         raise ValueError("no time")
     return value
@@ -191,7 +191,7 @@ def _item(load: Load) -> dict[str, Any]:
 
 
 def _beside(old: Load, new: Load, is_proven: bool) -> Load:
-    """Give what is left of another target's load: its modules only while this boot lasts, and where not ours now."""
+    """Return the rest of another target's load: its modules only during this boot, and only those not replaced."""
     if old.boot_id != new.boot_id:
         return replace(old, modules=())
     return replace(old, modules=_others(old.modules, new.modules, is_proven))
@@ -210,7 +210,7 @@ _Modules = tuple[tuple[str, str], ...]
 
 
 def _others(old: _Modules, new: _Modules, is_proven: bool) -> _Modules:
-    """Give the modules of an earlier load that a later one does not replace."""
+    """Return the modules of an earlier load that a later one does not replace."""
     names_now = {plain(name) for name, _ in new}
     return tuple(item for item in old if (plain(item[0]) not in names_now if is_proven else item not in new))
 
@@ -228,5 +228,5 @@ def _in_order(old: _Modules, new: _Modules, others: _Modules) -> _Modules:
 
 
 def plain(module: str) -> str:
-    """Write a module's name as the kernel does, which knows no dash."""
+    """Write a module's name as the kernel does, without dashes."""
     return module.replace("-", "_")

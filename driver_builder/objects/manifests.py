@@ -1,7 +1,7 @@
 """The DaemonSet that keeps one driver image running on the nodes of one target. Pure: values in, plain dict out.
 
-Two words say what has changed: the fingerprint covers what is on the node, and pods are replaced by it; the digest of
-the template covers everything, and the DaemonSet is written again by it.
+Two digests show changes: the fingerprint covers what is on the node, and pods are replaced by it; the digest of
+the template covers everything, and decides whether the DaemonSet is written again.
 """
 
 import hashlib
@@ -30,26 +30,26 @@ TEMPLATE_ANNOTATION = f"{names.GROUP}/template"
 """On a DaemonSet: the digest of all of it. It may change with every version of ours: pods are not compared by it."""
 KERNEL_ANNOTATION = f"{names.GROUP}/kernel"
 OS_VERSION_ANNOTATION = f"{names.GROUP}/os-version"
-"""On a DaemonSet: the operating system's version that its target was first seen with, which is in its name's digits."""
+"""On a DaemonSet: the OS version that its target was recorded with, which is in its name's hash."""
 ADOPTED_ANNOTATION = f"{names.GROUP}/adopted-fingerprint"
-"""On a DaemonSet: the fingerprint that was wanted when its pods still had one of an older form."""
+"""On a DaemonSet: the fingerprint that was wanted while its pods still had one of an older form."""
 KEPT_ANNOTATION = f"{names.GROUP}/kept-fingerprints"
-"""On a DaemonSet: what its pods have in common whatever node asked for a rebuild, and the fingerprints before those."""
+"""On a DaemonSet: what its pods have in common whichever node requested a rebuild, and earlier fingerprints."""
 
 MAX_KEPT = 8
-"""So many are kept; a pod with an older one is replaced."""
+"""Fingerprints that are kept; a pod with an older one is replaced."""
 MAX_NAME_LENGTH = 46
 LOADER_CONTAINER = "loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
 LOADER_FOLDER = "/driverwright"
-"""Where a driver pod has the loader: in a folder that its image is copied into, whatever the driver's image has."""
+"""Where a driver pod has the loader: in a folder that the loader's image is copied into."""
 
 
 def daemon_set_name(driver: DriverContainer, target: KernelTarget) -> str:
-    """Name a target's DaemonSet: the driver's name and eight digits that stand for the target.
+    """Return the name of a target's DaemonSet: the driver's name and eight digits for the target.
 
-    A long name is cut to leave room for what Kubernetes appends to pods; eight digits more keep two such names apart.
+    A long name is cut to leave room for what Kubernetes appends to pods; eight more digits keep cut names apart.
     """
     name = driver.name
     if len(name) > MAX_NAME_LENGTH:
@@ -137,13 +137,13 @@ def daemon_set(
 
 
 def parse_kept(annotations: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-    """Read :data:`KEPT_ANNOTATION`: what pods have in common, and the fingerprints that are kept."""
+    """Read :data:`KEPT_ANNOTATION`: what pods have in common, and the kept fingerprints."""
     basis, *kept = annotations.get(KEPT_ANNOTATION, "").split()[: MAX_KEPT + 1] or [""]
     return basis, frozenset(kept)
 
 
 def folders_of(pod_spec: Json) -> tuple[str, ...]:
-    """Name the folders of the node that a pod has."""
+    """Return the folders of the node that a pod mounts."""
     return tuple(sorted(item["name"] for item in pod_spec.get("volumes") or () if "hostPath" in item))
 
 
@@ -185,7 +185,7 @@ class _HostFolder:
 
     @property
     def volume(self) -> Json:
-        # What is written to must be there; a node without modules of its own has nothing to read either.
+        # A folder that is written to must exist; without its own modules, a node has nothing to read either.
         kind = {} if self.read_only else {"type": "DirectoryOrCreate"}
         return {"name": self.name, "hostPath": {"path": self.path, **kind}}
 
@@ -194,13 +194,13 @@ _MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
 _FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
 _BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
 _RUN = _HostFolder(name="run", path="/run/driverwright")
-"""What the loader remembers until the node boots: whose module is whose, which rebuilds it has seen, which parameters
-it has given."""
+"""What the loader remembers until the node boots: the owner of each module, the rebuilds it has seen, the parameters
+it has set."""
 
 
 def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
-    """Give the pod no more of its node than the spec asks for, or asked for before."""
-    asked = ((_FIRMWARE, spec.firmware_path), (_BLACKLISTS, spec.blacklist))
+    """Mount no more of the node than the spec needs, or needed before."""
+    asked = ((_FIRMWARE, spec.module.firmware_path), (_BLACKLISTS, spec.module.blacklist))
     return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN)
 
 
@@ -212,24 +212,24 @@ def _environment(
     rebuild: str,
     node_rebuilds: Mapping[str, str],
 ) -> list[Json]:
-    """Tell the loader what it does on the node besides loading, in the words at the top of ``loader.sh``."""
+    """Return the loader's settings besides the modules, in the variables described at the top of ``loader.sh``."""
     values = {
-        "REMOVE_MODULES": " ".join(spec.in_tree_modules_to_remove),
-        "BLACKLIST": " ".join(spec.blacklist),
+        "REMOVE_MODULES": " ".join(spec.module.in_tree_modules_to_remove),
+        "BLACKLIST": " ".join(spec.module.blacklist),
         "REBUILD": rebuild,
         "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
     }
     owner = {"name": "DRIVER", "value": files_owner(driver, target.short_hash)}
-    told: list[Json] = [owner, *({"name": name, "value": value} for name, value in values.items() if value)]
+    variables: list[Json] = [owner, *({"name": name, "value": value} for name, value in values.items() if value)]
     if node_rebuilds:
-        told.append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
-    return told
+        variables.append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    return variables
 
 
 def files_owner(driver: DriverContainer, target_hash: str) -> str:
-    """Name what the files of a driver's target on a node are called by: ``DRIVER`` of ``loader.sh``.
+    """Return the name for the files of a driver's target on a node: ``DRIVER`` of ``loader.sh``.
 
-    The loader takes the driver's name out of it: what comes before the last dash.
+    The loader gets the driver's name from it: what comes before the last dash.
     """
     return f"{driver.namespace}.{driver.name}-{target_hash}"
 
@@ -237,7 +237,7 @@ def files_owner(driver: DriverContainer, target_hash: str) -> str:
 def _pod_spec(
     spec: DriverSpec, image: str, *, loader_image: str, folders: tuple[_HostFolder, ...], environment: list[Json]
 ) -> Json:
-    """Make the pod: ``loader`` brings the loader, ``load`` loads, ``hold`` looks at the modules and writes nothing."""
+    """Make the pod: ``loader`` copies the loader, ``load`` loads, ``hold`` watches the modules and writes nothing."""
     loader = {"name": "driverwright", "mountPath": LOADER_FOLDER}
     container: Json = {
         "imagePullPolicy": "IfNotPresent",
@@ -277,18 +277,18 @@ def _pod_spec(
         "readinessProbe": {"exec": {"command": _loader_command("probe")}, "periodSeconds": 10, "timeoutSeconds": 30},
     }
     pod: Json = {
-        # A driver must be able to load before the node's network is up: it may be the network's own.
+        # A driver must be able to load before the node's network is up: it may be a network driver.
         "hostNetwork": True,
         "automountServiceAccountToken": False,
-        "priorityClassName": spec.priority_class or "system-node-critical",
+        "priorityClassName": spec.priority_class_name or "system-node-critical",
         "tolerations": list(spec.tolerations) or [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 30,
         "initContainers": [bring, load],
         "containers": [hold],
         "volumes": [{"name": loader["name"], "emptyDir": {}}, *(folder.volume for folder in folders)],
     }
-    if spec.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in spec.pull_secrets]
+    if spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
     return pod
 
 

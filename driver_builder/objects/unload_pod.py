@@ -1,8 +1,8 @@
 """The pod that unloads a driver from one node: its manifest, its name, and what its loader reports. Pure.
 
-It runs the loader's own image: the driver's may be gone from its registry, and is not needed. The loader looks at all
-reference counts first and takes modules, firmware and blacklist, or nothing; it ends with one JSON line as termination
-message: ``{"result":"InUse","module":"edudrv","message":"refcnt 1","remaining":["edudrv"]}``.
+It runs the loader's own image: the driver's may be gone from its registry, and is not needed. The loader checks all
+reference counts first and removes modules, firmware and blacklist, or nothing; it ends with one JSON line as
+termination message: ``{"result":"InUse","module":"edudrv","message":"refcnt 1","remaining":["edudrv"]}``.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from kube_api.resources import DRIVER_CONTAINERS, PODS
 Json = dict[str, Any]
 
 UNLOAD_LABEL = f"{names.GROUP}/unload"
-"""On an unload pod: the target whose load it takes away. No driver pod has it."""
+"""On an unload pod: the target whose load it removes. No driver pod has it."""
 
 CONTAINER = "unload"
 
@@ -35,7 +35,7 @@ _VOLUMES = {_MODULES: "modules", _RUN: "run", _FIRMWARE: "firmware", _BLACKLISTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an unload pod reports: ``result`` is Unloaded, InUse, or another word for why nothing was done."""
+    """What an unload pod reports: ``result`` is Unloaded, InUse, or another reason why nothing was done."""
 
     result: str
     message: str = ""
@@ -60,7 +60,7 @@ class UnloadPod:
 
 
 def parse_verdict(text: str) -> Verdict | None:
-    """Read a termination message; None for anything that is no verdict."""
+    """Read a termination message; None if it is not a result."""
     try:
         content = json.loads(text)
         return Verdict(result=words(str(content["result"])), message=_message(content))
@@ -74,7 +74,7 @@ def _message(content: Json) -> str:
 
 
 def name_of(driver: str, node: str, target: str) -> str:
-    """Name the unload pod of a driver (``namespace/name``), a node and a target: the same one whoever asks."""
+    """Return the name of the unload pod of a driver (``namespace/name``), a node and a target: always the same."""
     name = driver.partition("/")[2]
     digest = hashlib.sha256(f"{driver}\0{node}\0{target}".encode()).hexdigest()[:10]
     return f"{name[:_MAX_NAME].rstrip('-.')}-unload-{digest}"
@@ -83,16 +83,16 @@ def name_of(driver: str, node: str, target: str) -> str:
 def manifest(
     driver: str, load: Load, *, node: str, boot_id: str, image: str, owner: DriverContainer | None = None
 ) -> Json:
-    """Build the pod that takes ``load`` from a node.
+    """Build the pod that removes ``load`` from a node.
 
-    ``owner`` is the DriverContainer while it lives: the pod goes with it, and has its pull secrets.
+    ``owner`` is the DriverContainer while it exists: the pod is deleted with it, and has its pull secrets.
     """
     namespace = driver.partition("/")[0]
     folders = [(_MODULES, True), (_RUN, False)]
     folders += [(_FIRMWARE, False)] if load.firmware else []
     folders += [(_BLACKLISTS, False)] if load.blacklist else []
     spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
-    secrets = [{"name": name} for name in spec.pull_secrets] if spec is not None else []
+    secrets = [{"name": name} for name in spec.image_pull_secrets] if spec is not None else []
     labels = {
         "app.kubernetes.io/managed-by": "driver-builder",
         DRIVER_LABEL: driver.partition("/")[2],
@@ -113,7 +113,7 @@ def manifest(
             "tolerations": [{"operator": "Exists"}],
             "hostNetwork": True,
             "automountServiceAccountToken": False,
-            "priorityClassName": spec.priority_class if spec and spec.priority_class else "system-node-critical",
+            "priorityClassName": (spec and spec.priority_class_name) or "system-node-critical",
             "restartPolicy": "Never",
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "terminationGracePeriodSeconds": 5,

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from driver_builder.model.kernels import KERNEL_VERSION
-from driver_builder.objects import load_report, loaded
+from driver_builder.objects import fingerprint, load_report, loaded
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.replacement import is_current
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 
 
@@ -134,3 +133,17 @@ def _kernel_of(node: Node, known: str) -> str:
 
 def _words(verdict: load_report.LoadReport) -> str:
     return f"{verdict.result}: {verdict.message}" if verdict.message else verdict.result
+
+
+def is_current(pod: DriverPod, daemon_set: DaemonSet) -> bool:
+    """Tell whether a pod's node would get nothing else from the DaemonSet's template as it is.
+
+    A pod with a fingerprint of an older form is current until its next occasion: other modules than it has, or another
+    fingerprint than was wanted when it was first seen. ``kept`` are fingerprints of before a rebuild that only some
+    nodes asked for.
+    """
+    if pod.fingerprint == daemon_set.fingerprint or pod.fingerprint in daemon_set.kept:
+        return True
+    if fingerprint.is_of_this_form(pod.fingerprint):
+        return False
+    return daemon_set.adopted == daemon_set.fingerprint and pod.expected == daemon_set.expected

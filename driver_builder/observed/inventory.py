@@ -1,10 +1,22 @@
-"""Which kernels the nodes run: nodes grouped into targets. Pure."""
+"""Which kernels the nodes run: what a Node says, capped, and nodes grouped into targets. Pure."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
+from driver_builder.objects import loaded
 from kube_api import names
+from kube_api.text import bounded_token
+
+MAX_ANNOTATION = 16384
+"""Characters of an annotation of ours on a Node; a longer one is none. Of a rebuild annotation a digest is kept."""
+_LONGEST = {
+    names.BOOT_ID_ANNOTATION: 64,
+    names.KERNEL_VERSION_ANNOTATION: MAX_LENGTH,
+    names.REBUILD_ANNOTATION: 1 << 20,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,25 @@ class Inventory:
     targets: Mapping[KernelTarget, tuple[str, ...]]
     unknown: Mapping[str, str]
     divided: frozenset[KernelTarget] = frozenset()
+
+
+def read_node(obj: Mapping[str, Any]) -> Node:
+    """Read a Node: its labels, and the annotations that are ours."""
+    metadata = obj["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return Node(
+        name=metadata["name"],
+        # Thousands of nodes have the same hundred keys, and mostly the same values.
+        labels={sys.intern(key): sys.intern(value) for key, value in (metadata.get("labels") or {}).items()},
+        annotations={
+            key: bounded_token(value) if key == names.REBUILD_ANNOTATION else value
+            for key, value in annotations.items()
+            # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
+            if key.startswith(f"{names.GROUP}/") and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+        }
+        # One that is too long is not unknown: it is there, and cannot be read.
+        | {key: value[: loaded.MAX_BYTES + 1] for key, value in annotations.items() if key.startswith(loaded.PREFIX)},
+    )
 
 
 def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:

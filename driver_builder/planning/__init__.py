@@ -1,1 +1,1 @@
-"""What is to be done next, out of what is: pure, from one snapshot to actions and statuses."""
+"""What is done next: pure, from one snapshot to actions and statuses."""

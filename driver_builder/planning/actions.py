@@ -1,4 +1,4 @@
-"""The verbs of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
+"""The actions of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseCandidate:
-    """An image of the same parts for another kernel that is live: it may fit, and is asked for before a build.
+    """An image of the same parts for another kernel in use: it may fit, and is tried before a build.
 
-    ``key`` is its build key; that it exists is not said.
+    ``key`` is its build key; the image may not exist.
     """
 
     kernel: str
@@ -26,10 +26,10 @@ class ReuseCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBuild:
-    """Build, verify and push one image, or make it of one in ``reuse``; ``waiting`` is how many nodes wait for it.
+    """Build, verify and push one image, or make it from one in ``reuse``; ``waiting`` is how many nodes wait for it.
 
-    Who builds (None: the controller's default), with which Secrets, resources and tolerations, says how and not what:
-    none of it is in the build key. ``owner`` is the uid of the DriverContainer.
+    The builder (None: the controller's default), Secrets, resources and tolerations are not part of the build key.
+    ``owner`` is the uid of the DriverContainer.
     """
 
     namespace: str
@@ -46,7 +46,7 @@ class StartBuild:
 
     def __str__(self) -> str:
         nodes = "node waits" if self.waiting == 1 else "nodes wait"
-        why = f"{self.waiting} {nodes}" if self.waiting else "ahead: no node runs it yet"
+        why = f"{self.waiting} {nodes}" if self.waiting else "prebuild: no node runs it yet"
         return f"build {self.request.driver} for {self.request.target} as {self.image} ({why})"
 
 
@@ -62,7 +62,7 @@ class CancelBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpKernels:
-    """Ask a package repository which kernels it has, by who builds (None: the controller's default).
+    """Ask a package repository for its kernels, with a builder (None: the controller's default).
 
     Credentials for its base image are those of ``registry``.
     """
@@ -78,7 +78,7 @@ class LookUpKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyDaemonSet:
-    """Make one target's DaemonSet be as in ``manifest``; ``hooks`` are containers that have to lose theirs before."""
+    """Apply one target's DaemonSet as in ``manifest``; ``hooks`` are containers that must lose theirs first."""
 
     namespace: str
     name: str
@@ -95,7 +95,7 @@ class ApplyDaemonSet:
 class WidenDaemonSet:
     """Take the version of the operating system out of a DaemonSet's selector, and leave everything else in it.
 
-    ``os_version`` is the recorded one, which stays known by an annotation.
+    ``os_version`` is the recorded one, which an annotation keeps.
     """
 
     namespace: str
@@ -110,7 +110,7 @@ class WidenDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDaemonSet:
-    """Remove the DaemonSet of a target that is to have no driver any more."""
+    """Delete the DaemonSet of a target that no longer gets a driver."""
 
     namespace: str
     name: str
@@ -122,10 +122,10 @@ class DeleteDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePod:
-    """Delete a pod; its DaemonSet makes a new one, which loads anew.
+    """Delete a pod; its DaemonSet creates a new one, which loads again.
 
-    ``noted`` says that only the driver's status tells that it was done: it is not done before the status says so, or
-    each pass would do it again while the status cannot be written.
+    ``noted`` says that only the driver's status records it: it waits until the status is written, or each reconcile
+    would repeat it while the status cannot be written.
     """
 
     namespace: str
@@ -141,9 +141,9 @@ class ReplacePod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelNode:
-    """Set a label of ours on a node, for ``driver``, or take it away (``version`` None).
+    """Set a label of ours on a node, for ``driver``, or remove it (``version`` None).
 
-    ``annotations`` are written by the same patch; None takes one away.
+    ``annotations`` are written by the same patch; None removes one.
     """
 
     node: str
@@ -161,7 +161,7 @@ class LabelNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberLoaded:
-    """Write down on a Node what is loaded there of a driver, or forget it (``value`` None)."""
+    """Record on a Node what is loaded there of a driver, or remove the record (``value`` None)."""
 
     node: str
     driver: str
@@ -176,7 +176,7 @@ class RememberLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnload:
-    """Make the pod that unloads a driver from a node."""
+    """Create the pod that unloads a driver from a node."""
 
     namespace: str
     name: str
@@ -190,7 +190,7 @@ class StartUnload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteUnloadPod:
-    """Delete an unload pod that has done its work, or is tried again."""
+    """Delete an unload pod that has finished, or is tried again."""
 
     namespace: str
     name: str
@@ -203,7 +203,7 @@ class DeleteUnloadPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFinalizer:
-    """Add or remove our finalizer, so that node labels are cleaned before the object is gone."""
+    """Add or remove our finalizer, so that node labels are removed before the object is."""
 
     namespace: str
     name: str

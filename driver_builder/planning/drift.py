@@ -1,8 +1,8 @@
-"""A module that is not what it was any more is loaded again: its pod is replaced, with growing waits. Pure.
+"""Loads a module again that has changed on its node: its pod is replaced, with growing waits. Pure.
 
-The verdict of ``hold`` starts it: a module was removed by hand, another build took its place, or its device went. The
-first replacement follows at once; each further one waits twice as long as the one before, up to an hour. A node that
-had none for two such waits starts from the beginning.
+The result of ``hold`` starts it: a module was removed by hand, another build took its place, or its device is gone. The
+first replacement is immediate; each further one waits twice as long as the one before, up to an hour. A node that
+needed none for two such waits starts from the beginning.
 """
 
 from collections.abc import Iterable, Set
@@ -19,7 +19,7 @@ MAX_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What is to be done now, what is to be remembered of the nodes, and when to look again."""
+    """Actions for now, notes about nodes, and when to look again."""
 
     actions: tuple[Action, ...] = ()
     notes: tuple[NodeNote, ...] = ()
@@ -27,9 +27,9 @@ class Repair:
 
 
 def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = frozenset()) -> Repair:
-    """Replace the pods whose modules are not what they were, and note which nodes are not heard of.
+    """Replace the pods whose modules have changed, and note which nodes are silent.
 
-    On nodes that the driver leaves, and where another driver keeps the module, nothing is loaded again.
+    On nodes that the driver leaves, and if another driver keeps the module, nothing is loaded again.
     """
     others = leaving | {name for conflict in view.conflicts for name in conflict.nodes}
     now = view.snapshot.now
@@ -59,7 +59,7 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
 
 
 def _settled(note: NodeNote, found: NodeEvidence, now: float) -> NodeNote:
-    """Bring a note up to date: whether its node is heard of, and whether its last replacement is long ago."""
+    """Update a note: whether its node is silent, and whether its last replacement is long ago."""
     silent_since = None
     if found.version is not None and not found.works:
         silent_since = min(found.silent_since or note.silent_since or now, now)

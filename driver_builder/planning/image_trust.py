@@ -1,14 +1,14 @@
 """Whether an image that a registry has may run on nodes: a tag alone proves nothing. Pure.
 
-Place in the flow: ``plan_target`` asks before an image is rolled out, ``gate`` before a node may move to its kernel;
+Place in the flow: ``plan_target`` calls it before an image is rolled out, ``gate`` before a node may boot its kernel;
 ``observe`` asks which key an image must be signed with. A refusal changes nothing that runs.
 
 - The label with the build key must equal the key. The key is public: this is a check against mistakes.
-- The digest that was rolled out is kept in ``status.targets[].imageDigest``. A tag that names another one is taken only
-  where a build of this controller ended with it, the DaemonSet has it already, the new image is signed with the
+- The digest that was rolled out is kept in ``status.targets[].imageDigest``. A tag that names another one is accepted
+  only if a build of this controller ended with it, the DaemonSet has it already, the new image is signed with the
   driver's image key, or an admin accepts its digest.
-- With an image key the signature is wanted of every image, but of one that the spec names by digest.
-- An image must say which modules it has; else any module of that name would prove that it works. One that the
+- With an image key every image must be signed, except one that the spec names by digest.
+- An image must say which modules it has; otherwise any module of that name would prove that it works. One that the
   DaemonSet has already is left there.
 """
 
@@ -38,7 +38,7 @@ class Refusal:
 
 
 def image_key(spec: DriverSpec, item: ImageTarget) -> str | None:
-    """Name the Secret with the key that an image must be signed with; None where it need not be."""
+    """Return the name of the Secret with the key that an image must be signed with; None if it need not be."""
     if isinstance(item, TargetToBuild):
         return item.request.signing.image_key_secret if item.request.signing else None
     if _is_digest(item.image):
@@ -47,7 +47,7 @@ def image_key(spec: DriverSpec, item: ImageTarget) -> str | None:
 
 
 def pin(before: TargetStatus | None, image: ImageRef) -> str:
-    """The digest of an image that was rolled out, or found, before; empty where there was none."""
+    """The digest of an image that was rolled out, or found, before; empty if there was none."""
     return before.digest if before is not None and before.image == str(image) else ""
 
 
@@ -60,7 +60,7 @@ def refusal(
     *,
     before: TargetStatus | None,
 ) -> Refusal | None:
-    """Say why an image may not run, None where it may; ``before`` is what was said of its target last."""
+    """Return why an image may not run, None if it may; ``before`` is its target's previous status."""
     return (
         _moved(snapshot, driver, item, state, pin(before, item.image))
         or _foreign(item, state)
@@ -92,7 +92,7 @@ def _moved(
 
 
 def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget, state: Present) -> bool:
-    """Tell whether the target's DaemonSet has the image already, which may be known before the status says so."""
+    """Return whether the target's DaemonSet has the image already, which may be known before the status says so."""
     image = str(item.image.at(state.digest))
     return any(
         found.driver == driver.key and found.target == item.target.short_hash and found.image == image
@@ -128,7 +128,7 @@ def _unsigned(spec: DriverSpec, item: ImageTarget, state: Present) -> Refusal | 
 def _without_identities(
     snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
 ) -> Refusal | None:
-    if spec.trust_image or identities(state.labels) or _is_rolled_out(snapshot, driver, item, state):
+    if spec.module.trust_image or identities(state.labels) or _is_rolled_out(snapshot, driver, item, state):
         return None
     return Refusal(
         reason=Reason.NO_IDENTITY,

@@ -1,4 +1,4 @@
-"""The ready labels of a driver's nodes: what is known of them, and nothing else. Pure."""
+"""The ready labels of a driver's nodes, from the evidence alone. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,19 +11,19 @@ from driver_builder.planning.plan_view import DriverView
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
-    """Say what is known of each node of a target."""
+    """Return the evidence of each node of a target."""
     if isinstance(item, SkippedTarget):
         return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
     return {name: of_node(view, view.nodes[name]) for name in item.nodes if name in view.nodes}
 
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:
-    """Say what is known of a node by all pods of the driver there."""
+    """Return the evidence of a node from all pods of the driver there."""
     return evidence.of_node(node, view.pods_on(node.name), label=view.driver.ready_label, daemon_sets=view.daemon_sets)
 
 
 def unlabel(view: DriverView) -> list[LabelNode]:
-    """Take away the ready labels that are not true any more, whatever their target: a fact needs no good spec."""
+    """Remove the ready labels that are no longer true, whatever their target: this needs no valid spec."""
     label = view.driver.ready_label
     actions: list[LabelNode] = []
     for node in view.snapshot.nodes:
@@ -39,10 +39,10 @@ def unlabel(view: DriverView) -> list[LabelNode]:
 
 
 def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[LabelNode]:
-    """Make every node's ready label tell the truth.
+    """Make every node's ready label true.
 
-    ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that say what
-    they run: that is no evidence against their driver.
+    ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that name
+    their kernel: that is not evidence against their driver.
     """
     label = view.driver.ready_label
     nameless = frozenset(unknown)

@@ -1,8 +1,9 @@
-"""Whose modules may fit a kernel that has no image yet: images of the same parts for other live kernels. Pure.
+"""Modules that may fit a kernel without an image: images of the same parts for other kernels in use. Pure.
 
-Place in the flow: ``plan_build`` puts them into the action; whether one is there and fits is seen when the build's turn
-comes, for it may be built until then. A fleet may have a thousand kernels, all new at once: so the images are grouped
-and sorted once for all targets of a driver, and of each group only those are kept that may be among the likeliest.
+Place in the flow: ``plan_target`` adds them to the action; whether one exists and fits is checked when its build
+starts, because it may be built until then. A fleet may have a thousand kernels, all new at once: so the images are
+grouped and sorted once for all targets of a driver, and of each group only those are kept that may be among the
+likeliest.
 """
 
 import re
@@ -15,11 +16,11 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ReuseCandidate
 
 MAX_CANDIDATES = 3
-"""So many are looked into: each is fetched, and they mostly fit or fail alike."""
+"""Candidates that are tried: each is fetched, and they mostly fit or fail alike."""
 
 
 class Reusable:
-    """The images that a driver's targets want; ``is_there`` tells whether the registry has one."""
+    """The images that a driver's targets want; ``is_there`` says whether the registry has one."""
 
     def __init__(
         self, wanted: Iterable[DesiredTarget] = (), is_there: Callable[[ImageTarget], bool] = lambda _: False
@@ -28,9 +29,9 @@ class Reusable:
         self._is_there = is_there
 
     def candidates(self, item: ImageTarget) -> tuple[ReuseCandidate, ...]:
-        """Name the images that may fit a target, the likeliest first.
+        """Return the images that may fit a target, the likeliest first.
 
-        Images that are there come first, then kernels of the same flavour, then the newest.
+        Existing images come first, then kernels of the same flavour, then the newest.
         """
         if isinstance(item, PrebuiltTarget):
             return ()
@@ -40,7 +41,7 @@ class Reusable:
 
     @cached_property
     def _groups(self) -> dict[Hashable, list["_Group"]]:
-        """Group the images by what they are made of; those of one face mostly have the same parts."""
+        """Group the images by what they are made of; those of one group key mostly have the same parts."""
         found: dict[Hashable, list[_Group]] = {}
         images = [
             (_image(item, item.request, is_there=self._is_there(item)), item.request)
@@ -68,10 +69,10 @@ class _Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Images of the same parts as ``example``, that were added in their order: those that are there, the newest first.
+    """Images of the same parts as ``example``, in the order they were added: existing ones, the newest first.
 
-    ``flavours`` are the first ones of each flavour, ``firsts`` of all: enough for any kernel, which does not count
-    itself, and of ``firsts`` not its own flavour.
+    ``flavours`` are the first ones of each flavour, ``firsts`` of all: enough for any kernel, which skips
+    itself, and in ``firsts`` its own flavour.
     """
 
     example: BuildRequest
@@ -98,13 +99,13 @@ class _Group:
 
 
 def _face(request: BuildRequest) -> Hashable:
-    """Give what tells requests of one driver apart, as far as it can be hashed."""
+    """Return what requests of one driver differ in, as far as it can be hashed."""
     target = request.target
     return (target.os, target.architecture, request.template, request.rebuild, frozenset(request.args.items()))
 
 
 def _has_same_parts(one: BuildRequest, other: BuildRequest) -> bool:
-    """Whether all but the kernel is the same; a rebuild that was asked for one of them is a difference."""
+    """Whether all but the kernel is the same; a rebuild that one of them requests is a difference."""
     if (one.target.os, one.target.architecture) != (other.target.os, other.target.architecture):
         return False
     return replace(one, target=other.target) == other

@@ -1,4 +1,4 @@
-"""An image that exists: give it to exactly the nodes of its target, and count where it is proven. Pure."""
+"""An existing image: roll it out to exactly the nodes of its target, and count where it is proven. Pure."""
 
 import json
 import re
@@ -11,11 +11,10 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
-from driver_builder.model.reused import Reused
+from driver_builder.model.images import Reused
 from driver_builder.objects import manifests
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
-from driver_builder.observed.evidence import Finding, NodeEvidence, judge
-from driver_builder.observed.replacement import is_current
+from driver_builder.observed.evidence import Finding, NodeEvidence, is_current, judge
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
 from driver_builder.planning.plan_rebuild import is_due, served
@@ -31,7 +30,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
-    """The image exists: give it to exactly the target's nodes and count where it is proven."""
+    """Roll the image out to exactly the target's nodes and count where it is proven."""
     existing = view.daemon_sets.get(item.target.short_hash)
     manifest = manifest_of(
         view.driver,
@@ -79,7 +78,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
 
 
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
-    """Tell whether another driver's module is what keeps a pod from loading, on this boot of its node."""
+    """Return whether another driver's module prevents a pod from loading, on this boot of its node."""
     found = pod.proof if not pod.deleting else None
     if found is None or found.result != Reason.MODULE_CONFLICT:
         return False
@@ -100,10 +99,10 @@ def manifest_of(
     loader_image: str,
     node_rebuilds: Mapping[str, str],
 ) -> Json:
-    """Make the DaemonSet that gives an image to a target's nodes, with what is to be kept of the existing one."""
+    """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
     on_node = fingerprint(spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild)
-    # What the fingerprint would rest on without the rebuilds that single nodes asked for.
+    # The fingerprint without the rebuilds that single nodes request.
     basis = fingerprint(spec, identities={}, image_digest=item.basis, rebuild=item.rebuild) if item.basis else ""
     return manifests.daemon_set(
         driver,
@@ -124,7 +123,7 @@ def manifest_of(
 
 
 def as_written(manifest: Json, existing: DaemonSet | None) -> DaemonSet:
-    """Give the DaemonSet as it is after the manifest is applied."""
+    """Return the DaemonSet as it is after the manifest is applied."""
     metadata, template = manifest["metadata"], manifest["spec"]["template"]
     basis, kept = manifests.parse_kept(metadata["annotations"])
     return DaemonSet(
@@ -148,14 +147,14 @@ def as_written(manifest: Json, existing: DaemonSet | None) -> DaemonSet:
 
 
 def _kept(existing: DaemonSet | None, on_node: str, basis: str) -> tuple[str, ...]:
-    """Name the fingerprints that stay: where only some nodes asked for a rebuild the others keep what they have."""
+    """Return the fingerprints that stay: if only some nodes request a rebuild, the others keep what they have."""
     if existing is None or not basis or existing.basis != basis:
         return ()
     return tuple(sorted((existing.kept | {existing.fingerprint}) - {on_node, ""}))[-manifests.MAX_KEPT :]
 
 
 def _adopted(existing: DaemonSet | None, on_node: str) -> str:
-    """Give the fingerprint that stands for all of an older form: the one that is wanted when they are first seen."""
+    """Return the fingerprint that replaces all of an older form: the wanted one when they are first seen."""
     if existing is None:
         return ""
     is_older = bool(existing.fingerprint) and not is_of_this_form(existing.fingerprint)
@@ -183,7 +182,7 @@ def _silent_words(view: DriverView, node: str, found: NodeEvidence) -> str:
 
 
 def _reused_words(labels: Mapping[str, str]) -> str:
-    """Say whose modules are in the image, where they are another kernel's."""
+    """Return the origin of the modules in the image, if they were built for another kernel."""
     try:
         return f"; {Reused(**json.loads(labels[images.REUSED_LABEL]))}"
     except (KeyError, ValueError, TypeError, RecursionError):
@@ -197,19 +196,19 @@ def _replacements(
     nodes: tuple[str, ...],
     written: DaemonSet,
 ) -> list[Action]:
-    """Replace outdated pods: those that do not have a driver at work at once, the others one at a time.
+    """Replace outdated pods: those without a working driver at once, the others one at a time.
 
-    That a node asked for a rebuild, and had which pod then, stands in the status alone.
+    Only the status records that a node requested a rebuild, and which pod it had then.
     """
     finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
     noted = {pod.uid: is_current(pod, written) for pod in pods}
-    # What waits for the status comes last: where that is not written, nobody waits behind it.
+    # What waits for the status comes last: if that is not written, nobody waits behind it.
     outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, noted[pod.uid], pod.node))
     waiting = {pod.uid for pod in outdated}
-    # A node where another driver's module is in the way says nothing against the image.
+    # A node where another driver has the module proves nothing against the image.
     doubted = {pod.uid for pod in pods if finding[pod.uid] is not Finding.WORKS and not _is_held(view, pod)} - waiting
     unsettled = bool(doubted) or any(pod.deleting for pod in pods)
-    # A pod that is gone and not yet made anew is away as well.
+    # A pod that is gone and not created again yet is away as well.
     unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
     chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
     if not chosen and not unsettled:
@@ -221,7 +220,7 @@ def _replacements(
 
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:
-    """Read module identities from an image's labels; empty for a prebuilt image that carries none."""
+    """Read module identities from an image's labels; empty for a prebuilt image without them."""
     try:
         modules = json.loads(labels.get(images.MODULES_LABEL, "[]"))
         found = {module["name"]: module["identity"] for module in modules}

@@ -1,25 +1,33 @@
-"""One target of one driver: by what its registry says of its image, what to do and what to say. Pure."""
+"""One target of one driver: by its image's state, what to do and what to report. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, SkippedTarget
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    DesiredTarget,
+    ImageTarget,
+    PrebuiltTarget,
+    SkippedTarget,
+)
+from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.planning import image_trust
-from driver_builder.planning.actions import ApplyDaemonSet, WidenDaemonSet
-from driver_builder.planning.plan_build import blocked, build
+from driver_builder.planning.actions import ApplyDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
 from driver_builder.planning.plan_labels import evidence_of
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.retries import with_failures
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import TargetStatus
 
 WithPresent = Callable[[DriverView, DriverSpec, ImageTarget, Present, TargetPart], TargetPart]
-"""Decides what comes of an image that exists."""
+"""Decides what follows from an image that exists."""
 
 _NoImage = Absent | NotAsked | NoAnswer
 
@@ -27,7 +35,7 @@ _NoImage = Absent | NotAsked | NoAnswer
 def plan_target(
     view: DriverView, spec: DriverSpec, item: DesiredTarget, *, present: WithPresent = roll_out
 ) -> TargetPart:
-    """Decide on one target; what its pods prove is counted whatever its image is."""
+    """Decide on one target; its pods' evidence counts whatever the state of its image."""
     return _since(view, _widened(view, item, _decided(view, spec, item, present)))
 
 
@@ -51,7 +59,7 @@ def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: W
 
 
 def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
-    """Let a DaemonSet that stays as it is keep its nodes when their operating system is updated under their kernel."""
+    """Let an unchanged DaemonSet keep its nodes when their operating system is updated under their kernel."""
     existing = view.daemon_sets.get(item.target.short_hash)
     if (
         existing is None
@@ -81,20 +89,20 @@ def _without_image(
 ) -> TargetPart:
     match state:
         case Absent(is_fresh=is_fresh):
-            return build(view, spec, item, part, may_start=is_fresh)
+            return _build(view, spec, item, part, may_start=is_fresh)
         case NotAsked():
             return _not_asked(view, spec, item, part)
         case Unauthorized() | Unreachable() | Invalid():
-            return blocked(view, item, part, state.reason, state.message)
+            return _blocked(view, item, part, state.reason, state.message)
         case _ as never:
             assert_never(never)
 
 
 def _not_asked(view: DriverView, spec: DriverSpec, item: ImageTarget, part: TargetPart) -> TargetPart:
-    """Keep what was said of the very image: its answer wakes the next pass, and news in between would be none."""
+    """Keep what was reported of this image: its answer starts the next reconcile, and there is no news until then."""
     key = item.key
     if key in view.snapshot.running_builds or key in view.snapshot.failed_builds:
-        return build(view, spec, item, part, may_start=False)
+        return _build(view, spec, item, part, may_start=False)
     before = view.before.get(part.status.target)
     if before is None or before.image != part.status.image:
         words = f"the registry {item.image.host} has not answered yet"
@@ -103,8 +111,122 @@ def _not_asked(view: DriverView, spec: DriverSpec, item: ImageTarget, part: Targ
     return replace(part, status=status)
 
 
+def _build(
+    view: DriverView, spec: DriverSpec, item: ImageTarget, part: TargetPart, *, may_start: bool = True
+) -> TargetPart:
+    """The registry proved that the image does not exist: build it, wait for it, or wait for the next try.
+
+    ``may_start`` is false if that proof is old: the registry is being asked, and its answer starts the next reconcile.
+    """
+    if isinstance(item, PrebuiltTarget):
+        status = replace(
+            part.status,
+            state=TargetState.FAILED,
+            reason=Reason.IMAGE_MISSING,
+            message=f"{item.image} does not exist",
+        )
+        return replace(part, status=status)
+    key, seen = item.request.key, view.snapshot
+    if (verdict := _not_applicable(view, key, part)) is not None:
+        return verdict
+    status, retry_at = with_failures(view, key, part.status)
+    is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
+    if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
+        if not is_known and retry_at is not None and seen.now < retry_at:
+            return replace(part, status=status, requeue_at=retry_at)
+        reuse = view.reusable.candidates(item) if spec.build.reuse_across_kernels else ()
+        build = start_build(view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=reuse)
+        part = replace(part, actions=(build,) if may_start else ())
+        if may_start and item.target.short_hash in view.daemon_sets:
+            # The registry proved that it lost what was rolled out: what is built now is the next pin.
+            status = replace(status, digest="")
+    if (suspension := view.suspension) is not None and (is_queued or not is_known):
+        part = replace(part, status=status).blocked(Reason.BUILDS_SUSPENDED, suspension.why)
+        # A due half-open trial is started by this reconcile, or the previous one still runs and reports its end.
+        return replace(part, requeue_at=suspension.probe_at if suspension.probe_at > seen.now else None)
+    message = _building_words(view, item, status)
+    status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
+    return replace(part, status=status)
+
+
+def _blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reason, message: str) -> TargetPart:
+    """Report why the registry does not say whether the image exists, and keep what is known of its builds.
+
+    A result that the driver is not for the kernel stands, and a build that failed just now is reported first.
+    """
+    key = item.key
+    if not key:
+        return part.blocked(reason, message)
+    if (verdict := _not_applicable(view, key, part)) is not None:
+        return verdict
+    status, _ = with_failures(view, key, part.status)
+    known = replace(part, status=status)
+    return known if key in view.snapshot.failed_builds else known.blocked(reason, message)
+
+
+def _not_applicable(view: DriverView, key: str, part: TargetPart) -> TargetPart | None:
+    words = _refusal_of_driver(view, key, part.status.target)
+    if words is None:
+        return None
+    status = replace(
+        part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=words
+    )
+    return replace(part, status=status)
+
+
+def _refusal_of_driver(view: DriverView, key: str, target: str) -> str | None:
+    """Return what an earlier build of this key said: that the driver is not for the kernel. It is not built again.
+
+    Another key may be another version, so it is built.
+    """
+    fresh = view.snapshot.failed_builds.get(key)
+    if fresh is not None:
+        return fresh.message if fresh.reason == Reason.NOT_APPLICABLE else None
+    before = view.before.get(target)
+    is_known = before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE
+    return before.message if before is not None and is_known else None
+
+
+def _building_words(view: DriverView, item: ImageTarget, status: TargetStatus) -> str:
+    words = f"building for {item.target.kernel_version}"
+    if not status.failures:
+        return words
+    before = view.before.get(status.target)
+    if before is not None and before.state is TargetState.BUILDING and before.failures == status.failures:
+        # The same try, already reported: quoting it would grow the message with every reconcile.
+        return before.message
+    if before is not None and before.state is TargetState.BLOCKED:
+        return f"{words} (try {status.failures + 1})"
+    return f"{words} (try {status.failures + 1}; last failure: {status.message})"
+
+
+def start_build(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    item: ImageTarget,
+    request: BuildRequest,
+    *,
+    waiting: int = 0,
+    reuse: tuple[ReuseCandidate, ...] = (),
+) -> StartBuild:
+    """Make the action that builds an image, as the spec wants it built; ``waiting`` is how many nodes wait for it."""
+    return StartBuild(
+        namespace=driver.namespace,
+        request=request,
+        image=item.image,
+        registry=spec.registry,
+        waiting=waiting,
+        reuse=reuse,
+        builder=spec.build.builder,
+        build_secrets=spec.build.secrets,
+        resources=spec.build.resources,
+        tolerations=spec.tolerations,
+        owner=driver.uid,
+    )
+
+
 def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before: TargetStatus | None) -> TargetStatus:
-    """What is so whatever becomes of the target; the digest of its image is kept for as long as it wants the image."""
+    """The status of a target before its image is looked at; its digest is kept while the target wants the image."""
     target: KernelTarget = item.target
     return TargetStatus(
         target=target.id,

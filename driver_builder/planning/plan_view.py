@@ -1,4 +1,4 @@
-"""What the plan's parts have in common: one driver's share of a snapshot, and what one target adds to a plan. Pure."""
+"""What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,18 +23,18 @@ from driver_builder.status.status import TargetStatus, Trouble, previous_targets
 from driver_builder.status.unloading import Unloading
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
-"""What the manifests in ``deploy/`` name; the controller is always told its own."""
+"""The image in the manifests in ``deploy/``; the controller always gets its own by a flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSettings:
     """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max.
 
-    ``loader_image`` is what driver pods get their loader from. Unloading a driver from a node is tried for
+    ``loader_image`` is the image with the loader of driver pods. Unloading a driver from a node is tried for
     ``unload_deadline_seconds``.
     """
 
-    recipes: TemplateVersions
+    template_versions: TemplateVersions = field(metadata={"document": "recipes"})
     loader_image: str = DEFAULT_LOADER_IMAGE
     retry_min_seconds: float = 30.0
     retry_max_seconds: float = 3600.0
@@ -45,10 +45,10 @@ class PlanSettings:
 class DriverPlan:
     """One driver's part.
 
-    ``failures`` are the failed builds that ``targets`` and ``ahead`` tell of, by key; ``needed`` are the keys whose
-    builds are to go on; ``requeue_at`` (seconds since the epoch) is when to look again though nothing changes.
-    ``ahead`` are the kernels that nodes can move to, None for a driver that is not asked to build ahead. ``trouble``
-    says why nothing could be decided: ``targets`` are those of before, and not written. ``notes`` are what the
+    ``failures`` are the failed builds in ``targets`` and ``ahead``, by key; ``needed`` are the keys whose builds
+    continue; ``requeue_at`` (seconds since the epoch) is when to look again although nothing changes.
+    ``ahead`` are the kernels that nodes can move to, None for a driver without prebuilds. ``trouble``
+    says why nothing could be decided: ``targets`` are the previous ones, and are not written. ``notes`` are what the
     status keeps of single nodes.
     """
 
@@ -85,16 +85,16 @@ class DriverView:
     unload_pods: Mapping[str, list[UnloadPod]] = field(default_factory=dict)
     """By node."""
     conflicts: tuple[Conflict, ...] = ()
-    """What the driver leaves to others."""
+    """What the driver must leave to others."""
     wanted: tuple[DesiredTarget, ...] = ()
-    """What all targets of the driver should run, once that is known."""
+    """What all targets of the driver should run, once it is resolved."""
     reusable: Reusable = field(default_factory=Reusable)
-    """Which of that may be made of another's modules."""
+    """Candidates for re-use among them."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
-        """Pick out of a snapshot what concerns one driver."""
+        """Take from a snapshot what concerns one driver."""
         pods: dict[str, list[DriverPod]] = {}
         by_node: dict[str, list[DriverPod]] = {}
         for pod in sorted(snapshot.pods, key=lambda pod: (pod.node, pod.deleting, pod.name)):
@@ -120,22 +120,22 @@ class DriverView:
         )
 
     def pods_on(self, node: str) -> list[DriverPod]:
-        """Give the driver's pods on a node, those that stay first."""
+        """Return the driver's pods on a node, those that stay first."""
         return self.pods_by_node.get(node, [])
 
     @property
     def suspension(self) -> Suspension | None:
-        """Say why builds of this driver are suspended, None while they are not."""
+        """Return why builds of this driver are suspended, None while they are not."""
         return self.snapshot.suspended.get("") or self.snapshot.suspended.get(self.driver.key)
 
     @property
     def modules(self) -> tuple[ModuleSpec, ...]:
-        """The spec's modules in load order; none where it cannot be acted on."""
-        return self.driver.spec.modules if isinstance(self.driver.spec, DriverSpec) else ()
+        """The spec's modules in load order; none if the spec is invalid."""
+        return self.driver.spec.module.load_order if isinstance(self.driver.spec, DriverSpec) else ()
 
     @property
     def nothing_new(self) -> DriverPlan:
-        """A plan that leaves everything as it is and keeps what was said."""
+        """A plan that changes nothing and keeps the previous status."""
         ahead = tuple(previous_ahead(self.driver.status).values())
         return DriverPlan(
             driver=self.driver,
@@ -152,7 +152,7 @@ class DriverView:
 class TargetPart:
     """What one target adds to the plan.
 
-    ``evidence`` is what is known of each of its nodes; those in ``served`` have the rebuild that they asked for.
+    ``evidence`` is that of each of its nodes; those in ``served`` have the rebuild that they requested.
     """
 
     status: TargetStatus
@@ -162,5 +162,5 @@ class TargetPart:
     requeue_at: float | None = None
 
     def blocked(self, reason: Reason, message: str) -> "TargetPart":
-        """Say that something else stands in the way; what the target has, it keeps."""
+        """Report that something else prevents progress; the target keeps what it has."""
         return replace(self, status=replace(self.status, state=TargetState.BLOCKED, reason=reason, message=message))

@@ -1,7 +1,7 @@
-"""The ConfigMaps and Secrets that a spec names, and the one way to say that something of them is missing.
+"""The ConfigMaps and Secrets that a spec names, and the one error for a missing object or key.
 
-Place in the flow: whoever acts on a field of a spec reads what it names, and turns :class:`ReferenceNotFound` into the
-kind of failure that it is there.
+Place in the flow: the code that handles a field of a spec reads the object, and turns :class:`ReferenceNotFound` into
+the kind of failure that it is there.
 """
 
 import base64
@@ -9,28 +9,28 @@ import binascii
 
 from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.errors import ConfigurationError
-from kube_api.client import Client, Object
+from kube_api.client import Object, Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS, Resource
 
 
 class ReferenceNotFound(ConfigurationError):
-    """There is no such object, it may not be read, or it has nothing of that name.
+    """The object does not exist, may not be read, or has no such key.
 
     The message names field, object and the next step.
     """
 
 
-def read_config_map(client: Client, namespace: str, name: str, *, field: str) -> Object:
+def read_config_map(client: Reader, namespace: str, name: str, *, field: str) -> Object:
     """Read a ConfigMap.
 
     Raises:
-        ReferenceNotFound: when there is none.
+        ReferenceNotFound: when none exists.
     """
     return _read(client, CONFIG_MAPS, namespace, name, field=field, make=f"configmap {name} --from-file=DIRECTORY")
 
 
-def read_text(client: Client, namespace: str, wanted: ConfigMapKey, *, field: str) -> str:
+def read_text(client: Reader, namespace: str, wanted: ConfigMapKey, *, field: str) -> str:
     """Read one text of a ConfigMap.
 
     Raises:
@@ -45,22 +45,22 @@ def read_text(client: Client, namespace: str, wanted: ConfigMapKey, *, field: st
     return str(texts[wanted.key])
 
 
-def read_secret(client: Client, namespace: str, name: str, *, field: str, make: str = "") -> dict[str, bytes]:
-    """Read what is in a Secret, by key; ``make`` is what ``kubectl create secret`` would be given to make it.
+def read_secret(client: Reader, namespace: str, name: str, *, field: str, make: str = "") -> dict[str, bytes]:
+    """Read a Secret, by key; ``make`` is the command line for ``kubectl create secret`` in the message.
 
     Raises:
-        ReferenceNotFound: when there is none.
+        ReferenceNotFound: when none exists.
     """
     make = f"secret {make or f'generic {name} --from-file=...'}"
     data = _read(client, SECRETS, namespace, name, field=field, make=make).get("data") or {}
     return {key: _decoded(text) for key, text in data.items()}
 
 
-def read_entry(client: Client, namespace: str, name: str, keys: tuple[str, ...], *, field: str) -> bytes:
+def read_entry(client: Reader, namespace: str, name: str, keys: tuple[str, ...], *, field: str) -> bytes:
     """Read the first of these keys of a Secret that has a content.
 
     Raises:
-        ReferenceNotFound: when there is no such Secret, or none of them in it.
+        ReferenceNotFound: there is no such Secret, or it has none of the keys.
     """
     make = f"generic {name} --from-file={keys[0]}=FILE"
     entries = read_secret(client, namespace, name, field=field, make=make)
@@ -70,7 +70,7 @@ def read_entry(client: Client, namespace: str, name: str, keys: tuple[str, ...],
     raise ReferenceNotFound(f"{field}: Secret {namespace}/{name} has neither {' nor '.join(keys)} ({_has(entries)})")
 
 
-def _read(client: Client, resource: Resource, namespace: str, name: str, *, field: str, make: str) -> Object:
+def _read(client: Reader, resource: Resource, namespace: str, name: str, *, field: str, make: str) -> Object:
     try:
         return client.get(resource.path(namespace=namespace, name=name))
     except Forbidden as error:
@@ -91,5 +91,5 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text)
     except binascii.Error:
-        # The API server lets none through that is not base64.
+        # The API server accepts nothing that is not base64.
         return b""

@@ -24,6 +24,7 @@ from kube_api.errors import Forbidden
 
 KEY_ENTRIES = ("key", "tls.key")
 FIELD = "spec.registry.secretRef"
+CA_SECONDS = 60.0
 
 
 class Inspector(Protocol):
@@ -38,15 +39,16 @@ class Inspector(Protocol):
         *,
         signed_by: str | None = None,
     ) -> ImageState:
-        """Say it as :meth:`Registries.inspect` does."""
+        """Answer as :meth:`Registries.inspect` does."""
 
 
 class Registries:
     """Asks registries about images, and waits for their answers.
 
-    A registry that asks for a pause is given it: until then its last answer stands, for all images that are asked for
-    in the same namespace with the same settings. One that does not answer at all is left alone for a while, too, longer
-    each time. ``account_seconds`` is how long what a Secret or a ConfigMap holds is believed.
+    If a registry asks for a pause, its last answer stands until then, for all images of the same namespace and the
+    same settings. A registry that does not answer is also left alone for a while, longer
+    each time. ``account_seconds`` is how long the content of a Secret is cached unless a
+    registry refuses it; a CA is cached for a minute at most.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Registries:
         self._ca_files = CaFiles()
         self._clock = clock
         self._credentials = Memory[dict[str, Credentials]](account_seconds, clock)
-        self._certificates = Memory[Path](account_seconds, clock)
+        self._certificates = Memory[Path](min(account_seconds, CA_SECONDS), clock)
         self._keys = Memory[ec.EllipticCurvePublicKey](account_seconds, clock)
         self._pauses = Pauses(clock)
         self._pushed: dict[ImageRef, str] = {}
@@ -80,9 +82,9 @@ class Registries:
         *,
         signed_by: str | None = None,
     ) -> ImageState:
-        """Say whether an image exists, as far as the registry lets us know.
+        """Return whether an image exists, as far as the registry says.
 
-        Where it is an index of several platforms, the answer is about ``architecture``, Kubernetes' word for it.
+        For an index of several platforms the answer is about ``architecture``, Kubernetes' word for it.
         ``signed_by`` names the Secret with the image key: then the answer says whether the image is signed with it.
 
         Raises:
@@ -97,10 +99,13 @@ class Registries:
             if signed_by is not None and isinstance(state, Present):
                 state = self._with_signature(client, image, state, self._image_key(namespace, signed_by))
         except (RegistryUnauthorized, Forbidden) as error:
-            # Forbidden by the API server: a Secret that we may not read. It concerns the drivers that name it.
-            return Unauthorized(message=str(error))
+            # Forbidden by the API server: a Secret that we may not read. It concerns only the drivers that name it.
+            state = Unauthorized(message=str(error))
         except PermanentError as error:
             return Invalid(message=str(error))
+        if isinstance(state, Unauthorized):
+            # The Secret may be another one by now.
+            self._credentials.forget((namespace, settings.secret))
         self._pauses.saw(account, state)
         return state
 
@@ -109,7 +114,7 @@ class Registries:
         return dict(self._pushed)
 
     def remember_push(self, image: ImageRef, digest: str) -> None:
-        """Take note that a tag names, or is about to name, what a build of ours ended with."""
+        """Record that a tag names, or is about to name, the result of a build of ours."""
         self._pushed.pop(image, None)
         self._pushed[image] = digest
         while len(self._pushed) > MOST_KEPT:
@@ -133,8 +138,11 @@ class Registries:
         Raises:
             RegistryUnauthorized: when the Secret is missing or holds nothing for this registry.
             ConfigurationError: when the ConfigMap with its CA is missing, or is none; or when a password would be sent
-                without TLS and no setting allows that.
+                without TLS and no setting allows it.
         """
+        if patience:
+            # A build that ends with a push is worth a look at its Secret.
+            self._credentials.forget((namespace, settings.secret))
         if settings.plain_http and settings.secret is not None and not self._plain_http_passwords:
             raise ConfigurationError(
                 f"spec.registry: plainHttp would send the password of Secret {namespace}/{settings.secret} to {host}"
@@ -169,15 +177,15 @@ class Registries:
         return as_state(image, ask)
 
     def _ca(self, namespace: str, settings: RegistrySettings) -> str | Path | None:
-        if settings.ca is None:
+        if settings.ca_config_map is None:
             return self._ca_file
-        ca = settings.ca
+        ca = settings.ca_config_map
         return self._certificates.get(
             (namespace, ca), lambda: self._ca_files.file(read_ca(self._client, namespace, ca))
         )
 
     def credentials(self, namespace: str, settings: RegistrySettings, host: str = "") -> dict[str, Credentials]:
-        """Read all that a driver's Secret holds, by host; ``host`` is whose it is said to lack when it is missing.
+        """Read all credentials of a driver's Secret, by host; ``host`` is named in the error for a missing Secret.
 
         Raises:
             RegistryUnauthorized: when the Secret is missing.

@@ -1,6 +1,6 @@
-"""The CA of a driver's registry: certificates out of a ConfigMap, in a file, because requests reads them from files.
+"""The CA of a driver's registry: certificates of a ConfigMap, in a file, because requests reads them from files.
 
-Place in the flow: ``registries`` gives a driver's client the file; without a ConfigMap the controller's own is taken.
+Place in the flow: ``registry_access`` passes a driver's client the file; without a ConfigMap the controller's is used.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ from pathlib import Path
 from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.errors import ConfigurationError
 from driver_builder.references.named_objects import read_text
-from kube_api.client import Client
+from kube_api.client import Reader
 
 FIELD = "spec.registry.caConfigMap"
 MAX_FILES = 200
 
 
-def read_ca(client: Client, namespace: str, wanted: ConfigMapKey) -> str:
+def read_ca(client: Reader, namespace: str, wanted: ConfigMapKey) -> str:
     """Read the certificates of a driver, in PEM.
 
     Raises:
@@ -44,26 +44,26 @@ def _why_unusable(pem: str) -> str | None:
 
 
 class CaFiles:
-    """A file for each set of certificates that was asked for, in a folder that goes with this object.
+    """A file for each set of certificates, in a folder that is removed with this object.
 
-    Certificates are replaced now and then: beyond ``MAX_FILES`` the one that was not asked for the longest goes.
+    Certificates are replaced now and then: beyond ``MAX_FILES`` the least recently used file is removed.
     """
 
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._used: dict[Path, None] = {}
-        """The file that was asked for last is last."""
+        """The most recently used file is last."""
         self._lock = threading.Lock()
 
     def file(self, pem: str) -> Path:
-        """Give the file with these certificates, which stays as it is while others are asked for."""
+        """Return the file with these certificates; it does not change while others are requested."""
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="driver-builder-ca-"))
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / f"{hashlib.sha256(pem.encode()).hexdigest()}.pem"
         if not path.exists():
-            # Whole or not there: another thread may be about to read it.
+            # Written whole or not at all: another thread may be about to read it.
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._folder, delete=False) as file:
                 file.write(pem)
             Path(file.name).rename(path)

@@ -1,7 +1,7 @@
-"""Keys and certificates out of the Secrets that ``signing`` names.
+"""Keys and certificates from the Secrets that ``signing`` names.
 
-Place in the flow: ``observe`` reads certificates, which go into the build key; ``pipeline`` reads keys once a build is
-carried out, and holds them in memory only.
+Place in the flow: ``observe`` reads certificates, which are part of the build key; ``pipeline`` reads keys during a
+build, and keeps them in memory only.
 
 A Secret holds a key as ``key`` (as Kernel Module Management has it) or ``tls.key``, a certificate as ``cert`` or
 ``tls.crt``; so one of the type ``kubernetes.io/tls`` can be both.
@@ -22,25 +22,25 @@ from driver_builder.observed.snapshot import Certificate, CertificateMissing, Si
 from driver_builder.reasons import Reason
 from driver_builder.references.named_objects import ReferenceNotFound, read_entry
 from driver_builder.registry import image_signature
-from kube_api.client import Client
+from kube_api.client import Reader
 
 KEY_ENTRIES = ("key", "tls.key")
 CERTIFICATE_ENTRIES = ("cert", "tls.crt")
 
 _MODULE_KEY, _CERTIFICATE, _IMAGE_KEY = "keySecretRef", "certificateSecretRef", "imageKeySecretRef"
 _SHORTEST_LINE = 16
-"""Shorter lines of a key are no secret of their own, and may stand in any text."""
+"""Shorter lines of a key are not secret, and may occur in any text."""
 
 
 class SigningSecrets:
-    """Reads what drivers are signed with; ``clock`` says until when certificates are valid."""
+    """Reads signing keys and certificates; ``clock`` decides whether certificates are still valid."""
 
-    def __init__(self, client: Client, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, client: Reader, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._client = client
         self._clock = clock
 
     def certificate(self, namespace: str, name: str) -> Certificate:
-        """Read the certificate of modules; what is wrong with its Secret is part of the answer."""
+        """Read the certificate of modules; a problem with its Secret is a result as well."""
         try:
             content = self._entry(namespace, name, _CERTIFICATE, CERTIFICATE_ENTRIES)
             _check_kind(parse_certificate(content))
@@ -51,10 +51,10 @@ class SigningSecrets:
             return CertificateMissing(message=f"{_where(namespace, name, _CERTIFICATE)}: {error}", is_invalid=True)
 
     def module_signer(self, namespace: str, request: BuildRequest) -> ModuleSigner | None:
-        """The key of modules, with the certificate of the request; None where modules are not signed.
+        """The key of modules, with the certificate of the request; None if modules are not signed.
 
         Raises:
-            BuildFailed: SIGNING_FAILED, when the key is missing, or may not be used.
+            BuildFailed: SIGNING_FAILED, the key is missing or cannot be used.
         """
         name = request.signing.key_secret if request.signing else None
         if name is None or request.signing_certificate is None:
@@ -66,10 +66,10 @@ class SigningSecrets:
             raise _failed(namespace, name, _MODULE_KEY, error) from error
 
     def image_key(self, namespace: str, request: BuildRequest) -> ec.EllipticCurvePrivateKey | None:
-        """The key of images, None where they are not signed.
+        """The key of images, None if they are not signed.
 
         Raises:
-            BuildFailed: SIGNING_FAILED, when the key is missing, or may not be used.
+            BuildFailed: SIGNING_FAILED, the key is missing or cannot be used.
         """
         name = request.signing.image_key_secret if request.signing else None
         if name is None:
@@ -80,7 +80,7 @@ class SigningSecrets:
             raise _failed(namespace, name, _IMAGE_KEY, error) from error
 
     def texts(self, namespace: str, request: BuildRequest) -> tuple[str, ...]:
-        """What nobody may read of the keys in a log; a Secret that is missing has nothing."""
+        """The parts of the keys to redact from a log; nothing for a missing Secret."""
         signing = request.signing
         names = (signing.key_secret, signing.image_key_secret) if signing else ()
         return tuple(line for name in names if name for line in self._lines(namespace, name))
@@ -99,7 +99,7 @@ class SigningSecrets:
 
 
 def _check_kind(certificate: X509Certificate) -> None:
-    """Refuse what neither signs nor is verified here."""
+    """Refuse a certificate that cannot sign or be verified here."""
     if certificate.rsa is None:
         raise ConfigurationError(
             f"the signing certificate ({certificate}) is of a key that is not RSA; make an RSA key and its certificate,"
@@ -112,5 +112,5 @@ def _where(namespace: str, name: str, field: str) -> str:
 
 
 def _failed(namespace: str, name: str, field: str, error: ConfigurationError) -> BuildFailed:
-    told = str(error) if isinstance(error, ReferenceNotFound) else f"{_where(namespace, name, field)}: {error}"
-    return BuildFailed(Reason.SIGNING_FAILED, told)
+    message = str(error) if isinstance(error, ReferenceNotFound) else f"{_where(namespace, name, field)}: {error}"
+    return BuildFailed(Reason.SIGNING_FAILED, message)

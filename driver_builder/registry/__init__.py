@@ -1,1 +1,1 @@
-"""The client of container registries, and what stands in one beside images."""
+"""The client of container registries, and what is stored there besides images."""

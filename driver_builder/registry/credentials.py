@@ -1,9 +1,9 @@
-"""Registry credentials out of an image pull secret.
+"""Registry credentials from an image pull secret.
 
-Place in the flow: ``observe`` reads the Secret, this module makes values of it, ``registry`` and ``docker_builder`` use
-them. The two formats are those of Kubernetes' Secret types ``kubernetes.io/dockerconfigjson`` (the newer
+Place in the flow: ``observe`` reads the Secret, this module parses it, ``registry`` and ``docker_builder`` use
+the result. The two formats are those of Kubernetes' Secret types ``kubernetes.io/dockerconfigjson`` (the newer
 ``~/.docker/config.json``: hosts below ``auths``) and ``kubernetes.io/dockercfg`` (the older ``~/.dockercfg``: hosts at
-the top). Nothing here ever puts a secret into a message, a repr or the cause of an exception.
+the top). No secret is ever part of a message, a repr or the cause of an exception.
 """
 
 import base64
@@ -18,7 +18,7 @@ from driver_builder.errors import ConfigurationError
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_REGISTRY = "registry-1.docker.io"
 DOCKER_HUB_HOSTS = frozenset({DOCKER_HUB, "index.docker.io", DOCKER_HUB_REGISTRY})
-"""Docker Hub's names: the one people write, the one in Docker's own config file, and the one that answers."""
+"""Docker Hub's names: the usual one, the one in Docker's own config file, and the host that answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Credentials:
 
 
 def registry_host(host: str) -> str:
-    """The host that answers for ``host``: Docker Hub's registry has a name that nobody writes."""
+    """The host that answers for ``host``: Docker Hub's registry has another name."""
     return DOCKER_HUB_REGISTRY if host in DOCKER_HUB_HOSTS else host
 
 

@@ -1,7 +1,7 @@
-"""An image out of a registry as files on disk: what ``registry`` pushes, the other way round.
+"""Downloads an image from a registry to files on disk: the reverse of a push.
 
 Place in the flow: ``reuse_image`` takes the modules of an image that was built for another kernel. Everything is
-compared with the digest that names it, so what comes out is what was verified and pushed.
+compared with its digest, so the result is what was verified and pushed.
 """
 
 import gzip
@@ -21,11 +21,11 @@ _CHUNK = 1 << 20
 
 
 def download(registry: RegistryClient, repository: str, digest: str, directory: Path) -> ImageArchive:
-    """Fetch the image of one platform; its layers go to ``directory``, the caller's to remove.
+    """Fetch the image of one platform; its layers go to ``directory``, which the caller removes.
 
     Raises:
         RegistryUnavailable: worth trying again.
-        RegistryRefused: there is no such image, or it is none with gzip'd layers.
+        RegistryRefused: there is no such image, or it has no gzip'd layers.
     """
     directory.mkdir(parents=True, exist_ok=True)
     manifest = registry.fetch_manifest(repository, digest)

@@ -5,7 +5,7 @@ Place in the flow: after ``push`` and before ``tag``: a tag never names an image
 Source of the formats: cosign's ``specs/SIGNATURE_SPEC.md``: a payload in the form of Red Hat's simple signing is one
 layer of an image that is tagged ``sha256-<digest>.sig``; the layer's annotation holds the signature of the payload's
 bytes, in base64. Keys are of the curve P-256, signatures ECDSA over SHA-256 in DER. There is no entry in a transparency
-log: a cluster's private images are nobody else's business, and a key pair needs none.
+log: images of a cluster are private, and a key pair needs none.
 """
 
 import base64
@@ -28,7 +28,7 @@ SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
 KIND = "cosign container image signature"
 MAX_SIGNATURES = 32
 MAX_PAYLOAD = 64 << 10
-"""So many signatures of an image are looked at, each of at most so many bytes."""
+"""Signatures of an image that are read, and the bytes of each."""
 NO_TIME = "0001-01-01T00:00:00Z"
 _ECDSA = ec.ECDSA(hashes.SHA256())
 
@@ -39,7 +39,7 @@ def parse_private_key(pem: bytes, password: bytes | None = None) -> ec.EllipticC
     """A P-256 key out of PEM (PKCS#8 or SEC 1).
 
     Raises:
-        ConfigurationError: when it is none, or is encrypted in cosign's own way; never quotes the key.
+        ConfigurationError: it is not one, or is encrypted in cosign's own way; never quotes the key.
     """
     if b"SIGSTORE PRIVATE KEY" in pem or b"COSIGN PRIVATE KEY" in pem:
         raise ConfigurationError(
@@ -62,7 +62,7 @@ def parse_public_key(pem: bytes) -> ec.EllipticCurvePublicKey:
     """A P-256 public key out of PEM, such as ``cosign.pub``.
 
     Raises:
-        ConfigurationError: when it is none.
+        ConfigurationError: when it is not one.
     """
     try:
         key = serialization.load_pem_public_key(pem)
@@ -88,12 +88,12 @@ def payload(image: ImageRef) -> bytes:
 
 
 def sign(content: bytes, key: ec.EllipticCurvePrivateKey) -> str:
-    """The signature of a payload, in base64; another one each time."""
+    """The signature of a payload, in base64; different each time."""
     return base64.b64encode(key.sign(content, _ECDSA)).decode()
 
 
 def is_signed(image: ImageRef, content: bytes, signature: str, key: ec.EllipticCurvePublicKey) -> bool:
-    """Whether ``content`` is signed with that key and speaks of that digest; the repository may be a mirror's."""
+    """Whether ``content`` is signed with that key and names that digest; the repository may be a mirror's."""
     try:
         key.verify(base64.b64decode(signature, validate=True), content, _ECDSA)
         critical = json.loads(content)["critical"]

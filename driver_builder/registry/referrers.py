@@ -1,6 +1,6 @@
 """Documents that belong to an image in a registry, such as its bill of materials: found by the image's digest.
 
-Place in the flow: after ``push`` and before ``tag``, so that whoever sees an image's tag finds its documents too.
+Place in the flow: after ``push`` and before ``tag``, so that who sees an image's tag finds its documents too.
 The media types and the order of steps are those of the OCI distribution specification 1.1, "Pushing Manifests with
 Subject": a registry that keeps the list of referrers itself says so when it takes one (``OCI-Subject``); for every
 other one the client keeps the list, as an index under the tag ``sha256-<digest>``.
@@ -28,7 +28,7 @@ def push_referrer(
     content: bytes,
     annotations: Mapping[str, str] | None = None,
 ) -> str:
-    """Attach ``content`` to the pushed image whose manifest is ``subject``; gives the digest of what refers to it.
+    """Attach ``content`` to the pushed image whose manifest is ``subject``; returns the digest of what refers to it.
 
     Repeating it changes nothing.
 

@@ -1,8 +1,8 @@
-"""An image registry: is the image there, and put it there.
+"""The client of an image registry: inspects and pushes images.
 
 Place in the flow: ``observe`` asks :meth:`RegistryClient.inspect`; after ``verify``, the pipeline calls ``push``, lets
 ``referrers`` attach what belongs to the image, and then calls ``tag``. An image is pushed by its digest first, whole;
-the tag that others look for is moved last, so at no moment does it name something unfinished.
+the tag is moved last, so it never names an incomplete image.
 
 Source: the OCI distribution specification 1.1; the media types of Docker's own manifests are accepted beside OCI's.
 """
@@ -34,22 +34,22 @@ from driver_builder.registry.registry_transport import MAX_ANSWER, MAX_DOCUMENT,
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 IMAGE_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v2+json")
 INDEX_TYPES = (INDEX_TYPE, "application/vnd.docker.distribution.manifest.list.v2+json")
-# Indexes are asked for too: a registry answers 404 for an index that the client did not say it understands.
+# Indexes are accepted too: a registry answers 404 for an index that the client does not accept.
 _ACCEPT = {"Accept": ", ".join((*IMAGE_TYPES, *INDEX_TYPES))}
 _UNKNOWN = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN"})
 
 MAX_LABELS = 256
 MAX_LABEL_NAME = 256
 MAX_LABEL = 32 << 10
-"""Characters. Ours are far shorter; what is longer is not read."""
+"""Characters. Our labels are far shorter; longer ones are ignored."""
 
 
 class RegistryClient:
     """One registry, named ``host`` or ``host:port``; ``docker.io`` is Docker Hub.
 
     ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds, ``deadline`` for a whole
-    request. A registry that asks for a pause is waited for with ``wait``, up to ``patience`` seconds in one request.
-    ``reach`` says where it may send us.
+    request. If a registry asks for a pause, the client waits with ``wait``, up to ``patience`` seconds in one request.
+    ``reach`` says where it may redirect to.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RegistryClient:
         )
 
     def inspect(self, repository: str, reference: str, *, architecture: str = "") -> ImageState:
-        """What the registry says about ``reference`` (a tag or a digest); never raises for what a registry can do.
+        """Return what the registry says about ``reference`` (a tag or a digest); never raises for a registry's failure.
 
         Where it names an index of several platforms, ``architecture`` (Kubernetes' word, such as ``arm64``) says whose
         labels are wanted; the digest is the index's own, which is what nodes pull.
@@ -88,7 +88,7 @@ class RegistryClient:
         return as_state(image, lambda: self._inspect(repository, reference, architecture))
 
     def push(self, repository: str, image: ImageArchive) -> str:
-        """Upload what the registry lacks of an image and give its digest; no tag names it yet.
+        """Upload what the registry lacks of an image and return its digest; no tag names it yet.
 
         Raises:
             RegistryUnavailable: worth trying again; what was uploaded is kept by the registry.
@@ -101,7 +101,7 @@ class RegistryClient:
         return self.put_manifest(repository, image.manifest_bytes)
 
     def tag(self, repository: str, digest: str, tag: str) -> None:
-        """Let ``tag`` name the pushed image ``digest`` from now on; repeating it changes nothing.
+        """Let ``tag`` name the pushed image ``digest``; repeating it changes nothing.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``; refused also when there is no such image.
@@ -113,7 +113,7 @@ class RegistryClient:
         self.put_manifest(repository, answer.body, tag=tag, media_type=media_type)
 
     def fetch_manifest(self, repository: str, reference: str) -> dict[str, Any] | None:
-        """The manifest or index of that tag or digest, None when there is none.
+        """The manifest or index of that tag or digest, None when none exists.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``.
@@ -122,7 +122,7 @@ class RegistryClient:
         return self._manifest(answer, repository, reference)
 
     def fetch_blob(self, repository: str, digest: str, *, limit: int = MAX_ANSWER) -> bytes:
-        """The content of that digest, proven to be it, at most ``limit`` bytes.
+        """The content of that digest, checked against it, at most ``limit`` bytes.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``; refused also when there is no such content.
@@ -154,7 +154,7 @@ class RegistryClient:
             raise self._refused(f"rejected {digest} for {repository}", done)
 
     def put_manifest(self, repository: str, content: bytes, *, tag: str = "", media_type: str = MANIFEST_TYPE) -> str:
-        """Put a manifest whose blobs are there, under ``tag`` or by its digest alone; gives the digest.
+        """Put a manifest whose blobs are there, under ``tag`` or by its digest alone; returns the digest.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``.
@@ -165,7 +165,7 @@ class RegistryClient:
         return digest
 
     def put_referrer(self, repository: str, content: bytes) -> bool:
-        """Put a manifest that has a ``subject``; False when the registry does not say that it keeps the list of those.
+        """Put a manifest that has a ``subject``; False if the registry does not say that it keeps the list of those.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``.
@@ -204,7 +204,7 @@ class RegistryClient:
         return manifest
 
     def _proves_absence(self, answer: Answer) -> bool:
-        """A 404 is believed when it has a registry's error code, or comes from what is a registry at /v2/."""
+        """A 404 is believed if it has a registry's error code, or comes from a registry that answers at /v2/."""
         if answer.error_codes & _UNKNOWN:
             return True
         root = self._transport.request("GET", "/v2/")
@@ -271,7 +271,7 @@ class RegistryClient:
 
 
 def as_state(image: ImageRef, ask: Callable[[], ImageState]) -> ImageState:
-    """What ``ask`` says of an image; of what it raises, what that means."""
+    """The result of ``ask`` for an image; an error it raises becomes a state."""
     try:
         return contained(
             "image", str(image), ask, lambda error: Invalid(message=str(error)), passing=(DriverBuilderError,)
@@ -303,7 +303,7 @@ def index_digests(index: Mapping[str, Any]) -> dict[str, str]:
 
 
 def clean_labels(labels: Mapping[str, Any]) -> dict[str, str]:
-    """The labels that are text of a sensible length, without letters that no output can hold."""
+    """The labels that are text of a sensible length, without characters that no output can hold."""
     texts = {
         _encodable(name): _encodable(value)
         for name, value in labels.items()

@@ -1,6 +1,6 @@
-"""A registry's answers as values, and what it does instead of answering as our own errors. Pure.
+"""A registry's responses as values, and its failures as our own errors. Pure.
 
-Place in the flow: ``registry_transport`` gives and raises these; ``registry`` makes states of them.
+Place in the flow: ``registry_transport`` returns and raises these; ``registry`` makes states of them.
 
 Sources: the OCI distribution specification 1.1 (codes of errors), RFC 9110 section 10.2.3 (``Retry-After``: seconds or
 a date).
@@ -25,24 +25,24 @@ from kube_api.text import printable
 DEFAULT_PAUSE = 60.0
 MIN_PAUSE = 1.0
 MAX_PAUSE = 3600.0
-"""Seconds: what a rate limit is given when it names no pause, and the least and most that one is believed."""
+"""Seconds: the pause for a rate limit that names none, and the least and the most that is accepted."""
 _SHOWN = 200
 _ERRORS_SHOWN = 3
 _SEARCHED = 64 << 10
-"""Bytes of an answer that are searched for words."""
+"""Bytes of a response that are searched for text."""
 _NO_ROOM = re.compile(
     r"no space left on device|disk quota exceeded|insufficient storage|\bquota\b|exceed the configured upper limit"
     r"|\"Err\": ?(?:28|122)\b",
     re.IGNORECASE,
 )
-"""How registries say that they are full: the reference one by its disk's error (28 ENOSPC, 122 EDQUOT)."""
+"""How registries report that they are full: the reference one by its disk's error (28 ENOSPC, 122 EDQUOT)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A registry's whole answer; ``headers`` are found whatever their case, ``url`` is where it came from.
+    """A registry's whole response; ``headers`` are found in any case, ``url`` is where it came from.
 
-    ``is_own`` is false for the answer of another host that the registry sent us to: it is never quoted.
+    ``is_own`` is false for a response of another host that the registry redirected to: it is never quoted.
     """
 
     status: int
@@ -52,7 +52,7 @@ class Answer:
     is_own: bool = True
 
     def json(self) -> Any:
-        """The body as JSON, None when it is none."""
+        """The body as JSON, None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -60,12 +60,12 @@ class Answer:
 
     @property
     def error_codes(self) -> frozenset[str]:
-        """``MANIFEST_UNKNOWN`` and the like; empty when the answer is not a registry's error."""
+        """``MANIFEST_UNKNOWN`` and the like; empty if the response is not a registry's error."""
         return frozenset(code for code, _ in self._errors())
 
     @property
     def reason(self) -> str:
-        """What the answer says, for a message: the registry's own words, or the beginning of any other text."""
+        """The content of the response, for a message: the registry's own words, or the beginning of any other text."""
         if not self.is_own:
             return f"{self.status} (from another host)"
         errors = islice(self._errors(), _ERRORS_SHOWN)
@@ -74,7 +74,7 @@ class Answer:
 
     @property
     def says_full(self) -> bool:
-        """Whether it says that the registry has no room left, or not for this project."""
+        """Whether it says that the registry, or this project, has no space left."""
         if self.status == 507:
             return True
         return self.status in (403, 412, 500, 503) and bool(
@@ -90,12 +90,12 @@ class Answer:
 
 
 def shown(text: str) -> str:
-    """The beginning of somebody else's text, printable, in one line."""
+    """The beginning of another program's text, printable, in one line."""
     return " ".join(printable(text, _SHOWN).split())
 
 
 class RegistryBusy(RegistryUnavailable):
-    """The registry asks to be left alone for ``retry_after`` seconds (a rate limit, maintenance)."""
+    """The registry asks for a pause of ``retry_after`` seconds (a rate limit, maintenance)."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
@@ -103,7 +103,7 @@ class RegistryBusy(RegistryUnavailable):
 
 
 def parse_retry_after(value: str, *, now: float) -> float | None:
-    """The seconds from ``now`` (Unix time) that a ``Retry-After`` asks for, None when it says nothing readable."""
+    """The seconds from ``now`` (Unix time) that a ``Retry-After`` asks for, None if it cannot be read."""
     text = value.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:12]), MAX_PAUSE)
@@ -136,7 +136,7 @@ def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable
 
 
 def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
-    """The error for an answer that says no: a registry's own, or that of something else in its place."""
+    """The error for a refusal: a registry's own, or that of something else in its place."""
     message = f"registry {host} {what}: {answer.reason}"
     if answer.status == 413:
         return RegistryRejected(f"{message}: too large for the registry, or for a proxy in front of it")
@@ -144,21 +144,21 @@ def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
 
 
 class RegistrySilent(RegistryUnavailable):
-    """There was no answer at all: no other image of the registry need be asked for at once."""
+    """There was no response at all: other images of the registry are not asked for at once."""
 
 
 def no_answer(host: str, error: Exception, *, timeout: float) -> RegistrySilent:
-    """The error for a connection that failed: what went wrong, in words that tell an admin where to look."""
+    """The error for a connection that failed: what went wrong, with a hint where to look."""
     return RegistrySilent(f"registry {host}: {_describe(error, timeout)}")
 
 
 def too_slow(host: str, seconds: float) -> RegistrySilent:
-    """The error for an answer that was not whole when its time was over."""
+    """The error for a response that was not complete in time."""
     return RegistrySilent(f"registry {host}: no response within {seconds:g} s")
 
 
 def unreadable(host: str, error: Exception) -> RegistryRefused:
-    """The error for an answer, or an address, that cannot be read."""
+    """The error for a response, or an address, that cannot be read."""
     if isinstance(error, requests.exceptions.InvalidURL | urllib3.exceptions.LocationValueError):
         # Without the text: it may quote a proxy's URL with its password.
         return RegistryRefused(

@@ -1,7 +1,7 @@
-"""How a registry asks who is there, and what it was shown: its challenges as values, the headers that answered them.
+"""Authentication at a registry: its challenges as values, and the headers that answered them.
 
 Place in the flow: ``registry_transport`` parses the challenge of a 401 here and keeps what answered it, so that a token
-is fetched once for all requests it is good for. Nothing here does I/O.
+is fetched once for all requests that it is valid for. Nothing here does I/O.
 
 Sources: RFC 9110 section 11.6.1 (``WWW-Authenticate``), and the token authentication of the Docker registry
 (``Bearer realm=...,service=...,scope=...``; a token without ``expires_in`` is good for 60 seconds).
@@ -24,7 +24,7 @@ READING = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """One way to show who asks: ``scheme`` in lower case (``bearer``, ``basic``), parameters by lower-case name."""
+    """One way to authenticate: ``scheme`` in lower case (``bearer``, ``basic``), parameters by lower-case name."""
 
     scheme: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purpose:
-    """What an Authorization header is good for: reading a repository, or writing to it too."""
+    """What an Authorization header allows: reading a repository, or also writing to it."""
 
     repository: str
     writing: bool
@@ -45,19 +45,19 @@ class Purpose:
 
 
 class Authorizations:
-    """Authorization headers by purpose, each until shortly before it ends; ``clock`` gives seconds."""
+    """Authorization headers by purpose, each until shortly before it expires; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kept: dict[Purpose, tuple[float, str]] = {}
 
     def get(self, purpose: Purpose) -> str:
-        """The header to send, empty when there is none (any more)."""
+        """The header to send, empty without a valid one."""
         ends, header = self._kept.get(purpose, (0.0, ""))
         return header if self._clock() < ends else ""
 
     def keep(self, purpose: Purpose, header: str, seconds: float = math.inf) -> None:
-        """Remember a header that is good for so many seconds."""
+        """Remember a header that is valid for these seconds."""
         margin = min(_MARGIN_SECONDS, seconds / 4)
         self._kept[purpose] = (self._clock() + seconds - margin, header)
 
@@ -79,7 +79,7 @@ def parse_challenges(text: str) -> tuple[Challenge, ...]:
 
 
 def token_seconds(content: Mapping[str, object]) -> float:
-    """How long a token service says that its token is good for, at most a day."""
+    """How long a token is valid according to its service, at most a day."""
     seconds = content.get("expires_in")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         return TOKEN_SECONDS

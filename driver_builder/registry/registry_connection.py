@@ -1,9 +1,9 @@
-"""Connections to a registry and to where it sends us: to checked addresses only, and ended by a deadline.
+"""Connections to a registry and to where it redirects: to checked addresses only, and with a deadline.
 
 Place in the flow: ``registry_transport`` makes its session here. A time-out of ``requests`` bounds each wait for data;
 :class:`Deadline` bounds the whole exchange, so that no peer can hold a thread by sending a byte now and then. A name is
-resolved once, and the checked address is the one that is connected to: a DNS server that answers otherwise the next
-time changes nothing.
+resolved once, and the checked address is the one that is connected to: a DNS server that changes its answer later
+changes nothing.
 """
 
 import socket
@@ -42,12 +42,12 @@ class Deadline:
         self._timer.daemon = True
 
     def __enter__(self) -> "Deadline":
-        """Begin to count."""
+        """Start the clock."""
         self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop counting; the connections stay as they are."""
+        """Stop the clock; the connections stay as they are."""
         self._timer.cancel()
         with self._lock:
             for watched in self._watched:
@@ -79,7 +79,7 @@ def _shut_down(connection: socket.socket) -> None:
 
 
 class Guard:
-    """Says which addresses the connections of one registry go to; ``deadline`` is that of the exchange going on.
+    """Checks the addresses that connections of one registry go to; ``deadline`` is that of the current exchange.
 
     ``own`` is the registry's own host and port, which the spec names and which is always allowed.
     """
@@ -127,7 +127,7 @@ class _GuardedConnection(HTTPConnection):
         super().__init__(*words, **settings)
 
     def request(self, *words: Any, **settings: Any) -> None:
-        """Send a request; a connection that is used again has another deadline now."""
+        """Send a request; a connection that is used again has a new deadline."""
         if self.sock is not None and self._guard.deadline is not None:
             self._guard.deadline.watch(self.sock)
         super().request(*words, **settings)
@@ -135,7 +135,7 @@ class _GuardedConnection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         """Connect to the first address that answers."""
         try:
-            # Of a proxy, which is the admin's; what it connects to was checked as far as it can be.
+            # The proxy's, which is the admin's choice; the host behind it was checked as far as possible.
             addresses = [self.host] if self.proxy is not None else self._guard.addresses(self.host, self.port)
         except (socket.gaierror, UnicodeError) as error:
             raise NameResolutionError(self.host, self, error) from error  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""What is remembered of registries for a while: which is left alone, and what Secrets and ConfigMaps hold.
+"""What is remembered of registries for a while: which are paused, and the content of Secrets and ConfigMaps.
 
-Place in the flow: ``registries`` asks here before it asks a registry or the API server; several threads at a time.
+Place in the flow: ``registry_access`` asks here before it asks a registry or the API server, from several threads.
 """
 
 import threading
@@ -12,14 +12,14 @@ from driver_builder.model.image_state import ImageState, Unreachable
 
 FIRST_SILENCE = 5.0
 MOST_SILENCE = 60.0
-"""Seconds for which a registry that does not answer is left alone: doubling, as each question may take 30."""
+"""Seconds of pause for a registry that does not answer: doubling, as each question may take 30."""
 MOST_KEPT = 1000
 
 Value = TypeVar("Value")
 
 
 class Pauses:
-    """The accounts at registries that are left alone, and what is said of them meanwhile."""
+    """The accounts at paused registries, and the answer that stands meanwhile."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -28,20 +28,20 @@ class Pauses:
         """When it ends, how long it is, and the answer."""
 
     def of(self, account: Hashable) -> Unreachable | None:
-        """The answer that stands, None when the registry is to be asked."""
+        """The answer that stands, None if the registry is to be asked."""
         with self._lock:
             ends, _, state = self._paused.get(account, (0.0, 0.0, None))
             return state if self._clock() < ends else None
 
     def saw(self, account: Hashable, state: ImageState) -> None:
-        """Take note of an answer."""
+        """Record an answer."""
         with self._lock:
             now = self._clock()
             ends, length, _ = self._paused.pop(account, (0.0, 0.0, None))
             if isinstance(state, Unreachable) and state.retry_after is not None:
                 self._paused[account] = (now + state.retry_after, 0.0, state)
             elif isinstance(state, Unreachable) and state.is_silent:
-                # Of several that were asked in the same moment the first one counts.
+                # Of several questions at the same moment the first one counts.
                 longer = length if now < ends else min(2 * length, MOST_SILENCE) or FIRST_SILENCE
                 self._paused[account] = (now + longer, longer, replace(state, is_silent=False))
             while len(self._paused) > MOST_KEPT:
@@ -49,7 +49,7 @@ class Pauses:
 
 
 class Memory(Generic[Value]):
-    """Values that are read once in ``seconds``; what cannot be read is not remembered."""
+    """Values that are read once in ``seconds``; a failed read is not remembered."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -69,3 +69,8 @@ class Memory(Generic[Value]):
             self._known = {other: kept for other, kept in self._known.items() if now - kept[0] < self._seconds}
             self._known[key] = (now, value)
         return value
+
+    def forget(self, key: Hashable) -> None:
+        """Read the value of a key again the next time."""
+        with self._lock:
+            self._known.pop(key, None)

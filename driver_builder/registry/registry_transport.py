@@ -1,4 +1,4 @@
-"""Speaks HTTP to one registry: credentials, tokens, and one map from what goes wrong to our own errors.
+"""HTTP requests to one registry: credentials, tokens, and one map from failures to our own errors.
 
 Place in the flow: below ``registry``, which knows what manifests and blobs are; nothing of ``requests`` leaves here.
 
@@ -49,7 +49,7 @@ MAX_DOCUMENT = 4 << 20
 MAX_ERROR = 64 << 10
 """Bytes of an error or a token; of an error, the rest is not read."""
 UPLOAD_RATE = 64 << 10
-"""Bytes per second that an upload is given at least."""
+"""Bytes per second that an upload must reach."""
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NO_ANSWER = (
@@ -63,7 +63,7 @@ _UNREADABLE = (requests.RequestException, urllib3.exceptions.HTTPError, OSError,
 
 
 class _Authorization(AuthBase):
-    """Sets one header. Always given, also when empty: without it, requests would look for a password in ~/.netrc."""
+    """Sets one header. Always given, even if empty: without it, requests would look for a password in ~/.netrc."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -78,9 +78,9 @@ class RegistryTransport:
     """Requests to one registry, below ``https://host/v2/`` (``http`` with ``plain_http``).
 
     ``timeout`` in seconds, for the connection and for each wait for data; ``deadline`` for a whole exchange with its
-    tokens and redirects (the same unless it is given), to which the time that an upload needs is added. A registry that
-    asks to be left alone is waited for with ``wait``, up to ``patience`` seconds in one request, or until that gives
-    true. ``reach`` says where else than to ``host`` itself it may send us. Proxies are those of HTTPS_PROXY, HTTP_PROXY
+    tokens and redirects (the same unless it is given), to which the time that an upload needs is added. If a registry
+    asks for a pause, the client waits with ``wait``, up to ``patience`` seconds in one request, or until that returns
+    true. ``reach`` says where it may redirect to, besides ``host`` itself. Proxies are those of HTTPS_PROXY, HTTP_PROXY
     and NO_PROXY, which requests reads.
 
     Raises:
@@ -129,16 +129,16 @@ class RegistryTransport:
         body: bytes | Path | None = None,
         limit: int = MAX_DOCUMENT,
     ) -> Answer:
-        """Send a request, answer the registry's challenge once, and follow where it sends a reader.
+        """Send a request, answer the registry's challenge once, and follow its redirects for reads.
 
-        ``path`` is relative to the host, or a whole URL that the registry gave. ``repository`` says what a token is
+        ``path`` is relative to the host, or a whole URL from the registry. ``repository`` says what a token is
         for. A file as ``body`` is streamed. An answer has at most ``limit`` bytes.
 
         Raises:
-            RegistryUnavailable: no answer, 429 or 5xx; RegistryBusy where the registry says how long to wait,
-                RegistryFull where it has no room.
+            RegistryUnavailable: no response, 429 or 5xx; RegistryBusy if the registry says how long to wait,
+                RegistryFull if it has no space.
             RegistryUnauthorized: 401 or 403.
-            RegistryRefused: an answer that cannot be followed.
+            RegistryRefused: a response that cannot be followed.
         """
         url = self.joined(self._base, path)
         if self._loses_tls(url):
@@ -158,10 +158,10 @@ class RegistryTransport:
                     raise
 
     def joined(self, base: str, location: str) -> str:
-        """Where a registry sends us.
+        """The URL that a registry redirects to.
 
         Raises:
-            RegistryRefused: when that is not a URL.
+            RegistryRefused: it is not a URL.
         """
         try:
             url = urljoin(base, location)
@@ -185,7 +185,7 @@ class RegistryTransport:
         answer = self._send(method, url, sent, headers=headers, body=body, limit=limit)
         if answer.status == 401 and self._is_own(url):
             asked = self._answer_challenge(answer, purpose)
-            # The same again would be the same wrong password again: some registries lock accounts for that.
+            # Another try would send the same wrong password: some registries lock accounts for that.
             if asked not in ("", sent):
                 answer = self._send(method, url, asked, headers=headers, body=body, limit=limit)
         for _ in range(MAX_REDIRECTS):
@@ -200,7 +200,7 @@ class RegistryTransport:
         raise RegistryRefused(f"registry {self.host} redirects more than {MAX_REDIRECTS} times, last to {_bare(url)}")
 
     def _redirected(self, method: str, answer: Answer) -> str:
-        """Where a reader is sent: to another host without credentials, and never from TLS to plain HTTP."""
+        """The target of a redirect: to another host without credentials, and never from TLS to plain HTTP."""
         url = self.joined(answer.url, answer.headers.get("Location", ""))
         if method not in READING or "Location" not in answer.headers or self._loses_tls(url):
             raise RegistryRefused(
@@ -249,7 +249,7 @@ class RegistryTransport:
             self._session.request(
                 method,
                 url,
-                # As it is: nothing that unpacks to gigabytes, and digests are of what is sent.
+                # Not decompressed: nothing that unpacks to gigabytes, and digests are of what is sent.
                 headers={"Accept-Encoding": "identity", **(headers or {})},
                 data=data,
                 auth=_Authorization(authorization),
@@ -282,7 +282,7 @@ class RegistryTransport:
         return answer
 
     def _answer_challenge(self, answer: Answer, purpose: Purpose) -> str:
-        """The Authorization header that a 401 asks for, kept for what follows; empty when there is nothing to give."""
+        """The Authorization header for a 401, kept for later requests; empty without credentials or a token."""
         for challenge in parse_challenges(answer.headers.get("WWW-Authenticate", "")):
             if challenge.scheme == "bearer":
                 token, seconds = self._fetch_token(challenge, purpose)
@@ -367,5 +367,5 @@ def _own_address(base: str) -> tuple[str, int]:
 
 
 def _bare(url: str) -> str:
-    """A URL without its query, in which stores carry what lets anybody read."""
+    """A URL without its query, which may contain a store's access token."""
     return shown(url.partition("?")[0])

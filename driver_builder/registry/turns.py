@@ -1,11 +1,11 @@
-"""Which question to a registry may be asked now: those that hang keep none that answers waiting.
+"""Which question to a registry may be asked now: questions that hang do not delay registries that answer.
 
 Place in the flow: ``image_answers`` asks here before it starts a thread. A *place* is a registry as one namespace sees
-it. It answers, it is new, or it is silent: then its last question had no answer. One that answers is asked several
+it. It answers, it is new, or it is silent: its last question had no answer. A place that answers gets several
 questions at once, any other a single one, a probe. A question without an answer for :data:`HANGING_SECONDS` gives its
 turn back and ends by its own deadline, so one that hangs blocks no turn for longer.
 
-The last turns are kept for others: those that answer, then the first probe of a namespace, then places that are new.
+The last turns are reserved: for places that answer, then for the first probe of a namespace, then for new places.
 """
 
 from collections import Counter
@@ -16,16 +16,16 @@ from typing import NamedTuple
 MOST_OF_A_HOST = 4
 MOST_OF_A_NAMESPACE = 8
 MOST = 32
-"""Turns at the same time: one registry, or one namespace with many of them, does not keep the others waiting."""
+"""Turns at the same time: one registry, or one namespace with many of them, does not block the others."""
 MOST_PROBES = 4
-"""So many turns of a namespace go to places that do not answer; the rest is for those that do."""
+"""Turns of a namespace for places that do not answer; the rest is for those that do."""
 KEPT = 4
-"""So many turns each probe leaves free, and as many more where it is not the first one or its place is silent."""
+"""Turns that each probe leaves free, and as many more if it is not the first one or its place is silent."""
 
 HANGING_SECONDS = 2.0
 MOST_HANGING = 64
 MOST_HANGING_OF_A_NAMESPACE = 16
-"""Questions that hang and have no turn any more: with :data:`MOST` they bound the threads."""
+"""Questions that hang and no longer have a turn: with :data:`MOST` they bound the threads."""
 
 
 class Place(NamedTuple):
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A question that is being asked, from ``since`` on; ``is_over`` once it hangs and counts as a turn no more."""
+    """A question that is being asked, since ``since``; ``is_over`` once it hangs and no longer counts as a turn."""
 
     place: Place
     since: float
@@ -47,7 +47,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Turns:
-    """The questions that are being asked; who calls it holds a lock."""
+    """The questions that are being asked; the caller holds a lock."""
 
     _taken: dict[Turn, None] = field(default_factory=dict)
     """The oldest first."""
@@ -69,7 +69,7 @@ class Turns:
         return self._hosts.total()
 
     def has_room(self, place: Place) -> bool:
-        """Tell whether a question may be asked now."""
+        """Return whether a question may be asked now."""
         if self._hosts[place.host] >= MOST_OF_A_HOST or self._turns[place.namespace] >= MOST_OF_A_NAMESPACE:
             return False
         answered = self._answered.get(place)
@@ -95,7 +95,7 @@ class Turns:
         return turn
 
     def end(self, turn: Turn) -> None:
-        """Give a turn back."""
+        """Release a turn."""
         if turn.is_over:
             _take(self._hanging, turn.place.namespace)
         else:
@@ -105,11 +105,11 @@ class Turns:
             self._probed.remove(turn.place)
 
     def saw(self, place: Place, *, is_answer: bool) -> None:
-        """Take note of how a question ended."""
+        """Record how a question ended."""
         self._answered[place] = is_answer
 
     def release_hanging(self, now: float) -> float | None:
-        """Take their turns from questions that hang; gives when the next one is to be taken."""
+        """Take their turns from questions that hang; returns when the next one is due."""
         for turn in tuple(self._taken):
             if self._hanging.total() >= MOST_HANGING:
                 return None
@@ -123,7 +123,7 @@ class Turns:
         return None
 
     def keep(self, places: Iterable[Place]) -> None:
-        """Forget what is known of all other places."""
+        """Forget all other places."""
         kept = set(places)
         self._answered = {place: answered for place, answered in self._answered.items() if place in kept}
 
@@ -135,7 +135,7 @@ class Turns:
 
 
 def _take(counter: Counter[str], key: str) -> None:
-    """Count one less; what there is none of has no entry, because anybody may name hosts."""
+    """Count one less; entries of 0 are removed, because anybody may name hosts."""
     counter[key] -= 1
     if not counter[key]:
         del counter[key]

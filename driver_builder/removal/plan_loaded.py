@@ -1,7 +1,7 @@
-"""What is written on Nodes that keep their driver: what is loaded there now. Pure.
+"""What is recorded on Nodes that keep their driver: what is loaded there now. Pure.
 
-Place in the flow: ``plan`` hands over the labels that it is going to set; what is to be remembered of the same node
-goes into the same patch. Firmware and blacklist that a kernel of before has left on a node are taken by an unload pod.
+Place in the flow: ``plan`` passes the labels that it is going to set; the record of the same node goes into the same
+patch. An unload pod removes firmware and blacklist that an earlier kernel has left on a node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ _RETRY_SECONDS = 300.0
 
 
 def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -> tuple[Action, ...]:
-    """Give the labels together with what is to be remembered, and what is written for nodes without a new label."""
+    """Return the labels together with the records, and records of nodes without a new label."""
     targets = _targets(view)
     texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
     texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
@@ -39,7 +39,7 @@ def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -
 
 
 def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
-    """Make and delete the unload pods of nodes that keep their driver: for files of targets that they have left."""
+    """Create and delete the unload pods of nodes that keep their driver: for files of targets that they have left."""
     actions: list[Action] = []
     targets = _targets(view)
     for node in (view.nodes[name] for name in nodes):
@@ -53,12 +53,12 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
 
 
 def _targets(view: DriverView) -> dict[str, str]:
-    """Give each node's target, with the version of the operating system that is recorded for it."""
+    """Return each node's target, with the version of the operating system that is recorded for it."""
     return {node: item.target.short_hash for item in view.wanted for node in item.nodes}
 
 
 def _left_files(view: DriverView, node: Node, targets: Mapping[str, str]) -> list[Load]:
-    """Give what has files on a node though neither its boot nor its target is there any more."""
+    """Return what has files on a node although its boot or its target is gone."""
     known = memory_of(view, node)
     if known is None or node.boot_id is None or node.name not in targets:
         return []

@@ -1,10 +1,10 @@
-"""How a driver goes from a node for good: label, DaemonSet, modules and files, in this order. Pure.
+"""How a driver leaves a node for good: label, DaemonSet, modules and files, in this order. Pure.
 
-Place in the flow: ``plan`` asks which nodes a driver leaves and takes these actions in. Everything that is to be
-remembered stands in the Node's own annotation (:mod:`driver_builder.objects.loaded`): written in the same patch that
-takes the ready label, it says what is to be unloaded and since when that is tried. Then the DaemonSet goes, then an
-unload pod does its work and goes with the annotation. What cannot be unloaded before the deadline stays loaded until
-the node boots again; that is said, and not waited for.
+Place in the flow: ``plan`` asks which nodes a driver leaves and adds these actions. All progress is recorded in the
+Node's own annotation (:mod:`driver_builder.objects.loaded`): written in the same patch that
+removes the ready label, it says what is to be unloaded and since when. Then the DaemonSet is deleted, then an
+unload pod does its work and is deleted with the annotation. What cannot be unloaded before the deadline stays loaded
+until the node boots again; that is reported, and nothing waits for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,17 +30,17 @@ from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, mem
 from driver_builder.status.unloading import Unloading
 
 OUTSIDE_SECONDS = 600
-"""A node that the driver does not select any more keeps it so long: labels come back."""
+"""How long a node keeps a driver that no longer selects it: labels may come back."""
 
 MAX_PODS = 100
-"""Unload pods of one driver that run at a time."""
+"""Unload pods of one driver that run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What is done for the nodes that a driver leaves.
+    """Actions for the nodes that a driver leaves.
 
-    ``holds`` are those whose DaemonSet has to stay for now: their label is there, or nothing is remembered yet.
+    ``holds`` are those whose DaemonSet has to stay for now: they still have the label, or no record yet.
     """
 
     actions: tuple[Action, ...] = ()
@@ -50,12 +50,12 @@ class Removal:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether nothing is left to do: everything is unloaded, or stays until the next boot."""
+        """Return whether nothing is left to do: everything is unloaded, or stays until the next boot."""
         return not self.actions and not self.unloading.waiting and not self.unloading.in_use
 
 
 def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
-    """Say what a pod has put on its node, or may have: None for one that loads nothing, or unloads it by itself."""
+    """Return what a pod has loaded on its node, or may have: None if it loads nothing, or unloads it by itself."""
     if not pod.leaves_modules or (
         pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, Reason.MODULE_CONFLICT)
     ):
@@ -76,7 +76,7 @@ def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
 
 
 def _in_load_order(view: DriverView, expected: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Put the modules of an image, which it names in any order, into the order of the spec."""
+    """Put the modules of an image, which it lists in any order, into the order of the spec."""
     order = [loaded.plain(module.name) for module in view.modules]
 
     def place(item: tuple[str, str]) -> int:
@@ -97,9 +97,9 @@ def with_pods(view: DriverView, node: Node, known: Loaded, pods: Iterable[Driver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """Nodes that a driver leaves for good; the actions write down since when others are outside its selector.
+    """Nodes that a driver leaves for good; the actions record since when others are outside its selector.
 
-    Those are ``loaded`` while the same boot has their modules: their ready label stays true for now.
+    Those are ``loaded`` while the same boot has their modules: their ready label stays for now.
     """
 
     nodes: frozenset[str]
@@ -109,7 +109,7 @@ class Leaving:
 
 
 def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
-    """Name the nodes that a driver leaves: their kernel is skipped, or its selector has not met them for long."""
+    """Return the nodes that a driver leaves: their kernel is skipped, or it has not selected them for long."""
     wanted = tuple(wanted)
     skipped = [item for item in wanted if isinstance(item, SkippedTarget)]
     gone = {node for item in skipped for node in item.nodes}
@@ -119,7 +119,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     actions: list[Action] = []
     for node in view.snapshot.nodes:
         known = memory_of(view, node)
-        # Without its labels nobody knows what a node is: that is no reason to take its driver.
+        # Without its labels a node's kernel is unknown: that is no reason to remove its driver.
         if known is None or node.name in selected or not isinstance(inventory.target_of(node), KernelTarget):
             continue
         since = _since(view, known.outside_since)
@@ -141,7 +141,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
 
 
 def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
-    """Take the driver from some nodes, step by step."""
+    """Remove the driver from some nodes, step by step."""
     chosen = [view.nodes[name] for name in sorted(nodes) if name in view.nodes]
     preparing = {node.name: actions for node in chosen if (actions := _prepare(view, node))}
     steps = {
@@ -166,7 +166,7 @@ def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[Delete
 
 
 def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
-    """Start only so many pods that no more than :data:`MAX_PODS` run."""
+    """Start at most :data:`MAX_PODS` pods at the same time."""
     left = MAX_PODS - sum(pod.ended_at is None for pods in view.unload_pods.values() for pod in pods)
     made = {}
     for name, item in steps.items():
@@ -177,7 +177,7 @@ def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
 
 
 def _prepare(view: DriverView, node: Node) -> tuple[Action, ...]:
-    """Take the ready label and write down what is to be unloaded, in one patch: before anything else."""
+    """Remove the ready label and record what is to be unloaded, in one patch: before anything else."""
     known, label = memory_of(view, node), view.driver.ready_label
     has_label = label in node.labels
     pods = pods_on(view, node)
@@ -195,7 +195,7 @@ def _prepare(view: DriverView, node: Node) -> tuple[Action, ...]:
 
 
 def _since(view: DriverView, known: int | None) -> int:
-    """Give when something began: now, unless that is known. Nothing begins in the future."""
+    """Return when something began: now, unless it is known. Nothing begins in the future."""
     now = int(view.snapshot.now)
     return now if known is None or known > now + 60 else known
 

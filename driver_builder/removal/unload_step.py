@@ -1,7 +1,7 @@
-"""What comes next on a node that a driver leaves, once its label and DaemonSet are gone: the unload pod's life. Pure.
+"""What comes next on a node that a driver leaves, after its label and DaemonSet: the unload pod. Pure.
 
 Place in the flow: :mod:`driver_builder.removal.removal` asks for each node. The Node's annotation says what is to be
-unloaded and since when that is tried; the unload pod says what became of it.
+unloaded and since when; the unload pod reports the result.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 
 UNSEEN_SECONDS = 60.0
-"""A pod that is bound to a node and not seen by its kubelet for so long: the node does not answer."""
+"""Seconds after which a pod bound to a node and not seen by its kubelet means that the node does not answer."""
 
 _LOOK_SECONDS = 15.0
 _RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 10.0, 120.0
@@ -31,7 +31,7 @@ POD_STAYS = "its driver pod does not terminate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What comes next on one node; ``state`` is a field of :class:`Unloading`, empty when the driver is gone there."""
+    """What comes next on one node; ``state`` is a field of :class:`Unloading`, empty if the driver is gone there."""
 
     actions: tuple[Action, ...] = ()
     state: str = ""
@@ -40,17 +40,17 @@ class Step:
 
 
 def memory_of(view: DriverView, node: Node) -> Loaded | None:
-    """Read what a Node remembers of the driver."""
+    """Read a Node's record of the driver."""
     return loaded.parse(node.annotations.get(loaded.annotation(view.driver.key)))
 
 
 def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
-    """Give the driver's pods on a node."""
+    """Return the driver's pods on a node."""
     return [pod for pods in view.pods.values() for pod in pods if pod.node == node.name]
 
 
 def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each state
-    """Say what comes next on a node that is prepared."""
+    """Return what comes next on a node that is prepared."""
     known, pods = memory_of(view, node), view.unload_pods.get(node.name, ())
     if known is None:
         if _is_in_the_way(view, node):
@@ -78,7 +78,7 @@ def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each
 
 
 def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Step:  # noqa: PLR0911  # one for each state
-    """Take what was loaded last, with the unload pod that is there or a new one."""
+    """Unload what was loaded last, with the existing unload pod or a new one."""
     load = known.loads[0]
     now, late = view.snapshot.now, view.snapshot.now >= deadline
     pod = next((pod for pod in view.unload_pods.get(node.name, ()) if pod.target == load.target), None)
@@ -104,7 +104,7 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
 
 
 def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Action) -> Step:
-    """Look again soon; what held the modules the last time is said until it is known anew."""
+    """Look again soon; the previous reason why modules stay is reported until a new one is known."""
     again = min(deadline, view.snapshot.now + _LOOK_SECONDS)
     return Step(actions=actions, state=IN_USE if known.held else WAITING, words=known.held, requeue_at=again)
 
@@ -123,7 +123,7 @@ def _delay(tried_for: float) -> float:
 
 
 def start(view: DriverView, node: Node, load: Load) -> StartUnload:
-    """Make the action that takes a load from a node, but for what another driver has there as well."""
+    """Make the action that removes a load from a node, except what another driver has there as well."""
     manifest = unload_pod.manifest(
         view.driver.key,
         _without_shared(view, node, load),
@@ -142,7 +142,7 @@ def start(view: DriverView, node: Node, load: Load) -> StartUnload:
 
 
 def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
-    """Leave the modules that another driver has loaded too, and firmware where that driver has some for them."""
+    """Leave the modules that another driver has loaded too, and firmware if that driver has some for them."""
     others = [item for item in _loads_of_others(view, node) if set(_plain(load)) & set(_plain(item))]
     shared = {module for item in others for module in _plain(item)}
     kept = (module for module, key in zip(load.modules, _plain(load), strict=True) if key not in shared)
@@ -150,7 +150,7 @@ def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
 
 
 def _loads_of_others(view: DriverView, node: Node) -> list[Load]:
-    """Give what other drivers, which do not leave the node, have loaded there in this boot."""
+    """Return what other drivers, which do not leave the node, have loaded there in this boot."""
     own = loaded.annotation(view.driver.key)
     texts = [text for key, text in node.annotations.items() if key.startswith(loaded.PREFIX) and key != own]
     known = [item for text in texts if (item := loaded.parse(text)) is not None and item.unload_since is None]
@@ -162,7 +162,7 @@ def _plain(load: Load) -> list[tuple[str, str]]:
 
 
 def _give_up(view: DriverView, node: Node, known: Loaded, why: str) -> Step:
-    """Say that the modules stay, once and for this boot."""
+    """Report that the modules stay, once and for this boot."""
     why = loaded.words(why) or "it cannot be unloaded"
     action = remember(view, node, replace(known, given_up=why), f"it stays loaded until the node reboots: {why}")
     return Step(actions=(action,), state=STAYS, words=why)
@@ -183,12 +183,12 @@ def delete(pods: Iterable[UnloadPod]) -> tuple[Action, ...]:
 
 
 def _is_in_the_way(view: DriverView, node: Node) -> bool:
-    """Tell whether a driver pod is still on the node, which might load what an unload pod has just taken."""
+    """Return whether a driver pod is still on the node, which might load again what an unload pod has removed."""
     return node.name in view.orphans or bool(pods_on(view, node))
 
 
 def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> RememberLoaded:
-    """Make the action that writes down what is known of a node now."""
+    """Make the action that records what is known of a node now."""
     return RememberLoaded(
         node=node.name,
         driver=view.driver.key,

@@ -1,7 +1,7 @@
-"""Targets that have no nodes only because nodes have lost the labels that say what they run. Pure.
+"""Targets without nodes, only because nodes have lost the labels that name their kernel. Pure.
 
 Place in the flow: ``plan`` keeps their DaemonSets and status entries, and so the recorded version of the operating
-system and the digest that was rolled out, until every node of the driver says again what it runs.
+system and the rolled-out digest, until every node of the driver has its labels again.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -19,7 +19,7 @@ from driver_builder.status.status import TargetStatus
 
 
 def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]) -> frozenset[str]:
-    """Name the targets, by their digits, whose DaemonSets are kept though no node is known to be of them.
+    """Return the targets, by their short hash, whose DaemonSets are kept although no node is known to need them.
 
     ``selected`` are the nodes without a target that the driver selects.
     """
@@ -31,7 +31,7 @@ def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]
 
 
 def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:
-    """Give what the status says of kept targets: what it said before, for no node."""
+    """Return the status of kept targets: the previous one, for no node."""
     words = "no node is known to run it, but nodes have lost the labels of their kernel: its DaemonSet is kept"
     for status in view.before.values():
         target = targets.parsed(status.kernel, status.os, status.architecture)
@@ -40,7 +40,7 @@ def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:
 
 
 def _may_be_of_it(view: DriverView, node: Node, selected: Set[str]) -> bool:
-    """Tell whether nobody knows what a node of the driver runs."""
+    """Return whether it is unknown what a node of the driver runs."""
     if isinstance(inventory.target_of(node), KernelTarget):
         return False
     has_traces = view.driver.ready_label in node.labels or memory_of(view, node) is not None
@@ -48,7 +48,7 @@ def _may_be_of_it(view: DriverView, node: Node, selected: Set[str]) -> bool:
 
 
 def _serves_others(view: DriverView, daemon_set: DaemonSet) -> bool:
-    """Tell whether a DaemonSet has pods on nodes that are known to run its kernel: they are not to have it any more."""
+    """Return whether a DaemonSet has pods on nodes known to run its kernel: these are no longer to have it."""
     pods = (pod for pod in view.pods.get(daemon_set.target, ()) if not pod.deleting and pod.node in view.nodes)
     known = (inventory.target_of(view.nodes[pod.node]) for pod in pods)
     return any(isinstance(item, KernelTarget) and item.kernel_version == daemon_set.kernel for item in known)

@@ -1,7 +1,7 @@
-"""What a driver's status keeps of single nodes: since when one was not heard of, how often a driver was loaded anew.
+"""What a driver's status records of single nodes: since when one is silent, how often a driver was loaded again.
 
-Only nodes with something to say have an entry, and there are at most so many, because a status has to stay small. All
-that is kept is in the status, so that a controller that is restarted goes on as before. Pure.
+Only nodes with something to report have an entry, and their number is bounded, because a status has to stay small.
+Everything is in the status, so a controller that restarts continues as before. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ MAX_RELOADED = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNote:
-    """One node: ``reloads`` counts its pods that were replaced because a module was not what it was, see ``drift``."""
+    """One node: ``reloads`` counts its pods that were replaced because a module had changed, see ``drift``."""
 
     node: str
     silent_since: float | None = None
@@ -27,7 +27,7 @@ class NodeNote:
 
 
 def previous_notes(status: Mapping[str, Any]) -> dict[str, NodeNote]:
-    """Read ``status.nodes`` by node; entries of another shape are dropped, they are ours to write anew."""
+    """Read ``status.nodes`` by node; entries of another shape are dropped and written again."""
     known: dict[str, NodeNote] = {}
     for entry in status.get("nodes") or ():
         try:
@@ -44,7 +44,7 @@ def previous_notes(status: Mapping[str, Any]) -> dict[str, NodeNote]:
 
 
 def bounded(notes: Iterable[NodeNote]) -> tuple[NodeNote, ...]:
-    """Keep the notes that say something, and of those no more than a status can hold, in the order of their nodes."""
+    """Keep the notes with content, and no more than a status can hold, in the order of their nodes."""
     ordered = sorted(notes, key=lambda note: note.node)
     reloaded = [note for note in ordered if note.reloads][:MAX_RELOADED]
     silent = [note for note in ordered if not note.reloads and note.silent_since is not None][:MAX_SILENT]

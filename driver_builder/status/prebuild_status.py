@@ -1,7 +1,7 @@
-"""What a driver's status says of kernels that its nodes can move to: ``status.ahead``, a condition, Events. Pure.
+"""Status of kernels that a driver's nodes can move to: ``status.ahead``, a condition, Events. Pure.
 
-One entry for each pool of nodes: the newest kernel of its repository, when that was looked up, and how far the driver's
-image for it is. It is all that is kept of a look-up, so that a controller that is restarted does not ask again.
+One entry for each node pool: the newest kernel of its repository, when that was found, and the state of the driver's
+image for it is. Nothing else is kept of a kernel discovery: with it a controller that restarts does not ask again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class AheadStatus:
     """One pool of nodes: those of a distribution's release and architecture whose kernels are of one ``stream``.
 
     ``target`` is the newest kernel (its text is empty while none is known), with the number of nodes that do not run it
-    yet. ``base_image`` knows the repository that was asked at ``looked_up``; ``error`` says why a later try failed.
+    yet. ``base_image`` is that of the repository that was asked at ``looked_up``; ``error`` is of a later, failed try.
     """
 
     stream: str
@@ -45,18 +45,18 @@ class AheadStatus:
 
     @property
     def pool(self) -> tuple[str, str, str]:
-        """What tells the pool from others of the driver."""
+        """What identifies the pool among others of the driver."""
         return (self.target.os, self.target.architecture, self.stream)
 
     @property
     def is_ready(self) -> bool:
-        """Whether nodes of the pool may move, as far as this driver goes; ``gate`` says the same."""
+        """Whether nodes of the pool may move, for this driver; ``gate`` says the same."""
         unwanted = self.target.reason in (Reason.SKIPPED_BY_MAPPING, Reason.NO_NODES)
         return self.target.state is TargetState.READY or unwanted
 
 
 def previous_ahead(status: Mapping[str, Any]) -> dict[tuple[str, str, str], AheadStatus]:
-    """Read ``status.ahead`` by pool; entries of another shape are dropped, they are ours to write anew."""
+    """Read ``status.ahead`` by pool; entries of another shape are dropped and written again."""
     known: dict[tuple[str, str, str], AheadStatus] = {}
     for entry in status.get("ahead") or ():
         try:
@@ -95,7 +95,7 @@ def _render(entry: AheadStatus) -> Json:
 
 
 def condition(entries: Sequence[AheadStatus]) -> Json:
-    """Say in one condition whether every pool may move to its newest kernel, and which is the first that may not."""
+    """Return one condition: whether every pool may move to its newest kernel, and the first that may not."""
     behind = [entry for entry in entries if not entry.is_ready]
     unknown = [entry for entry in behind if not entry.target.kernel]
     if not entries:
@@ -121,7 +121,7 @@ def _made(status: str, reason: str, message: str) -> Json:
 
 
 def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[AheadStatus]) -> tuple[Event, ...]:
-    """Report what is new of kernels that some node can move to: one Event for each change of state or reason."""
+    """Report changes for kernels that some node can move to: one Event for each change of state or reason."""
     found: list[Event] = []
     for entry in after:
         old, now = before.get(entry.pool), entry.target
@@ -135,6 +135,6 @@ def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[Ahe
         reason = _NEWS.get(now.state, now.reason)
         kind = "Normal" if now.state in _NEWS else "Warning"
         found.append(
-            Event(kind=kind, reason=str(reason), message=advised(reason, f"{now.target} (ahead): {now.message}"))
+            Event(kind=kind, reason=str(reason), message=advised(reason, f"{now.target} (prebuild): {now.message}"))
         )
     return tuple(found)

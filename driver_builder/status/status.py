@@ -1,7 +1,7 @@
-"""What is reported of a driver: target states, conditions and Events, as values and as the object's status.
+"""The status of a driver: target states, conditions and Events, as values and as the object's status.
 
-Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and finds out
-which Events a change of status is worth. The message of a target says what is wrong. Events, ``Degraded`` and the
+Pure. ``plan`` makes the :class:`TargetStatus` values; this module gives them the shape of ``status`` and decides
+which changes of status need an Event. The message of a target says what is wrong. Events, ``Degraded`` and the
 conditions that nothing else explains also say what to do (:func:`advised`).
 """
 
@@ -23,12 +23,12 @@ _NO_NODES = "no selected node runs a kernel this driver supports"
 _PAUSED = "paused by annotation driverwright.io/pause"
 
 MAX_LISTED = 5
-"""Targets or nodes that a condition names; it counts the others."""
+"""Targets or nodes that a condition lists; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why nothing could be decided for a driver: what it has stays as it is, and its status keeps what it said."""
+    """Why nothing could be decided for a driver: everything stays as it is, and its status keeps its content."""
 
     reason: Reason
     message: str
@@ -66,7 +66,7 @@ def parse_timestamp(text: str | None) -> float | None:
 
 
 def previous_targets(status: Json) -> dict[str, TargetStatus]:
-    """Read ``status.targets`` by target id; entries of another shape are dropped, they are ours to write anew."""
+    """Read ``status.targets`` by target id; entries of another shape are dropped and written again."""
     known: dict[str, TargetStatus] = {}
     for entry in status.get("targets") or ():
         try:
@@ -116,12 +116,12 @@ def render(
 ) -> Json:
     """Write the object's whole ``status``.
 
-    ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused to do.
+    ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused.
     ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.status.prebuild_status`, ``nodes`` those of
     :mod:`driver_builder.status.node_notes`.
     """
     targets = tuple(targets)
-    # What is kept of a target without nodes is no one's state.
+    # A target without nodes has no state.
     occupied = tuple(target for target in targets if target.nodes)
     wanted = [target for target in occupied if target.state not in WITHOUT_DRIVER]
     ready = [target for target in wanted if target.state is TargetState.READY]
@@ -183,7 +183,7 @@ def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
 
 
 def advised(reason: str, message: str) -> str:
-    """Write a message for a person: what is wrong, and what to do about its reason, which is never cut."""
+    """Write a message for a person: what is wrong, and the remedy of its reason, which is never cut."""
     end = len(with_remedy(reason, message)) - len(message)
     return with_remedy(reason, bounded_message(message, MAX_MESSAGE - end))
 
@@ -197,7 +197,7 @@ def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
         return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
     wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
     if not wanted:
-        # What to do is said here, because nothing is degraded.
+        # The remedy is added here, because nothing is degraded.
         return _condition("Ready", False, Reason.NO_NODES, advised(Reason.NO_NODES, _NO_NODES))
     ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
     behind = [target for target in wanted if target.state is not TargetState.READY]
@@ -220,7 +220,7 @@ def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> 
 def _degraded(
     driver: DriverContainer, targets: tuple[TargetStatus, ...], unknown: Mapping[str, str], refusal: str
 ) -> Json:
-    # First, because it is said nowhere else: a wrong spec is in Ready too, and targets speak for themselves.
+    # First, because nothing else reports it: an invalid spec is in Ready too, and targets have their own messages.
     if refusal:
         return _advised("Degraded", True, Reason.ACTION_REFUSED, refusal)
     if isinstance(driver.spec, InvalidDriver):
@@ -253,7 +253,7 @@ def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Js
 
 
 def _condition_of(status: Json, kind: str) -> Json:
-    """Give a condition of a status, empty before it is set."""
+    """Return a condition of a status, empty before it is set."""
     return next((known for known in status.get("conditions") or () if known.get("type") == kind), {})
 
 
@@ -274,7 +274,7 @@ _NEWS = {
 
 
 def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) -> tuple[Event, ...]:
-    """Report what is new: one Event for each target whose state or reason changed, one in all for suspended builds."""
+    """Report changes: one Event for each target whose state or reason changed, one in all for suspended builds."""
     news: list[Event] = []
     suspended = any(target.reason == Reason.BUILDS_SUSPENDED for target in before.values())
     for target in after:
@@ -294,7 +294,7 @@ def events(before: Mapping[str, TargetStatus], after: Iterable[TargetStatus]) ->
 
 
 def condition_events(before: Json, after: Json) -> tuple[Event, ...]:
-    """Report what is new about the driver as a whole, such as a wrong spec or a refused action."""
+    """Report changes of the driver as a whole, such as an invalid spec or a refused action."""
     news: list[Event] = []
     for kind, reason in _CONDITION_NEWS:
         old, new = _condition_of(before, kind), _condition_of(after, kind)
@@ -313,4 +313,4 @@ _CONDITION_NEWS = (
     ("Unloading", Reason.IN_USE),
     ("Unloading", Reason.STAYS_LOADED),
 )
-"""What is said nowhere else: targets speak for themselves."""
+"""Reasons that nothing else reports: targets have their own messages."""

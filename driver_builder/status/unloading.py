@@ -1,4 +1,4 @@
-"""What status and Events say of drivers that go from nodes: the condition ``Unloading``. Pure."""
+"""Status and Events for drivers that leave nodes: the condition ``Unloading``. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ CONDITION = "Unloading"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unloading:
-    """Nodes that the driver leaves, each with what is known: it is under way, in use, or stays until the next boot."""
+    """Nodes that the driver leaves, each with its message: under way, in use, or loaded until the next boot."""
 
     waiting: Mapping[str, str] = field(default_factory=dict)
     in_use: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ def condition(unloading: Unloading) -> Json | None:
 
 
 def is_said(unloading: Unloading, status: Json) -> bool:
-    """Tell whether a status already says what there is to say."""
+    """Return whether a status already has this condition."""
     wanted = condition(unloading)
     said = next((item for item in status.get("conditions") or () if item.get("type") == CONDITION), None)
     return wanted is None or (said is not None and all(said.get(key) == value for key, value in wanted.items()))

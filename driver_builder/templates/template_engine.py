@@ -1,8 +1,8 @@
 """Renders one template: text and checked values in, a Dockerfile or an error out. Pure.
 
-Place in the flow: ``templates`` calls :func:`rendered` for our own templates. For a template of the admin's own,
+Place in the flow: ``templates`` calls :func:`rendered` for our own templates. For a custom template,
 ``template_process`` runs this file as a program: it limits itself, reads one JSON object and writes one. It imports
-nothing of ours, so that the program starts fast, and it is given neither an environment nor an open file.
+nothing of ours, so that the program starts fast, and it gets neither an environment nor an open file.
 
 All templates are rendered in a sandbox, where an expression reaches neither files nor Python. The sandbox bounds the
 output only: time and memory are bounded by the limits of the program.
@@ -37,11 +37,11 @@ _ERRORS = (
     jinja2.TemplateError,
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError),
 )
-"""What an expression in a template may fail with: Jinja's errors, and those of Python."""
+"""What an expression in a template may raise: Jinja's errors, and those of Python."""
 
 
 class TemplateInvalid(Exception):
-    """A template cannot be rendered. The message names the template, and the line where it is known."""
+    """A template cannot be rendered. The message names the template, and the line if it is known."""
 
 
 def rendered(place: str, values: Mapping[str, object], loader: jinja2.BaseLoader) -> str:
@@ -62,7 +62,7 @@ def rendered(place: str, values: Mapping[str, object], loader: jinja2.BaseLoader
 def _mentioned(
     environment: jinja2.Environment, loader: jinja2.BaseLoader, text: str, name: str | None = None
 ) -> set[str]:
-    """The variables in a template and in its parts; of a part that is not there, rendering tells the line."""
+    """The variables in a template and in its parts; a missing part is reported by rendering, with its line."""
     tree = environment.parse(text, name)
     names = jinja2.meta.find_undeclared_variables(tree)
     for part in jinja2.meta.find_referenced_templates(tree):
@@ -73,7 +73,7 @@ def _mentioned(
 
 
 def _check_all_is_used(values: Mapping[str, object], mentioned: Set[str], place: str) -> None:
-    """Refuse a template that would leave source or firmware out, because it was written without a thought of them."""
+    """Refuse a template that would silently leave out source or firmware."""
     for name in ("source_git", "source_archive", "source_package"):
         if values[name] is not None and name not in mentioned:
             kind = name.removeprefix("source_")
@@ -98,7 +98,7 @@ def _limited(parts: Iterable[str], place: str) -> str:
 
 
 def _where(error: BaseException, place: str) -> str:
-    """The template or part that an error is about, with its line as far as that is known."""
+    """The template or part of an error, with its line if it is known."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return f"{error.name or place}:{error.lineno}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -126,7 +126,7 @@ def _why(error: BaseException, values: Mapping[str, object]) -> str:
 
 
 def _main(cpu_seconds: int, memory: int) -> None:
-    """Render what stands on standard input, under limits that nothing in this process can raise again."""
+    """Render what is on standard input, under limits that nothing in this process can raise again."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))

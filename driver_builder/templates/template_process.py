@@ -1,8 +1,8 @@
-"""Renders a template of the admin's own in a process of its own, with limits on time and memory.
+"""Renders a custom template in its own process, with limits on time and memory.
 
-Place in the flow: ``templates`` calls :func:`render_own`. The text comes out of the cluster: an expression in it may
-ask for a number with a million digits or for a gigabyte of text, which no sandbox of Python's stops. In here that would
-stop every thread, the Lease's too (docs/decisions/0065-templates-in-a-child.md).
+Place in the flow: ``templates`` calls :func:`render_own`. The text comes from the cluster: an expression in it may
+ask for a number with a million digits or for a gigabyte of text, which no sandbox in Python prevents. In this process
+that would stop every thread, including the Lease's (docs/decisions/0065-templates-in-a-child.md).
 """
 
 import json
@@ -21,7 +21,7 @@ from driver_builder.reasons import Reason
 from driver_builder.templates import template_engine
 
 _MAX_ANSWER = 12 * template_engine.MAX_DOCKERFILE + 1024
-"""Bytes. JSON may write a character in twelve."""
+"""Bytes. JSON may need twelve for a character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ LIMITS = Limits()
 
 
 def render_own(template: OwnTemplate, values: Mapping[str, object], *, limits: Limits = LIMITS) -> str:
-    """The Dockerfile of a template that an admin wrote.
+    """The Dockerfile of a custom template.
 
     Raises:
-        BuildFailed: TEMPLATE_INVALID: the template has an error, or takes more than the limits.
-        TemporaryError: no process can be started here now.
+        BuildFailed: TEMPLATE_INVALID, the template has an error or exceeds the limits.
+        TemporaryError: no process can be started now.
     """
     asked = json.dumps({"place": template.place, "text": template.text, "values": dict(values)}).encode()
     content, code = _run(asked, limits)
@@ -72,7 +72,7 @@ def _run(asked: bytes, limits: Limits) -> tuple[bytes, int]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # Nothing of ours is in there to be found, whatever becomes of the sandbox.
+            # Nothing of ours can be found in it, even outside of the sandbox.
             env={},
             cwd="/",
         )
@@ -92,7 +92,7 @@ def _exchange(process: "subprocess.Popen[bytes]", asked: bytes) -> tuple[bytes, 
     """Write all, then read all: the process reads to the end before it writes."""
     with process:
         with suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as question:
-            # A process that ended before it read all says how by its exit code.
+            # A process that ended early reports the cause by its exit code.
             question.write(asked)
         content = cast(IO[bytes], process.stdout).read(_MAX_ANSWER)
         if len(content) == _MAX_ANSWER:

@@ -1,8 +1,8 @@
-"""What a template may say: every value of a request, checked before it stands in a Dockerfile.
+"""The variables of a template: every value of a request, checked before it is written to a Dockerfile.
 
-Place in the flow: ``templates`` renders what comes out of here. A Dockerfile is a program, so a value that could end a
-word, a line or a quotation in it is refused, whoever wrote it. The rules are those that the spec is read by
-(``spec_rules``); only a commit may come by http here, for its hash says what it is.
+Place in the flow: ``templates`` renders the result. A Dockerfile is a program, so a value that could end a
+word, a line or a quotation in it is refused, whatever its origin. The rules are those that the spec is read by
+(``spec_rules``); only a commit may be fetched over http here, because its hash pins it.
 """
 
 import re
@@ -42,19 +42,19 @@ from driver_builder.model.build import (
 )
 from driver_builder.reasons import Reason
 
-_DRIVER = Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"), "is no driver: write namespace/name")
-_TOKEN = Rule(re.compile(r"[0-9a-f.]+"), "is no token of a rebuild: it has hexadecimal digits and '.'")
+_DRIVER = Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"), "is not a driver: write namespace/name")
+_TOKEN = Rule(re.compile(r"[0-9a-f.]+"), "is not a rebuild token: it has hexadecimal digits and '.'")
 SOURCE_VARIABLES = (
     *("source_image", "source_path"),
     *("source_git", "source_commit"),
     *("source_archive", "source_sha256"),
     *("source_package", "source_version"),
 )
-"""The variables that say where the source is; those of other kinds than the request's are None, all for files."""
+"""The variables for the source; those of other kinds than the request's are None, all for files."""
 
 
 def template_values(request: BuildRequest) -> dict[str, object]:
-    """The variables of a template, each of them safe as one word of a Dockerfile or of a shell command in it.
+    """The variables of a template, each safe as one word of a Dockerfile or of a shell command in it.
 
     Raises:
         BuildFailed: TEMPLATE_INVALID, names the field, its value and what it may hold.
@@ -111,7 +111,7 @@ def _source_values(source: Source) -> dict[str, str | None]:
 
 
 def _folder(field: str, path: str) -> str:
-    """A folder below a root, which is the root itself when empty."""
+    """A folder below a root; empty is the root itself."""
     return _checked(field, path, RELATIVE_PATH) if path else ""
 
 
@@ -146,7 +146,7 @@ def _make_args(args: Mapping[str, str]) -> list[str]:
 
 
 def _checked(field: str, value: str, rule: Rule) -> str:
-    """The value itself, when the rule allows it."""
+    """The value, if the rule allows it."""
     if words := rule.wrong_with(value):
         raise _invalid(field, value, words)
     return value

@@ -1,7 +1,7 @@
-"""May this node move to that kernel? Yes when every driver it is to have is there for it, verified. Pure.
+"""May this node boot that kernel? Yes, if every driver that it should have has a verified image for it. Pure.
 
-Asked before a reboot, by an admin, kured or system-upgrade-controller (``docs/commands.md``). The answer is that of the
-cluster as it would be: the node on its new kernel, and the images it would then want. Whatever cannot be told is a no.
+Asked before a reboot, by an admin, kured or system-upgrade-controller (``docs/commands.md``). The answer is for the
+cluster as it would be: the node on its new kernel, and the images that it would then want. Unknown means no.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from kube_api import names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is found for one driver: whether it lets the node move, and why."""
+    """The result for one driver: whether it lets the node move, and why."""
 
     driver: str
     is_open: bool
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The answer for a node and a kernel: open when no driver's finding is against it."""
+    """The answer for a node and a kernel: open if no driver's finding is against it."""
 
     node: str
     kernel: str
@@ -63,13 +63,13 @@ class Gate:
         return f"{self.node} may move to {self.kernel}"
 
     def as_document(self) -> Mapping[str, object]:
-        """Give plain data, for programs."""
+        """Return plain data, for programs."""
         findings = [{"driver": item.driver, "open": item.is_open, "sentence": item.sentence} for item in self.findings]
         return {"node": self.node, "kernel": self.kernel, "open": self.is_open, "findings": findings}
 
 
 def with_kernel(snapshot: Snapshot, node: str, kernel: str) -> Snapshot:
-    """Give the cluster as it would be with the node on another kernel; its images have to be asked for anew.
+    """Return the cluster as it would be with the node on another kernel; its images have to be inspected again.
 
     Raises:
         ConfigurationError: when ``kernel`` is not a kernel release.
@@ -85,11 +85,11 @@ def _moved(node: Node, kernel: str) -> Node:
     return replace(node, labels=labels, annotations={**node.annotations, names.KERNEL_VERSION_ANNOTATION: kernel})
 
 
-def gate(snapshot: Snapshot, node: str, kernel: str, recipes: TemplateVersions) -> Gate:
+def gate(snapshot: Snapshot, node: str, kernel: str, versions: TemplateVersions) -> Gate:
     """Judge a move; ``snapshot`` holds the states of the images that :func:`with_kernel` makes the node want."""
     moved = with_kernel(snapshot, node, kernel)
     drivers = sorted(moved.drivers, key=lambda driver: driver.key)
-    findings = [_find_alone(moved, node, driver, recipes) for driver in drivers if not driver.deleting]
+    findings = [_find_alone(moved, node, driver, versions) for driver in drivers if not driver.deleting]
     findings += [
         Finding(
             driver=f"{namespace}/*",
@@ -101,25 +101,25 @@ def gate(snapshot: Snapshot, node: str, kernel: str, recipes: TemplateVersions) 
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
 
 
-def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, recipes: TemplateVersions) -> Finding | None:
-    """Judge one driver, whose trouble is its own: what cannot be told is a no."""
+def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+    """Check one driver; an error of it concerns it alone and means no."""
     return contained(
         "driver",
         driver.key,
-        lambda: _find(moved, node, driver, recipes),
+        lambda: _find(moved, node, driver, versions),
         lambda error: Finding(driver=driver.key, is_open=False, sentence=str(error)),
     )
 
 
-def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: TemplateVersions) -> Finding | None:
-    """Judge one driver; None when it does not select the node."""
+def _find(moved: Snapshot, node: str, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+    """Check one driver; None if it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
         return Finding(
             driver=driver.key,
             is_open=False,
             sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
         )
-    resolved = resolve(moved, driver, driver.spec, recipes)
+    resolved = resolve(moved, driver, driver.spec, versions)
     if (why := resolved.inventory.unknown.get(node)) is not None:
         return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, why))
     item = next((item for item in resolved.targets if node in item.nodes), None)
@@ -133,7 +133,7 @@ def _find(moved: Snapshot, node: str, driver: DriverContainer, recipes: Template
 
 
 def _without_image(item: SkippedTarget | BlockedTarget) -> tuple[bool, str]:
-    """Only a kernel that a person named to be skipped needs no driver; one that was forgotten does."""
+    """Only a kernel that the spec explicitly skips needs no driver; one without a mapping does."""
     if item.reason == Reason.SKIPPED_BY_MAPPING:
         return True, f"not wanted on this kernel: {item.message}"
     return False, _words(item.reason, item.message)

@@ -9,7 +9,7 @@ series to series, as that repository does.
 import re
 from collections.abc import Iterable, Mapping
 
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 from driver_builder.model.kernels import KernelTarget, KernelVersion, is_kernel_version
 
 _RPM = r"\.(?P<arch>[a-z0-9_]+?)(?P<flavour>\+[a-z0-9-]+)?"
@@ -33,18 +33,18 @@ STREAMS: Mapping[str, re.Pattern[str]] = {
 """By template: the group ``order`` of a kernel release orders it among its stream, all other groups are the stream.
 
 A node's own kubelet may set the label that is matched. So no repetition holds another one that matches the same text: a
-text that does not match is given up on in one go, not tried in all ways of splitting it.
+text that does not match is rejected in one step, not tried in all ways of splitting it.
 """
 
 
 def family_of(os_id: str) -> str | None:
-    """Name the family whose repository can be asked, None for a distribution without kernel packages."""
-    template = mapping.TEMPLATES.get(os_id)
+    """Return the family whose repository can be asked, None for a distribution without kernel packages."""
+    template = resolve_target.TEMPLATES.get(os_id)
     return template if template in STREAMS else None
 
 
 def stream_of(os_id: str, release: str) -> str | None:
-    """Say in a few words which kernels a node on this one stays among; None for a kernel of nobody's packages."""
+    """Return the stream of a kernel as a few words; None for a kernel that is in no package."""
     match = _match(os_id, release)
     if match is None:
         return None
@@ -52,13 +52,13 @@ def stream_of(os_id: str, release: str) -> str | None:
 
 
 def newest(os_id: str, stream: str, releases: Iterable[str]) -> KernelVersion | None:
-    """Find the newest release of a stream; None when there is none."""
+    """Find the newest release of a stream; None when none exists."""
     known = [release for release in releases if stream_of(os_id, release) == stream]
     return KernelVersion(max(known, key=lambda release: _order(os_id, release))) if known else None
 
 
 def is_newer(target: KernelTarget, release: str) -> bool:
-    """Tell whether ``release`` is of the target's stream and newer than the target's kernel."""
+    """Return whether ``release`` is of the target's stream and newer than the target's kernel."""
     stream = stream_of(target.os_id, target.kernel_version)
     if stream is None or stream_of(target.os_id, release) != stream:
         return False

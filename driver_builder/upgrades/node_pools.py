@@ -1,7 +1,7 @@
 """Pools of nodes that stay on one stream of kernels, and the newest kernel that is known of each. Pure.
 
 Only nodes that a driver with ``spec.preflight.followRepository`` selects make a pool. What is known of its repository
-is what this controller looked up, or what the driver's status says of a look-up before: the later of the two.
+is the result of this controller's discovery, or that in the driver's status: the later of the two.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import mapping, targets
+from driver_builder.desired import resolve_target, targets
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot
@@ -32,16 +32,16 @@ class Pool:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from other pools of a driver."""
+        """What identifies it among other pools of a driver."""
         return (self.example.os, self.example.architecture, self.stream)
 
     def target(self, kernel: KernelVersion) -> KernelTarget:
-        """Give the target of a node of the pool on this kernel."""
+        """Return the target of a node of the pool on this kernel."""
         example = self.example
         return KernelTarget(kernel, example.os_id, example.os_version, example.architecture)
 
     def behind(self, kernel: KernelVersion) -> tuple[str, ...]:
-        """Name the nodes whose kernel is older."""
+        """Return the nodes whose kernel is older."""
         return tuple(
             name for target, nodes in self.nodes.items() if newest_kernel.is_newer(target, kernel) for name in nodes
         )
@@ -49,15 +49,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """The newest kernel of a pool, None while none is known; ``look_up`` is when and how that was found out."""
+    """The newest kernel of a pool, None if none is known; ``look_up`` is the time and result of its discovery."""
 
     newest: KernelVersion | None
     look_up: LookUp
 
 
 def follows(driver: DriverContainer) -> DriverSpec | None:
-    """Give the spec of a driver that follows its nodes' repositories, None for every other."""
-    is_one = isinstance(driver.spec, DriverSpec) and driver.spec.follow_repository and not driver.deleting
+    """Return the spec of a driver that follows its nodes' repositories, None for every other."""
+    is_one = isinstance(driver.spec, DriverSpec) and driver.spec.preflight.follow_repository and not driver.deleting
     return driver.spec if is_one and isinstance(driver.spec, DriverSpec) else None
 
 
@@ -67,7 +67,7 @@ def pools_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> t
     places: dict[tuple[str, str, str], tuple[str, Repository]] = {}
     for target, nodes in targets.stock_of(snapshot, driver, spec).targets.items():
         stream = newest_kernel.stream_of(target.os_id, target.kernel_version)
-        family, base_image = newest_kernel.family_of(target.os_id), mapping.base_image_for(spec, target)
+        family, base_image = newest_kernel.family_of(target.os_id), resolve_target.base_image_for(spec, target)
         if stream is None or family is None or base_image is None:
             continue
         key = (target.os, target.architecture, stream)
@@ -77,7 +77,7 @@ def pools_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> t
 
 
 def known_of(snapshot: Snapshot, driver: DriverContainer, pool: Pool) -> Knowledge:
-    """Say what is known of a pool's repository."""
+    """Return what is known of a pool's repository."""
     fresh = snapshot.look_ups.get(pool.repository, LookUp())
     before = _until(snapshot.now, previous_ahead(driver.status).get(pool.key))
     if before is not None and before.base_image != pool.repository.base_image:
@@ -91,7 +91,7 @@ def known_of(snapshot: Snapshot, driver: DriverContainer, pool: Pool) -> Knowled
 
 
 def _until(now: float, before: AheadStatus | None) -> AheadStatus | None:
-    """Take moments that are yet to come, read from a wrong clock, for now."""
+    """Replace times in the future, read from a wrong clock, by now."""
     if before is None:
         return None
     looked_up = None if before.looked_up is None else min(before.looked_up, now)
@@ -100,7 +100,7 @@ def _until(now: float, before: AheadStatus | None) -> AheadStatus | None:
 
 
 def _error(fresh: LookUp, before: AheadStatus | None) -> tuple[str, float | None]:
-    """Give the last failure, unless a look-up succeeded since."""
+    """Return the last failure, unless a kernel discovery succeeded since."""
     tries = [(fresh.error_at, fresh.error)]
     succeeded = [fresh.at or 0.0]
     if before is not None:

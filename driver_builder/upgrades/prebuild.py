@@ -1,8 +1,8 @@
-"""Builds ahead: the image of each pool's newest kernel, made before any node boots it. Pure.
+"""Prebuilds: the image of each pool's newest kernel, made before any node boots it. Pure.
 
-Place in the flow: ``plan`` asks for a driver with ``spec.preflight.followRepository``. The image is the very one that
-the plan would want once a node runs that kernel; building it, and what is said when it fails, is that of other targets,
-only that no node waits for it. What nodes are told of it: ``ahead_labels``.
+Place in the flow: ``plan`` asks for a driver with ``spec.preflight.followRepository``. The image is the same one that
+the plan would want once a node runs that kernel. Its build and its failures are handled as for other targets, except
+that no node waits for it. The labels for nodes: ``upgrade_labels``.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ from driver_builder.upgrades.node_pools import Knowledge, Pool, follows, known_o
 
 DAY_SECONDS = 86400.0
 RETRY_SECONDS = 3600.0
-"""A repository that could not be asked is asked again so much later."""
+"""Seconds until a repository that could not be asked is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AheadPart:
-    """What a driver's plan gains: its entries of ``status.ahead``, actions, and the build keys that are to go on."""
+class PrebuildPart:
+    """What a driver's plan gains: its entries of ``status.ahead``, actions, and the build keys that continue."""
 
     entries: tuple[AheadStatus, ...] = ()
     actions: tuple[Action, ...] = ()
@@ -43,36 +43,36 @@ class AheadPart:
 
 
 def next_target(knowledge: Knowledge, pool: Pool) -> KernelTarget | None:
-    """Give the target that nodes of the pool can move to; None where all are there, or nothing is known."""
+    """Return the target that nodes of the pool can move to; None if all are there, or nothing is known."""
     if knowledge.newest is None or not pool.behind(knowledge.newest):
         return None
     return pool.target(knowledge.newest)
 
 
-def images_ahead(snapshot: Snapshot, recipes: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
-    """Name the images that drivers want of kernels that their nodes can move to: the registries are asked for them."""
+def images_ahead(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
+    """Return the images of kernels that drivers' nodes can move to: the registries are asked for them."""
     for driver in snapshot.drivers:
-        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, recipes), lambda _error: ())
+        found = contained("driver", driver.key, partial(_images_of, snapshot, driver, versions), lambda _error: ())
         yield from ((driver, item) for item in found)
 
 
-def _images_of(snapshot: Snapshot, driver: DriverContainer, recipes: TemplateVersions) -> tuple[ImageTarget, ...]:
+def _images_of(snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions) -> tuple[ImageTarget, ...]:
     if (spec := follows(driver)) is None:
         return ()
     targets = [next_target(known_of(snapshot, driver, pool), pool) for pool in pools_of(snapshot, driver, spec)]
-    items = [resolve_for(snapshot, driver, spec, target, recipes) for target in targets if target is not None]
+    items = [resolve_for(snapshot, driver, spec, target, versions) for target in targets if target is not None]
     return tuple(item for item in items if isinstance(item, ImageTarget))
 
 
-def plan_ahead(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetPart]) -> AheadPart:
+def plan_prebuilds(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetPart]) -> PrebuildPart:
     """Decide for every pool of a driver; ``current`` are the parts of the targets that nodes run, by target id."""
     if follows(view.driver) is None:
-        return AheadPart()
+        return PrebuildPart()
     parts = [_plan_pool(view, spec, pool, current) for pool in pools_of(view.snapshot, view.driver, spec)]
     times = [part.requeue_at for part in parts if part.requeue_at is not None]
-    # Pools that share a repository ask it once.
+    # Pools that share a repository ask once.
     actions = {str(action): action for part in parts for action in part.actions}
-    return AheadPart(
+    return PrebuildPart(
         entries=tuple(entry for part in parts for entry in part.entries),
         actions=tuple(actions.values()),
         needed=frozenset().union(*(part.needed for part in parts)),
@@ -80,7 +80,7 @@ def plan_ahead(view: DriverView, spec: DriverSpec, current: Mapping[str, TargetP
     )
 
 
-def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[str, TargetPart]) -> AheadPart:
+def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[str, TargetPart]) -> PrebuildPart:
     knowledge = known_of(view.snapshot, view.driver, pool)
     target = next_target(knowledge, pool)
     part = _part(view, spec, target, current) if target is not None else None
@@ -88,20 +88,20 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
     is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups
     look_up = LookUpKernels(
-        repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.builder
+        repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.build.builder
     )
     times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]
     nodes = len(pool.behind(knowledge.newest)) if knowledge.newest is not None else 0
     entry = AheadStatus(
         stream=pool.stream,
         base_image=pool.repository.base_image,
-        # By the operating system an entry is known to be of this pool.
+        # The operating system identifies an entry of this pool.
         target=replace(status, nodes=nodes, os=pool.example.os),
         looked_up=knowledge.look_up.at,
         error=knowledge.look_up.error,
         error_at=knowledge.look_up.error_at,
     )
-    return AheadPart(
+    return PrebuildPart(
         entries=(entry,),
         actions=(*([look_up] if is_due else []), *(part.actions if part is not None else ())),
         needed=frozenset([status.key] if part is not None and status.key else []),
@@ -110,7 +110,7 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
 
 
 def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
-    """Say when a repository is to be asked again: once a day, spread so that not all are asked in one moment."""
+    """Return when a repository is asked again: once a day, spread so that not all are asked at the same moment."""
     if look_up.error_at is not None:
         return min(look_up.error_at, now) + RETRY_SECONDS
     if look_up.at is None:
@@ -121,8 +121,8 @@ def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
 
 def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Mapping[str, TargetPart]) -> TargetPart:
     """Plan the image of a target, as for any other."""
-    item = resolve_for(view.snapshot, view.driver, spec, target, view.settings.recipes)
-    # Where nodes run the kernel already its recorded version counts, which need not be that of this pool.
+    item = resolve_for(view.snapshot, view.driver, spec, target, view.settings.template_versions)
+    # If nodes run the kernel already, its recorded version counts, which may differ from this pool's.
     if item is not None and (known := current.get(item.target.id)) is not None:
         return _of_running_target(known)
     if item is None:
@@ -131,19 +131,15 @@ def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Map
             message="spec.nodeSelector selects no node on this kernel",
         )  # fmt: skip
     ahead = {entry.target.target: entry.target for entry in previous_ahead(view.driver.status).values()}
-    # What failed while some node ran the kernel is not forgotten either.
-    part = plan_target(
-        replace(view, before={**view.before, **ahead}), spec, replace(item, nodes=()), present=_built_ahead
-    )
+    # A failure while some node ran the kernel counts as well.
+    part = plan_target(replace(view, before={**view.before, **ahead}), spec, replace(item, nodes=()), present=_prebuilt)
     suspension = view.suspension
     is_held_back = suspension is not None and view.snapshot.now < suspension.probe_at
-    # Nobody waits for it: while builds fail alike it is tried only where it can tell whether they still do.
+    # No node waits for it: while builds are suspended it is tried only as a half-open trial.
     return replace(part, actions=()) if is_held_back else part
 
 
-def _built_ahead(
-    _view: DriverView, _spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart
-) -> TargetPart:
+def _prebuilt(_view: DriverView, _spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
     status = replace(
         part.status,
         digest=state.digest,
@@ -156,7 +152,7 @@ def _built_ahead(
 
 
 def _of_running_target(known: TargetPart) -> TargetPart:
-    """Some node runs the kernel already, and the target's own plan does what there is to do."""
+    """Some node runs the kernel already: the target's own plan does everything."""
     status = replace(known.status, ready_nodes=0)
     if status.digest and status.state in (TargetState.READY, TargetState.ROLLING_OUT):
         words = "built and verified" if status.key else "prebuilt"
@@ -165,7 +161,7 @@ def _of_running_target(known: TargetPart) -> TargetPart:
 
 
 def _nothing_to_build(view: DriverView, knowledge: Knowledge, pool: Pool) -> TargetStatus:
-    """Say why no kernel is built ahead for: none is known, or every node runs it."""
+    """Return why nothing is prebuilt: no kernel is known, or every node runs it."""
     look_up = knowledge.look_up
     if knowledge.newest is not None:
         state, reason, message = TargetState.READY, Reason.NEWEST_KERNEL_RUNS, "no node is on an older kernel"

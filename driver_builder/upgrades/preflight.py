@@ -1,8 +1,8 @@
 """Would the drivers build for a kernel that no node runs yet? Each is built and verified, and nothing is rolled out.
 
-The image that is built is the very one that the plan would want of a node on that kernel: same inputs, same build key.
-So an image that is pushed ahead is found there by the first node that boots the kernel. Reading, building and the clock
-are handed in.
+The image is the same one that the plan would want for a node on that kernel: same inputs, same build key.
+So the first node that boots the kernel finds an image that was pushed before. Reading, building and the clock
+are arguments.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,16 +20,16 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import StartBuild
-from driver_builder.planning.plan_build import start_build
+from driver_builder.planning.plan_target import start_build
 from driver_builder.reasons import Reason, remedy_of
 
 Inspect = Callable[[str, RegistrySettings, ImageRef], ImageState]
 Build = Callable[[StartBuild], None]
-"""Builds and verifies, and pushes where that was asked for; raises as the pipeline does."""
+"""Builds and verifies, and pushes if requested; raises as the pipeline does."""
 
 
 class Verdict(StrEnum):
-    """How a driver fares on the kernel. The first three are well."""
+    """The result for a driver. The first three are good."""
 
     VERIFIED = "verified"
     PRESENT = "present"
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What was found for one driver; ``seconds`` is how long its build took."""
+    """The result for one driver; ``seconds`` is the time of its build."""
 
     driver: str
     kernel: str
@@ -51,11 +51,11 @@ class Result:
 
     @property
     def is_well(self) -> bool:
-        """Whether a node may boot the kernel as far as this driver goes."""
+        """Whether a node may boot the kernel, for this driver."""
         return self.verdict is not Verdict.FAILED
 
     def as_document(self) -> Mapping[str, object]:
-        """Give plain data, for programs."""
+        """Return plain data, for programs."""
         return {
             "driver": self.driver,
             "kernel": self.kernel,
@@ -68,7 +68,7 @@ class Result:
 
 
 def parse_target(*, kernel: str, os: str, architecture: str) -> KernelTarget:
-    """Read a target as it is given on the command line: ``os`` is ``debian:12``.
+    """Read a target from the command line: ``os`` is ``debian:12``.
 
     Raises:
         ConfigurationError: naming the value that is wrong.
@@ -90,17 +90,17 @@ class Preflight:
 
     snapshot: Snapshot
     target: KernelTarget
-    recipes: TemplateVersions
+    template_versions: TemplateVersions
     inspect: Inspect
     build: Build
     clock: Callable[[], float]
 
     def check(self, driver: DriverContainer) -> Result:  # one for each way it can end
-        """Build a driver for the target, unless its verified image is there already."""
+        """Build a driver for the target, unless its verified image exists already."""
         result = Result(driver=driver.key, kernel=self.target.kernel_version, verdict=Verdict.FAILED)
         if not isinstance(driver.spec, DriverSpec):
             return replace(result, reason=Reason.INVALID_SPEC.value, message=str(driver.spec))
-        item = resolve_for(self.snapshot, driver, driver.spec, self.target, self.recipes)
+        item = resolve_for(self.snapshot, driver, driver.spec, self.target, self.template_versions)
         if item is None:
             words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
             return replace(result, verdict=Verdict.NOT_WANTED, reason=Reason.NO_NODES.value, message=words)
@@ -130,7 +130,7 @@ class Preflight:
 
 
 def _not_there(state: Absent | NotAsked | NoAnswer) -> tuple[Reason, str]:
-    """Say why a prebuilt image cannot be given to nodes."""
+    """Return why a prebuilt image cannot be rolled out."""
     if isinstance(state, Absent | NotAsked):
         return Reason.IMAGE_MISSING, "it does not exist"
     return state.reason, state.message

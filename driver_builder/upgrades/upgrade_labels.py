@@ -1,7 +1,7 @@
 """Labels that say which kernel a node may move to: ``driverwright.io/ready-for.<kernel>=true``. Pure.
 
-A node has it exactly as long as ``gate`` lets it move to the newest kernel of its repository: every driver that is to
-be there is built for it and verified. Tools that restart or upgrade nodes select by it (``docs/operations.md``).
+A node has it exactly as long as ``gate`` lets it move to the newest kernel of its repository: every driver of the
+node has a verified image for it. Tools that restart or upgrade nodes select by it (``docs/operations.md``).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
 from driver_builder.desired.resolve import resolve
 from driver_builder.model.kernels import KernelVersion
@@ -33,9 +33,9 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Move:
-    """Nodes that the gate cannot tell apart, and the kernel they can move to; ``settable`` unless all is paused.
+    """Nodes with the same answer of the gate, and the kernel they can move to; ``settable`` unless all is paused.
 
-    ``unheard`` names a driver that has not acknowledged yet that each of them asked for a rebuild. Moved now, the node
+    ``unheard`` names a driver that has not yet acknowledged each node's request for a rebuild. A node that moves now
     would take the request along to the new kernel, where nothing is built for it.
     """
 
@@ -46,7 +46,7 @@ class _Move:
 
 
 def ready_for_label(kernel: str) -> str:
-    """Name the label of a kernel: what no label can hold becomes ``_``, what is too long is cut and digested."""
+    """Return the label of a kernel: characters that no label can hold become ``_``, long names are cut and digested."""
     name = _FORBIDDEN.sub("_", kernel)
     if len(name) > _NAME_LENGTH or not name[-1:].isalnum():
         digest = hashlib.sha256(kernel.encode()).hexdigest()[:8]
@@ -54,41 +54,41 @@ def ready_for_label(kernel: str) -> str:
     return f"{PREFIX}{name}"
 
 
-def images_of_moves(snapshot: Snapshot, recipes: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
-    """Name the images that the gate asks for, of every driver: the registries are asked for them."""
+def images_of_moves(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
+    """Return the images that the gate needs, of every driver: the registries are asked for them."""
     for move in _moves(snapshot):
         if move.unheard:
             continue
         moved = with_kernel(snapshot, move.nodes[0], move.kernel)
         for driver in moved.drivers:
             found = contained(
-                "driver", driver.key, partial(_images_of_move, moved, driver, move, recipes), lambda _error: ()
+                "driver", driver.key, partial(_images_of_move, moved, driver, move, versions), lambda _error: ()
             )
             yield from ((driver, item) for item in found)
 
 
 def _images_of_move(
-    moved: Snapshot, driver: DriverContainer, move: _Move, recipes: TemplateVersions
+    moved: Snapshot, driver: DriverContainer, move: _Move, versions: TemplateVersions
 ) -> tuple[ImageTarget, ...]:
     if not isinstance(driver.spec, DriverSpec) or driver.deleting:
         return ()
-    items = resolve(moved, driver, driver.spec, recipes).targets
+    items = resolve(moved, driver, driver.spec, versions).targets
     return tuple(item for item in items if isinstance(item, ImageTarget) and move.nodes[0] in item.nodes)
 
 
-def label_moves(snapshot: Snapshot, recipes: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
-    """Make the labels of all nodes tell the truth; the actions by the key of the driver they are done for.
+def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
+    """Make the labels of all nodes true; the actions by the key of the driver they are done for.
 
-    A driver that is paused takes labels away and sets none. Where no driver follows a repository, and none did until
+    A paused driver removes labels and sets none. If no driver follows a repository, and none did until
     now, labels are not ours: another controller may act for drivers in other namespaces.
     """
     owner = _owner(snapshot)
-    # Drivers that could not be read may be against a move: what the labels say of them stays.
+    # Invalid drivers may be against a move: existing labels stay.
     if owner is None or snapshot.forbidden:
         return {}
     answers: dict[str, list[tuple[_Move, Gate]]] = {}
     for move in _moves(snapshot):
-        answer = _not_yet(move) if move.unheard else gate(snapshot, move.nodes[0], move.kernel, recipes)
+        answer = _not_yet(move) if move.unheard else gate(snapshot, move.nodes[0], move.kernel, versions)
         for name in move.nodes:
             answers.setdefault(name, []).append((move, answer))
     actions = [action for node in snapshot.nodes for action in _relabel(owner, node, answers.get(node.name, ()))]
@@ -109,21 +109,21 @@ def _relabel(owner: DriverContainer, node: Node, answers: Iterable[tuple[_Move, 
     for label in sorted(key for key in node.labels if key.startswith(PREFIX)):
         known = by_label.get(label)
         if known is None or not known[1].is_open:
-            # The gate names a group's first node; what is against the move is the same for all of them.
+            # The gate names a group's first node; the reason is the same for all of them.
             against = [item.driver for item in known[1].findings if not item.is_open] if known is not None else []
             why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
             yield LabelNode(node=node.name, driver=owner.key, label=label, version=None, why=why)
 
 
 def _owner(snapshot: Snapshot) -> DriverContainer | None:
-    """Choose whose part of a plan the labels are: one that follows, else one that did and now waits until they go."""
+    """Choose the driver whose plan has the labels: one that follows, else one that did and still has them."""
     ours = [driver for driver in snapshot.drivers if follows(driver) is not None or previous_ahead(driver.status)]
     drivers = sorted(ours, key=lambda driver: (follows(driver) is None, not driver.deleting, driver.key))
     return drivers[0] if drivers else None
 
 
 def _moves_of(snapshot: Snapshot, driver: DriverContainer) -> tuple[tuple[str, str, str], ...]:
-    """Give the nodes of a driver that can move to a newer kernel, that kernel, and the pool that they are in."""
+    """Return the nodes of a driver that can move to a newer kernel, that kernel, and the pool that they are in."""
     spec = follows(driver)
     known = (
         [(pool, known_of(snapshot, driver, pool).newest) for pool in pools_of(snapshot, driver, spec)] if spec else []
@@ -137,7 +137,7 @@ def _moves_of(snapshot: Snapshot, driver: DriverContainer) -> tuple[tuple[str, s
 
 
 def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
-    """Say which nodes can move to which newest kernel."""
+    """Return which nodes can move to which newest kernel."""
     found: dict[tuple[str, str], tuple[str, bool]] = {}
     for driver in snapshot.drivers:
         for name, newest, pool in contained(
@@ -160,7 +160,7 @@ def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
 
 
 def _unheard_by(drivers: Iterable[DriverContainer]) -> Callable[[Node, str], str]:
-    """Make what names a driver that builds for a node on a kernel, and has not acknowledged what the node asked for."""
+    """Return a function that names a driver that builds for a node, and has not acknowledged the node's request."""
     known = [
         (driver.key, driver.spec, _rebuilds(driver))
         for driver in drivers
@@ -185,7 +185,7 @@ def _unheard_by(drivers: Iterable[DriverContainer]) -> Callable[[Node, str], str
 
 
 def _builds(spec: DriverSpec, kernel: str) -> bool:
-    rule = mapping.mapping_for(spec, KernelVersion(kernel))
+    rule = resolve_target.mapping_for(spec, KernelVersion(kernel))
     return rule is not None and not rule.skip and rule.image is None
 
 

@@ -1,11 +1,11 @@
 """Builds driver images with a Docker Engine.
 
-Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline verifies what it leaves.
+Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline verifies the image.
 
-The engine's classic builder is used (no BuildKit client exists for Python), in two runs: one up to the stage ``build``,
-whose image keeps a tag, and one to the end, which finds all of that in the cache. The tag is what keeps the cache:
-layers that only dangling images use go with the next ``docker image prune``, and with them the kernel headers and the
-compiler that every other driver for this kernel would have shared.
+The engine's classic builder is used (Python has no BuildKit client), in two runs: one up to the stage ``build``, whose
+image keeps a tag, and one to the end, which finds all of that in the cache. The tag keeps the cache: layers that only
+dangling images use are removed by the next ``docker image prune``, and with them the kernel headers and the compiler
+that every other driver for this kernel would have shared.
 """
 
 import base64
@@ -42,8 +42,15 @@ from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import DOCKER_HUB, Credentials
-from driver_builder.templates.stages import BUILD_STAGE, FACTS_FOLDER, HEADERS_STAGE, has_headers_stage
-from driver_builder.templates.templates import build_context, render, templates_directory
+from driver_builder.templates.templates import (
+    BUILD_STAGE,
+    FACTS_FOLDER,
+    HEADERS_STAGE,
+    build_context,
+    has_headers_stage,
+    render,
+    templates_directory,
+)
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -52,16 +59,16 @@ _CONNECT_SECONDS = 10.0
 _LOST_LAYER = re.compile(
     r"failed to get digest sha256:|No such image: sha256:|unknown parent image|layer does not exist"
 )
-"""The engine's words when an image goes, with another build's end, while the classic builder takes it for its cache."""
+"""What the engine prints when an image that the classic builder uses as cache goes with the end of another build."""
 _HUB_KEY = "https://index.docker.io/v1/"
 
 
 class DockerBuilder:
     """Builds with the engine behind ``api``, whose own timeout bounds every request but the builds themselves.
 
-    ``owner`` is the uid of the DriverContainer that it builds for: what stays in the engine gets names that nobody else
-    can guess. ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the
-    base and source images that the engine pulls; ``clock`` counts seconds.
+    ``owner`` is the uid of the DriverContainer: what stays in the engine gets names that others cannot guess.
+    ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the base and
+    source images that the engine pulls; ``clock`` counts seconds.
     """
 
     def __init__(
@@ -88,7 +95,7 @@ class DockerBuilder:
         with self._replaced(names.cache):
             self._run(context, {"t": names.cache, "target": BUILD_STAGE}, log, limits)
         with self._removed_after(names.image):
-            # All but the last steps are in the cache now: they need not be told a second time.
+            # All but the last steps are in the cache now: they need not be logged again.
             self._run(context, {"t": names.image}, lambda _: None, limits)
             facts = self._read_facts(names.cache, names.container)
             archive = directory / "image.tar"
@@ -100,7 +107,7 @@ class DockerBuilder:
         )
 
     def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
-        """Build the stage of the kernel alone, which stays in the cache; see :class:`FactsBuilder`."""
+        """Build only the stage of the kernel, which stays in the cache; see :class:`FactsBuilder`."""
         dockerfile = self._dockerfile(request)
         if not has_headers_stage(dockerfile):
             return None
@@ -117,7 +124,7 @@ class DockerBuilder:
         )
 
     def run(self, context: bytes, *, name: str, log: LogSink, limits: BuildLimits) -> None:
-        """Run a Dockerfile for what it prints: no command's output comes from the cache, no image is left of it.
+        """Run a Dockerfile for what it prints: no output comes from the cache, no image is left.
 
         Raises:
             BuildFailed, TemporaryError: as :meth:`build`.
@@ -126,7 +133,7 @@ class DockerBuilder:
             self._run(context, {"t": name, "nocache": "1"}, log, limits)
 
     def _dockerfile(self, request: BuildRequest) -> str:
-        """The request's Dockerfile. It is kept for the build after the facts: an admin's template takes a process."""
+        """The request's Dockerfile, kept for the second run: rendering a custom template starts a process."""
         if self._rendered is None or self._rendered[0] != request:
             self._rendered = request, render(request, templates_directory(self._templates))
         return self._rendered[1]
@@ -153,7 +160,7 @@ class DockerBuilder:
         return output
 
     def _post_build(self, context: bytes, parameters: Mapping[str, str], limits: BuildLimits) -> requests.Response:
-        """Start a build. Not by ``APIClient.build``: it hides the response, without which nothing can be cancelled."""
+        """Start a build. Not with ``APIClient.build``: it hides the response, which cancelling needs."""
         always = {"networkmode": "host", "rm": "1", "forcerm": "1"}
         return self._api.post(
             f"{self._api.base_url}/v{self._api.api_version}/build",
@@ -185,7 +192,7 @@ class DockerBuilder:
             log(line)
 
     def _read_facts(self, image: str, container: str) -> dict[str, str]:
-        """The files below /facts of a stage, out of a container that is never started."""
+        """The files below /facts of a stage, from a container that is never started."""
         with engine_errors("reading the build's kernel metadata"):
             self._remove_container(container)
             self._api.create_container(image, command=["none"], name=container)
@@ -216,17 +223,17 @@ class DockerBuilder:
 
     @contextmanager
     def _removed_after(self, image: str) -> Iterator[None]:
-        """Remove an image's local name, whatever happens: it lies in the registry or is built again."""
+        """Remove an image's local name in every case: it is in the registry or is built again."""
         try:
             yield
         finally:
-            # A failure to tidy up must not hide how the build went; the name is the same the next time.
+            # A failed clean-up must not hide the build's result; the next build uses the same name.
             with suppress(DockerException, requests.RequestException):
                 self._api.remove_image(image)
 
     @contextmanager
     def _replaced(self, image: str) -> Iterator[None]:
-        """After a new image has taken the name, remove the one that had it, or each build would leave one behind."""
+        """After a new image has taken the name, remove the previous one, or each build would leave one behind."""
         before = self._image_id(image)
         yield
         if before and before != self._image_id(image):
@@ -243,11 +250,11 @@ class DockerBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names in the engine, the same whenever the same request is built: a build that was killed leaves nothing new.
+    """Names in the engine, the same for the same request, so that a killed build leaves nothing new.
 
-    ``cache`` is for a driver and a kernel, so that a newer version of the driver takes the older one's place;
-    ``headers`` is for a kernel and whatever it is built in, and shared by the drivers that use our templates. All
-    others have the owner's uid in them: who could guess one would build from another tenant's source.
+    ``cache`` is for a driver and a kernel: a newer version of the driver replaces the older one's. ``headers`` is for a
+    kernel and a base image, and shared by the drivers that use our templates. All others contain the owner's uid: with
+    a name that can be guessed, one tenant could build from another's source.
     """
 
     cache: str

@@ -1,8 +1,8 @@
-"""The container engine that builds: this machine's by its socket, or a remote one over TLS or SSH.
+"""The container engine that builds: local over its socket, or remote over TLS or SSH.
 
 Addresses and certificates are those of the docker command: ``DOCKER_HOST``, and a folder with ``ca.pem``, ``cert.pem``
-and ``key.pem``. Over SSH the remote machine needs the docker command; its host key must be known, and the user's key is
-looked for where the ssh command looks (``~/.ssh``, an agent).
+and ``key.pem``. Over SSH the remote machine needs the docker command; its host key must be known, and the user's key
+comes from where the ssh command looks (``~/.ssh``, an agent).
 """
 
 import logging
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 def docker_engine(address: str, *, certificates: Path | None = None, timeout: int = 120) -> Iterator[docker.APIClient]:
     """A client of the engine at ``address``, closed at the end of the block.
 
-    ``unix:///var/run/docker.sock``, ``tcp://host:2376`` (with the folder ``certificates`` both sides prove who they
-    are), or ``ssh://user@host``; ``timeout`` in seconds bounds every request but builds.
+    ``unix:///var/run/docker.sock``, ``tcp://host:2376`` (``certificates`` is the folder for mutual TLS), or
+    ``ssh://user@host``; ``timeout`` in seconds bounds every request but builds.
 
     Raises:
         ConfigurationError: when the address or the certificates cannot be used.
@@ -52,7 +52,7 @@ def docker_engine(address: str, *, certificates: Path | None = None, timeout: in
 
 
 class _OurCertificates(TLSConfig):
-    """Trusts the given authority alone: requests would put REQUESTS_CA_BUNDLE of the environment in its place."""
+    """Trusts only the given authority: requests would use REQUESTS_CA_BUNDLE of the environment instead."""
 
     def configure_client(self, client: docker.APIClient) -> None:
         super().configure_client(client)
@@ -71,7 +71,7 @@ def _tls(folder: Path) -> TLSConfig:
 
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the engine's client and the local disk raise into our own errors."""
+    """Translate what the engine's client and the local disk raise into our own errors."""
     try:
         yield
     except (

@@ -1,9 +1,9 @@
 """Builds driver images in Kubernetes Jobs, with buildah, on any node of the target's architecture.
 
-Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline verifies what it leaves.
+Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline verifies the image.
 
-Nothing is kept in memory that the cluster does not know: a Job has its name from the build key, so a controller that
-was killed finds it again and goes on following it (docs/decisions/0008-job-builder.md).
+Memory holds nothing that the cluster does not have: a Job is named by the build key, so a controller that
+was killed finds it again and follows it (docs/decisions/0008-job-builder.md).
 """
 
 import time
@@ -26,8 +26,7 @@ from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.stages import Variant
-from driver_builder.templates.templates import build_context, render, templates_directory
+from driver_builder.templates.templates import Variant, build_context, render, templates_directory
 from kube_api.client import Client
 
 
@@ -90,21 +89,21 @@ class JobBuilder:
         )
 
     def _is_final(self, error: DriverBuilderError) -> bool:
-        """Whether following the same Job again could give nothing else."""
+        """Whether following the same Job again could have no other result."""
         if isinstance(error, BuildFailed) and error.reason is Reason.CANCELLED:
             return not self._is_leaving()
         return isinstance(error, BuildFailed | RegistryRefused)
 
 
 def _authfile(action: StartBuild, cluster: JobCluster) -> str | None:
-    """Where buildah finds what it pulls with: in the first build Secret that holds a Docker config."""
+    """Where buildah finds its pull credentials: in the first build Secret that holds a Docker config."""
     keys = {name: cluster.secret_keys(name) for name in action.build_secrets}
     holder = next((name for name in action.build_secrets if DOCKER_CONFIG in keys[name]), None)
     return f"{job_manifest.secret_folder(holder)}/{DOCKER_CONFIG}" if holder is not None else None
 
 
 def _facts(directory: Path) -> dict[str, str]:
-    """The facts that are there, by file name."""
+    """The kernel metadata that exists, by file name."""
     found = {}
     for name in (SYMVERS, COMPILER):
         with suppress(FileNotFoundError), (directory / name).open("rb") as file:

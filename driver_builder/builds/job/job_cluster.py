@@ -1,6 +1,6 @@
-"""A build's Job in the cluster: made or found again, looked at, and taken away. The only writer of build Jobs.
+"""A build's Job in the cluster: created or found again, read, and deleted. The only writer of build Jobs.
 
-An API server that does not answer is asked again for a while: the Job goes on without us.
+If the API server does not answer, requests are repeated for a while: the Job goes on without us.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 TRIES = 60
-"""How often the API server is asked before it counts as gone, a second apart and more."""
+"""Attempts before the API server counts as unavailable, a second or more apart."""
 
 
 class JobCluster:
@@ -33,11 +33,11 @@ class JobCluster:
         self.pause = pause
 
     def secret_keys(self, name: str) -> tuple[str, ...]:
-        """Name the keys of a build Secret, sorted.
+        """Return the keys of a build Secret, sorted.
 
         Raises:
-            BuildFailed: when there is no such Secret.
-            TemporaryError: when the API server does not say.
+            BuildFailed: the Secret does not exist.
+            TemporaryError: the API server does not answer.
         """
         try:
             secret = read_secret(self._client, self._namespace, name, field="spec.build.secrets")
@@ -48,11 +48,11 @@ class JobCluster:
         return tuple(sorted(secret))
 
     def ensure_job(self, manifest: Json, limits: BuildLimits) -> tuple[Json, bool]:
-        """Make the Job, or take the one that is there when it is to the letter the same; tells whether it was there.
+        """Create the Job, or take the existing one if it is exactly the same; returns whether it existed.
 
         Raises:
             BuildFailed: the API server refuses it, or a limit was reached.
-            TemporaryError: no answer, or another Job of that name that does not go away.
+            TemporaryError: no answer, or another Job of that name is not deleted in time.
         """
         path = JOBS.path(namespace=self._namespace)
         name = manifest["metadata"]["name"]
@@ -75,7 +75,7 @@ class JobCluster:
         raise TemporaryError(f"Job {self._namespace}/{name} belongs to another build and is not deleted: delete it")
 
     def _same_or_deleted(self, manifest: Json) -> Json | None:
-        """Give the Job that has the manifest's name where it is the same; one that is not is deleted."""
+        """Return the Job with the manifest's name if it is the same; another one is deleted."""
         path = JOBS.path(namespace=self._namespace, name=manifest["metadata"]["name"])
         try:
             found = self._client.get(path)
@@ -93,11 +93,11 @@ class JobCluster:
         return None
 
     def ensure_config_map(self, manifest: Json, limits: BuildLimits) -> None:
-        """Make the ConfigMap of a Job; one that a Job before it left is replaced.
+        """Create the ConfigMap of a Job; that of an earlier Job is replaced.
 
         Raises:
             BuildFailed: a limit was reached.
-            TemporaryError: the API server does not make it.
+            TemporaryError: the API server does not create it.
         """
         collection = CONFIG_MAPS.path(namespace=self._namespace)
         path = CONFIG_MAPS.path(namespace=self._namespace, name=manifest["metadata"]["name"])
@@ -120,11 +120,11 @@ class JobCluster:
         raise TemporaryError(f"ConfigMap {path} belongs to another build and is not deleted: delete it")
 
     def look(self, job: Json, limits: BuildLimits) -> JobState:
-        """Say how far a Job is.
+        """Return the state of a Job.
 
         Raises:
-            BuildFailed: a limit was reached while nobody answered.
-            TemporaryError: when the API server does not answer for long.
+            BuildFailed: a limit was reached while the API server did not answer.
+            TemporaryError: the API server does not answer for a long time.
         """
         metadata = job["metadata"]
         path = JOBS.path(namespace=self._namespace, name=metadata["name"])
@@ -155,14 +155,14 @@ class JobCluster:
         raise TemporaryError(f"cannot read the build's Job: {last}") from last
 
     def log_of(self, pod: str) -> PodLog:
-        """Give the log of the container that builds."""
+        """Return the log of the container that builds."""
         return PodLog(self._client, namespace=self._namespace, pod=pod, container=BUILD_CONTAINER)
 
     def delete(self, job: Json) -> None:
-        """Take a Job away, and with it its pods and its ConfigMap; nothing comes of it when that fails."""
+        """Delete a Job, and with it its pods and its ConfigMap; a failure is ignored."""
         path = JOBS.path(namespace=self._namespace, name=job["metadata"]["name"])
         try:
             self._client.delete(path, uid=job["metadata"]["uid"])
         except KubeApiError:
-            # It is found by its name the next time, and ends by its own deadline.
+            # It is found by its name the next time, and its own deadline ends it.
             return

@@ -1,7 +1,7 @@
-"""Why buildah gave up, out of its last words and its exit code. Pure.
+"""Why buildah failed, from its last words and its exit code. Pure.
 
-buildah ends with the exit code of the command that failed, or with 125 for its own reasons. Its last line repeats the
-whole command: ``failures`` is given the code of a command, or buildah's own words, and the lines without either.
+buildah ends with the exit code of the failed command, or with 125 for its own reasons. Its last line repeats the
+whole command: ``failures`` gets the code of a command, or buildah's own words, and the lines without either.
 """
 
 import re
@@ -17,18 +17,18 @@ _ERROR = re.compile(r"^Error: (?P<text>.*)")
 _RUN_FAILED = re.compile(r'^Error: building at STEP "RUN .*: exit status (?P<code>\d+)$')
 _KILLED = "subprocess exited on killed"
 _OWN = re.compile(r'^(?:Error: |subprocess exited |time="\S+" level=(?:error|warning) )')
-"""What buildah says about the end of a command, which is no output of the command."""
+"""What buildah prints about the end of a command, which is not output of the command."""
 
 _NO_NAMESPACE = re.compile(r"^Error.*(?:unshare\(CLONE_NEWUSER\)|/[ug]id_map: )")
 _FULL = "the disk of the node that built is full"
-"""Said instead of the build engine's: there is none."""
+"""Used instead of the engine's message: there is none."""
 
 
 def build_failure(exit_code: int, output: BuildOutput) -> BuildFailed:
     """Make the error of a build that ended with ``exit_code``."""
     refused = next((line for line in output.lines if _NO_NAMESPACE.search(line)), None)
     if refused is not None:
-        # Before all else: a node that allows none of them says that there is "no space left".
+        # Before all else: a node that forbids user namespaces reports "no space left".
         return BuildFailed(
             Reason.BUILDER_UNAVAILABLE,
             f"the node does not let buildah create a user namespace: {refused}; see sysctl user.max_user_namespaces,"
@@ -41,7 +41,7 @@ def build_failure(exit_code: int, output: BuildOutput) -> BuildFailed:
 
 
 def read_end(exit_code: int, lines: Sequence[str]) -> tuple[int | None, str, tuple[str, ...]]:
-    """Give the exit code of the failed command (None when none failed), buildah's words, and the commands' output."""
+    """Return the exit code of the failed command (None: none failed), buildah's words, and the commands' output."""
     said = tuple(line for line in lines if not _OWN.match(line))
     if exit_code == KILLED or _KILLED in lines:
         return KILLED, "", said

@@ -1,7 +1,7 @@
 """The output of one container of a pod, line by line while it runs, each line once.
 
 Place in the flow: the job builder follows the container ``build`` with it. The stream comes through the API server and
-may break off or be silent; it is taken up where it was left, by the time stamps that the kubelet gives each line.
+may break off or be silent; it continues where it stopped, by the time stamps that the kubelet adds to each line.
 """
 
 import re
@@ -15,7 +15,7 @@ _STAMPED = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\S+) ?(?P<text>.*)")
 
 
 class PodLog:
-    """Follows one container. A stream that says nothing for ``silence_seconds`` is left, to be taken up again.
+    """Follows one container. A stream without output for ``silence_seconds`` is closed, to be continued later.
 
     ``is_whole`` says that the last stream came to its own end.
     """
@@ -35,8 +35,8 @@ class PodLog:
     def lines(self) -> Iterator[str]:
         """Yield what was printed since the last call, and what is printed now.
 
-        It ends when the container has ended and all of it was told, when nothing comes for a while, and when there is
-        no log to be had; which of it was the matter, the pod's state says.
+        It ends when the container has ended and all of its log was read, when nothing comes for a while, and when there
+        is no log; the pod's state says which.
         """
         query = {"container": self._container, "follow": "true", "timestamps": "true", "sinceTime": self._stamp}
         seen_of_stamp = 0

@@ -1,8 +1,8 @@
 """A build as a Kubernetes Job: its pod and the ConfigMap that the pod builds from. Pure: values in, plain dicts out.
 
-The pod has two containers, one after the other, so that what runs the driver's own source never sees what may push.
-``build`` holds neither registry credentials nor a service account's token; ``hand-over`` holds the registry's Secret
-and runs our own program, which takes files and starts nothing (docs/decisions/0008-job-builder.md).
+The pod has two containers, one after the other, so that what runs the driver's own source never sees the credentials
+for a push. ``build`` has neither registry credentials nor a service account's token; ``hand-over`` has the registry's
+Secret and runs our own program, which reads files and starts nothing (docs/decisions/0008-job-builder.md).
 """
 
 import base64
@@ -34,15 +34,15 @@ DOCKER_CONFIG = ".dockerconfigjson"
 """A build Secret with this key is what buildah pulls with."""
 
 MAX_CONTEXT = 1_000_000
-"""Bytes. A ConfigMap holds a mebibyte, the names of its keys and the small files beside the context included."""
+"""Bytes. A ConfigMap holds a mebibyte, including the names of its keys and the small files beside the context."""
 WORK_SIZE, OUT_SIZE = "20Gi", "4Gi"
-"""When a build has written so much, the kubelet ends it."""
+"""When a build has written this much, the kubelet evicts it."""
 DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "500m", "memory": "512Mi"}
 KEPT_SECONDS = 3600
-"""A finished Job that no controller took care of goes after so long, where the API server does that (1.23)."""
+"""Seconds after which the API server (since 1.23) deletes a finished Job that no controller deleted."""
 
 CAPABILITIES = ("SETFCAP", "SETGID", "SETUID")
-"""What root needs to make a user namespace that maps all users, root too: in there buildah may do the rest."""
+"""What root needs to create a user namespace that maps all users, including root: in it buildah may do the rest."""
 _NOBODY = 65534
 _AS_NOBODY: Json = {
     "runAsNonRoot": True,
@@ -57,19 +57,19 @@ _AS_BUILDER: Json = {
     "runAsUser": 0,
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
-    # The runtimes' own profiles forbid to make a user namespace and to mount in it.
+    # The runtimes' default profiles forbid to create a user namespace and to mount in it.
     "seccompProfile": {"type": "Unconfined"},
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """What all build Jobs of a controller have alike.
+    """What all build Jobs of a controller have in common.
 
     ``image`` has buildah, ``hand_over_image`` this program. ``node_selector`` is added to the target's architecture,
     ``tolerations`` to those that a driver's spec names (its default, which tolerates everything, is the driver pods'),
     ``host_network`` for clusters without a pod network. ``ca`` are CA certificates for the registries (PEM), ``reach``
-    says where registries may send us.
+    says which addresses registries may redirect to.
     """
 
     image: str
@@ -82,12 +82,12 @@ class JobSettings:
 
 
 def job_name(key: str) -> str:
-    """Name the Job of a build: the same whenever the same key is built."""
+    """Return the name of a build's Job: always the same for one key."""
     return f"driver-build-{key}"
 
 
 def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = None) -> Json:
-    """Build the Job; ``authfile`` is where in the pod the credentials lie that buildah pulls with."""
+    """Build the Job; ``authfile`` is the path in the pod of the credentials that buildah pulls with."""
     request = action.request
     metadata = {
         "labels": _labels(request.key),
@@ -121,7 +121,7 @@ def job_spec(template: Json, deadline_seconds: float) -> Json:
 def pod_base(
     architecture: str, *, node_selector: Mapping[str, str], tolerations: Sequence[Json], host_network: bool
 ) -> Json:
-    """Build what the pods of all our Jobs have alike: no rights in the cluster, and nodes that can run them."""
+    """Build what the pods of all our Jobs have in common: no permissions, and nodes that can run them."""
     pod: Json = {
         "restartPolicy": "Never",
         "serviceAccountName": SERVICE_ACCOUNT,
@@ -135,10 +135,10 @@ def pod_base(
 
 
 def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid: str) -> Json:
-    """Build the ConfigMap that the Job of ``uid`` builds from, and with which it goes.
+    """Build the ConfigMap that the Job of ``uid`` builds from; the Job owns it.
 
     Raises:
-        BuildFailed: when the context is too large for one.
+        BuildFailed: the context is too large for one.
     """
     packed = gzip.compress(context, mtime=0)
     if len(packed) > MAX_CONTEXT:
@@ -231,7 +231,7 @@ def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str]
 
 
 def secret_folder(name: str) -> str:
-    """Say where in the container ``build`` the keys of a build Secret lie, as files."""
+    """Return the path in the container ``build`` of a build Secret's keys, as files."""
     return f"/secrets/{name}"
 
 

@@ -1,7 +1,7 @@
-"""One Job from its beginning to its end: its log is passed on, its states become a digest or an error.
+"""Follows one Job from start to end: passes its log on, and turns its states into a digest or an error.
 
-Place in the flow: ``job_builder`` or ``job_kernel_lookup`` made or found the Job, ``job_cluster`` says how far it is,
-in words of ``job_state``.
+Place in the flow: ``job_builder`` or ``job_kernel_discovery`` created or found the Job, ``job_cluster`` returns its
+states, which are those of ``job_state``.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,14 @@ from driver_builder.reasons import Reason
 Json = dict[str, Any]
 
 _LOG_TRIES = 3
-"""How often the log of a container that ended is asked for until all of it was told."""
+"""How often the log of a container that ended is requested until all of it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds between looks, until waiting is mentioned, and until a Job that does not start is given up.
+    """Seconds between looks, until waiting is logged, and until a Job that does not start is given up.
 
-    ``hopeless`` is for what seldom goes by itself, such as an image that cannot be pulled.
+    ``hopeless`` is for what seldom resolves itself, such as an image that cannot be pulled.
     """
 
     look: float = 1.0
@@ -50,7 +50,7 @@ PATIENCE = Patience()
 
 
 class JobRun:
-    """Follows one Job; ``is_spent`` once that can come to nothing any more, though another one may.
+    """Follows one Job; ``is_spent`` once it can have no other result, although another Job may.
 
     ``failure`` makes the error of a first container that ended with an exit code, out of that and its output.
     """
@@ -81,11 +81,11 @@ class JobRun:
         self.is_spent = False
 
     def follow(self) -> str:
-        """Pass on the log, and give the digest of what was handed over.
+        """Pass the log on, and return the digest of what was uploaded.
 
         Raises:
-            BuildFailed, RegistryRefused: how it ended.
-            TemporaryError: the cluster did not do its part.
+            BuildFailed, RegistryRefused: the Job ended so.
+            TemporaryError: a fault of the cluster.
         """
         while True:
             state = self._look()
@@ -95,7 +95,7 @@ class JobRun:
             self._go_on(state)
 
     def follow_first(self) -> None:
-        """Pass on the whole log of the first container, and return when that has ended well.
+        """Pass on the whole log of the first container, and return when that has succeeded.
 
         Raises:
             BuildFailed, TemporaryError: as :meth:`follow`.
@@ -108,10 +108,10 @@ class JobRun:
         return self._cluster.look(self._job, self._limits)
 
     def _go_on(self, state: JobState) -> None:
-        """Do what a state asks for, and wait until it is worth another look.
+        """Do what a state requires, and wait until the next look.
 
         Raises:
-            DriverBuilderError: when it is the end.
+            DriverBuilderError: the Job has ended.
         """
         self._take(state)
         if self._waits_since is not None and self._limits.are_reached() and not self._limits.is_cancelled():
@@ -120,10 +120,10 @@ class JobRun:
         self._cluster.pause(self._patience.look)
 
     def _take(self, state: JobState) -> None:
-        """Do what a state asks for.
+        """Do what a state requires.
 
         Raises:
-            DriverBuilderError: when it is the end.
+            DriverBuilderError: the Job has ended.
         """
         match state:
             case Waiting():
@@ -147,7 +147,7 @@ class JobRun:
                 assert_never(never)
 
     def _tell(self, pod: str) -> bool:
-        """Tell the log of ``build`` as far as it is there, and whether that was all; another pod begins anew."""
+        """Log the new output of ``build``; returns whether that was all. Another pod starts anew."""
         if self._pod_log is None or self._pod_log.pod != pod:
             self._pod_log = self._cluster.log_of(pod)
         for text in self._pod_log.lines():
@@ -158,7 +158,7 @@ class JobRun:
         return self._pod_log.is_whole
 
     def _tell_rest(self, pod: str) -> None:
-        """Tell what is left of the log of a container that ended."""
+        """Log the rest of the output of a container that ended."""
         for _ in range(_LOG_TRIES):
             if self._tell(pod):
                 return
@@ -167,7 +167,7 @@ class JobRun:
         """Wait for a pod that has not started, up to a bound.
 
         Raises:
-            TemporaryError: in the words of scheduler or kubelet.
+            TemporaryError: with the message of scheduler or kubelet.
         """
         now = self._clock()
         self._waits_since = now if self._waits_since is None else self._waits_since

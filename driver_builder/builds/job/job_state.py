@@ -1,4 +1,4 @@
-"""How far a build Job is, out of the Job and its pods as the API server gives them. Pure."""
+"""The state of a build Job, from the Job and its pods as the API server returns them. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ _HOPELESS = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons of a waiting container that seldom go by themselves."""
+"""Reasons of a waiting container that seldom resolve themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Nothing runs yet, or not yet the second container; ``why`` in Kubernetes' own words, where it has any."""
+    """The build or the second container has not started yet; ``why`` in Kubernetes' own words, if there are any."""
 
     why: str = ""
     is_hopeless: bool = False
@@ -41,14 +41,14 @@ class Building:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandingOver:
-    """The container ``build`` has ended well, the next one runs."""
+    """The container ``build`` has succeeded, the next one runs."""
 
     pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotBuilt:
-    """The container ``build`` ended with a failure."""
+    """The container ``build`` failed."""
 
     pod: str
     exit_code: int
@@ -56,7 +56,7 @@ class NotBuilt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """Everything ended; ``digest`` is what was handed over, None when that failed, and ``why`` says so."""
+    """All containers ended; ``digest`` is what was uploaded, None if that failed, and ``why`` says so."""
 
     pod: str
     digest: str | None
@@ -71,7 +71,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The pod was taken away: evicted, deleted, or gone with its node. ``is_full``: it wrote too much."""
+    """The pod disappeared: evicted, deleted, or gone with its node. ``is_full``: it wrote too much."""
 
     why: str
     is_full: bool = False
@@ -81,7 +81,7 @@ JobState = Waiting | Building | HandingOver | NotBuilt | HandedOver | TimedOut |
 
 
 def job_state(job: Json, pods: Sequence[Json]) -> JobState:
-    """Read the state of a Job; pods of other owners are not looked at."""
+    """Return the state of a Job; pods of other owners are ignored."""
     failed = next((item for item in _status(job).get("conditions") or () if _is_true(item, "Failed")), None)
     if failed is not None and failed.get("reason") == "DeadlineExceeded":
         return TimedOut()
@@ -124,12 +124,12 @@ def _waiting(pod: Json, container: Json) -> Waiting | Lost:
 
 
 def _handed_over(pod: str, terminated: Json) -> HandedOver:
-    """Read what ``hand_over_command`` left as the termination message."""
+    """Read the termination message that ``upload_command`` left."""
     text = str(terminated.get("message") or "")
     try:
-        told = json.loads(text)
-        digest = str(told["digest"]) if "digest" in told else None
-        why, is_refused = str(told.get("error", "")), told.get("refused") is True
+        result = json.loads(text)
+        digest = str(result["digest"]) if "digest" in result else None
+        why, is_refused = str(result.get("error", "")), result.get("refused") is True
     except (ValueError, TypeError, AttributeError):
         digest, why, is_refused = None, text, False
     if digest is not None:

@@ -1,9 +1,9 @@
-"""What a build Job leaves, as one artefact in the driver's repository: pushed by its pod, fetched by the controller.
+"""The result of a build Job, as one artifact in the driver's repository: pushed by its pod, fetched by the controller.
 
-The artefact has no tag: nobody finds it who was not told its digest, and the registry's garbage collection takes it.
-Files go in pieces, because no answer of a registry is read without a bound.
+The artifact has no tag: it is found only by its digest, and the registry's garbage collection removes it.
+Files are uploaded in pieces, because no response of a registry is read without a bound.
 
-What the build left may be anything: its commands ran as root in the folder. Nothing in there is followed or run.
+The result may be anything: its commands ran as root in the folder. Nothing in there is followed or run.
 """
 
 import os
@@ -25,7 +25,7 @@ PIECE_TYPE = "application/vnd.driverwright.build.piece.v1"
 TITLE = "org.opencontainers.image.title"
 IMAGE = "image.tar"
 LIMITS: Mapping[str, int] = {IMAGE: MAX_IMAGE + (64 << 20), SYMVERS: MAX_SYMVERS, COMPILER: MAX_LINE}
-"""The files, and how many bytes of each are taken: those of an image are its layers and what is around them."""
+"""The files, and how many bytes of each are read: those of an image are its layers and metadata."""
 FILES = tuple(LIMITS)
 PIECE_BYTES = 8 << 20
 _EMPTY = b"{}"
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 def push_build(registry: RegistryClient, repository: str, folder: Path) -> str:
-    """Push what is there of FILES in ``folder``; gives the digest.
+    """Push those of FILES that exist in ``folder``; returns the digest.
 
     Raises:
         RegistryUnavailable, RegistryRefused: as for every push.
@@ -78,7 +78,7 @@ def fetch_build(registry: RegistryClient, repository: str, digest: str, director
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Read a file in pieces; nothing where there is none, or where something else has its name."""
+    """Read a file in pieces; nothing if it is missing or is not a regular file."""
     file = _opened(path)
     if file is not None:
         with file:

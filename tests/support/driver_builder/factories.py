@@ -36,7 +36,7 @@ PRESENT = Present(digest=DIGEST, labels=IMAGE_LABELS)
 OLD = "v2:0000000000000000"
 """A fingerprint of before the last change of what is on the node."""
 SOURCE = SourceFiles(files={"edudrv.c": b"int x;", "Makefile": b"obj-m := edudrv.o"})
-SETTINGS = PlanSettings(recipes=TemplateVersions(versions={"debian": "recipe-1"}))
+SETTINGS = PlanSettings(template_versions=TemplateVersions(versions={"debian": "recipe-1"}))
 
 
 def target(
@@ -49,7 +49,7 @@ def target(
 
 
 def node_labels(kernel: str | None = KERNEL, *, os_id: str = "debian", os_version: str = "12") -> dict[str, str]:
-    """Give the labels that nfd-worker and the kubelet set; without a kernel, those of a node it has not seen yet."""
+    """Return the labels that nfd-worker and the kubelet set; without a kernel, those of a node it has not seen yet."""
     labels = {names.ARCHITECTURE_LABEL: "amd64", "pool": "edu"}
     if kernel is not None:
         labels |= {names.KERNEL_VERSION_LABEL: kernel, names.OS_ID_LABEL: os_id}
@@ -145,7 +145,7 @@ def driver(
 
 
 def spec_of(container: DriverContainer) -> DriverSpec:
-    """Give the spec of a driver whose spec is good."""
+    """Return the spec of a driver whose spec is good."""
     assert isinstance(container.spec, DriverSpec), container.spec
     return container.spec
 
@@ -158,9 +158,9 @@ def snapshot(*nodes: Node, drivers: tuple[DriverContainer, ...] | None = None, *
 
 
 def wanted(seen: Snapshot, container: DriverContainer | None = None) -> tuple[ImageTarget, ...]:
-    """Say which images a driver wants, in the order of its targets."""
+    """Return which images a driver wants, in the order of its targets."""
     container = container or seen.drivers[0]
-    items = resolve(seen, container, spec_of(container), SETTINGS.recipes).targets
+    items = resolve(seen, container, spec_of(container), SETTINGS.template_versions).targets
     return tuple(item for item in items if isinstance(item, ImageTarget))
 
 
@@ -178,13 +178,13 @@ def with_key(state: ImageState, item: ImageTarget) -> ImageState:
 
 
 def fingerprint(seen: Snapshot, kernel: str = KERNEL) -> str:
-    """Give the fingerprint of the DaemonSet template that the first driver's target should have."""
+    """Return the fingerprint of the DaemonSet template that the first driver's target should have."""
     manifest = daemon_set_manifest(seen, kernel)
     return str(manifest["metadata"]["annotations"][manifests.FINGERPRINT_ANNOTATION])
 
 
 def daemon_set_manifest(seen: Snapshot, kernel: str = KERNEL) -> Json:
-    """Give the DaemonSet that the first driver's target should have."""
+    """Return the DaemonSet that the first driver's target should have."""
     container = seen.drivers[0]
     item = next(item for item in wanted(seen) if item.target.kernel_version == kernel)
     return manifest_of(

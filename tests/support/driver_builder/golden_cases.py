@@ -1,7 +1,8 @@
 """The drivers that golden files are kept of: each is one object of the cluster's and one node, planned by ``plan``.
 
-A case names what is unusual about it. What comes out is compared with ``tests/data/golden`` (``test_golden``), so a
-change that would build images anew, rename a DaemonSet or replace running pods is seen before users see it.
+A case names what is unusual about it. What comes out is compared with ``tests/data/golden`` and ``golden_jobs``
+(``test_golden``), so a change that would rebuild images, rename a DaemonSet or replace running pods is seen before
+users see it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,11 @@ OWN_TEMPLATE = "FROM {{ base_image }} AS build\nRUN echo {{ kernel_version }} {{
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One driver and one node. ``os`` is ``ID:VERSION_ID``; ``build`` says whether its image is ours to build."""
+    """One driver and one node. ``os`` is ``ID:VERSION_ID``.
+
+    ``in_a_job``: the Dockerfile that a Job is given is kept as well, in ``tests/data/golden_jobs``. One case of each
+    template has it, and one of an admin's own.
+    """
 
     spec: Json = field(default_factory=dict)
     os: str = "debian:12"
@@ -38,6 +43,7 @@ class Case:
     name: str = "edu"
     namespace: str = factories.NAMESPACE
     rebuild: str | None = None
+    in_a_job: bool = False
 
     @property
     def seen(self) -> Snapshot:
@@ -53,13 +59,13 @@ class Case:
         return replace(
             factories.snapshot(node(kernel=self.kernel, os_id=os_id, os_version=os_version), drivers=(container,)),
             sources={container.key: source},
-            templates={container.key: own} if spec.own_template else {},
+            templates={container.key: own} if spec.build.template_config_map else {},
             certificates={f"{container.namespace}/signing": SigningCertificate(der=b"certificate")},
         )
 
 
 CASES: dict[str, Case] = {
-    "plain": Case(),
+    "plain": Case(in_a_job=True),
     "two-modules-with-parameters": Case(
         spec={"module": {"names": ["dw-helper", "edudrv"], "parameters": {"edudrv": ["use_irq=1", "name=a"]}}}
     ),
@@ -87,7 +93,8 @@ CASES: dict[str, Case] = {
     ),
     "package": Case(spec={"source": {"package": {"name": "edu-dkms", "version": "1.0-1"}}}),
     "own-template": Case(
-        spec={"build": {"templateConfigMap": {"name": "mine", "key": "Dockerfile"}, "baseImage": "debian:12"}}
+        spec={"build": {"templateConfigMap": {"name": "mine", "key": "Dockerfile"}, "baseImage": "debian:12"}},
+        in_a_job=True,
     ),
     "arguments-of-a-mapping": Case(
         spec={
@@ -103,28 +110,31 @@ CASES: dict[str, Case] = {
     "long-name": Case(name="a-driver-whose-name-is-so-long-that-it-has-to-be-cut", namespace="dw"),
     "no-os-version": Case(os="opensuse-tumbleweed:", spec={"build": {"baseImage": "opensuse/tumbleweed:1"}}),
     "plus-in-the-kernel": Case(kernel="6.12.117+deb12-cloud-amd64"),
-    "ubuntu": Case(os="ubuntu:22.04", kernel="5.15.0-117-generic"),
-    "rocky": Case(os="rocky:9.4", kernel="5.14.0-427.13.1.el9_4.x86_64"),
-    "fedora": Case(os="fedora:40", kernel="6.8.9-300.fc40.x86_64"),
-    "amazon": Case(os="amzn:2023", kernel="6.12.22-27.96.amzn2023.x86_64"),
-    "sles": Case(os="sles:15.6", kernel="6.4.0-150600.23.14-default"),
-    "flatcar": Case(os="flatcar:4081.2.1", kernel="6.6.65-flatcar"),
+    "ubuntu": Case(os="ubuntu:22.04", kernel="5.15.0-117-generic", in_a_job=True),
+    "rocky": Case(os="rocky:9.4", kernel="5.14.0-427.13.1.el9_4.x86_64", in_a_job=True),
+    "fedora": Case(os="fedora:40", kernel="6.8.9-300.fc40.x86_64", in_a_job=True),
+    "amazon": Case(os="amzn:2023", kernel="6.12.22-27.96.amzn2023.x86_64", in_a_job=True),
+    "sles": Case(os="sles:15.6", kernel="6.4.0-150600.23.14-default", in_a_job=True),
+    "flatcar": Case(os="flatcar:4081.2.1", kernel="6.6.65-flatcar", in_a_job=True),
     "generic": Case(
-        os="custom:1", kernel="6.6.52-custom", spec={"build": {"template": "generic", "baseImage": "debian:12"}}
+        os="custom:1",
+        kernel="6.6.52-custom",
+        spec={"build": {"template": "generic", "baseImage": "debian:12"}},
+        in_a_job=True,
     ),
 }
 
 
 def settings() -> PlanSettings:
-    """Make the settings with the recipes of the templates as they are in this checkout."""
-    recipes = TemplateVersions(versions=templates.recipe_versions())
-    return PlanSettings(recipes=recipes)
+    """Make the settings with the versions of the templates as they are in this checkout."""
+    versions = TemplateVersions(versions=templates.template_versions())
+    return PlanSettings(template_versions=versions)
 
 
 def actions(seen: Snapshot, state: ImageState) -> tuple[Action, ...]:
     """Plan with the same answer of the registries for every image."""
-    recipes = settings().recipes
-    items = [item for one in seen.drivers for item in resolve(seen, one, spec_of(one), recipes).targets]
+    versions = settings().template_versions
+    items = [item for one in seen.drivers for item in resolve(seen, one, spec_of(one), versions).targets]
     images = {item.image: with_key(state, item) for item in items if isinstance(item, ImageTarget)}
     return plan(replace(seen, images=images), settings()).actions
 

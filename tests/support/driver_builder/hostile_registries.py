@@ -1,4 +1,4 @@
-"""Registries that keep whoever asks them waiting, on real sockets, and a fleet of drivers whose images are there."""
+"""Registries that keep callers waiting, on real sockets, and a fleet of drivers whose images are there."""
 
 import itertools
 import json
@@ -26,12 +26,12 @@ DRIP_SECONDS = 0.05
 TURN_SECONDS = 0.2
 KINDS = ("dripping body", "dripping header", "black hole", "other words each time")
 GOOD = "zz-good"
-"""Its registry answers; it comes last in every pass."""
+"""Its registry answers; it comes last in every reconcile."""
 
 
 @contextmanager
 def hostile_registry(kind: str) -> Iterator[str]:
-    """Serve one; gives its host."""
+    """Serve one; returns its host."""
     if kind == "black hole":
         made = _black_hole()
     elif kind == "other words each time":
@@ -125,8 +125,8 @@ class PatientRegistries(Registries):
 class FleetWorld(World):
     """A world with one driver whose registry answers, ``GOOD``, and others with an image each in hostile registries.
 
-    ``waits`` lets each pass ask the registries itself and wait for them, for ``seconds`` at most; otherwise they are
-    asked in the background.
+    ``waits`` lets each reconcile ask the registries itself and wait ``seconds`` at most; otherwise they are asked in
+    the background.
     """
 
     def __init__(self, good_host: str, good: MemoryRegistry, *, seconds: float, waits: bool = False) -> None:
@@ -167,7 +167,7 @@ class FleetWorld(World):
             self.answers.forget(image)
 
     def passes(self) -> list[float]:
-        """Do passes until the good driver is ready, the next one when an answer is news; gives the seconds of each."""
+        """Reconcile until the good driver is ready, again when an answer is news; returns the seconds of each."""
         seconds = [self.one_pass()]
         while self.reason(GOOD) != Reason.ALL_NODES_READY:
             self.woken.wait(TURN_SECONDS)
@@ -176,7 +176,7 @@ class FleetWorld(World):
         return seconds
 
     def one_pass(self) -> float:
-        """Do a pass, and all that comes of it before the next one; gives the seconds of the pass."""
+        """Do a pass, and all that comes of it before the next one; returns the seconds of the pass."""
         began = time.perf_counter()
         self.reconcile()
         seconds = time.perf_counter() - began
@@ -186,7 +186,7 @@ class FleetWorld(World):
         return seconds
 
     def reason(self, name: str, namespace: str = NAMESPACE) -> str:
-        """Say why a driver is as it is."""
+        """Return why a driver is as it is."""
         status: Object = self.client.get(DRIVER_CONTAINERS.path(namespace=namespace, name=name))["status"]
         return str(status["targets"][0]["reason"])
 
@@ -203,7 +203,7 @@ def fleet(*, seconds: float, waits: bool = False) -> Iterator[FleetWorld]:
 
 @contextmanager
 def hostile_registries(number: int) -> Iterator[tuple[str, ...]]:
-    """Serve some, of all kinds in turn; gives their hosts."""
+    """Serve some, of all kinds in turn; returns their hosts."""
     with ExitStack() as stack:
         kinds = itertools.islice(itertools.cycle(KINDS), number)
         yield tuple([stack.enter_context(hostile_registry(kind)) for kind in kinds])

@@ -1,13 +1,13 @@
-"""An API server in memory: it keeps objects as the real one does, as far as the controller can tell."""
+"""An API server in memory: it keeps objects as the real one does, as far as the controller can see."""
 
 import json
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from driver_builder.status.status import timestamp
-from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object
+from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object, WatchEvent
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
 from tests.support.driver_builder.factories import NOW
 
@@ -25,6 +25,9 @@ class MemoryClient(Client):
         """Parts of the paths that may not be read."""
         self.clock: Callable[[], float] = lambda: NOW
         self._count = 0
+        self._log: list[tuple[int, str, WatchEvent]] = []
+        """What watches tell: version, path of the collection, event."""
+        self._logged: dict[str, Object] = {}
         self._lock = threading.RLock()
 
     def get(self, path: str) -> Object:
@@ -51,6 +54,62 @@ class MemoryClient(Client):
             if metadata_only:
                 found = [{"metadata": obj["metadata"]} for obj in found]
             return Listing(found, str(self._count))
+
+    def pages(
+        self,
+        path: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        limit: int = 500,
+    ) -> Iterator[Listing]:
+        """Read a collection in one page."""
+        assert limit
+        yield self.list(path, label_selector=label_selector, field_selector=field_selector, metadata_only=metadata_only)
+
+    def watch(
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        metadata_only: bool = False,
+        seconds: int = 240,
+    ) -> Iterator[WatchEvent]:
+        """Give what has changed since a version, and end; ``catch_up`` says what changed."""
+        self._maybe_fail(path)
+        assert seconds
+        with self._lock:
+            events = [
+                WatchEvent(event.kind, copied(event.object))
+                for version, where, event in self._log
+                if version > int(resource_version) and where == path
+                if not label_selector or label_selector in (event.object["metadata"].get("labels") or {})
+            ]
+            bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": str(self._count)}})
+        if metadata_only:
+            events = [WatchEvent(kind, {"metadata": obj["metadata"]}) for kind, obj in events]
+        return iter((*events, bookmark))
+
+    def catch_up(self) -> None:
+        """Log what has changed since the last time, whoever changed it: tests change ``objects`` as they like."""
+        with self._lock:
+            for path in self._logged.keys() - self.objects.keys():
+                self._logs("DELETED", path, self._logged.pop(path))
+            for path, obj in self.objects.items():
+                before = self._logged.get(path)
+                if before is not None and before["metadata"]["uid"] != obj["metadata"]["uid"]:
+                    self._logs("DELETED", path, before)
+                    before = None
+                if before != obj:
+                    self._logs("MODIFIED" if before else "ADDED", path, obj)
+                    self._logged[path] = copied(obj)
+
+    def _logs(self, kind: str, path: str, obj: Object) -> None:
+        self._count += 1
+        obj["metadata"]["resourceVersion"] = str(self._count)
+        self._log.append((self._count, path.rpartition("/")[0], WatchEvent(kind, copied(obj))))
 
     def create(self, path: str, body: Object) -> Object:
         """Create an object."""
@@ -94,7 +153,7 @@ class MemoryClient(Client):
                 del self.objects[path]
             return made
 
-    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> None:
+    def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> Object:
         """Delete an object: at once, or as soon as its finalizers or its grace period allow."""
         self._maybe_fail()
         assert propagation
@@ -104,9 +163,11 @@ class MemoryClient(Client):
                 raise Conflict(f"DELETE {path}: 409", status=409)
             self.writes.append(f"DELETE {path}")
             if known.get("finalizers") or "/pods/" in path:
-                self.objects[path]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
-            else:
-                del self.objects[path]
+                grace = {"deletionGracePeriodSeconds": 30} if "/pods/" in path else {}
+                self.objects[path]["metadata"] |= {"deletionTimestamp": "2023-11-14T22:13:20Z", **grace}
+                return _with_kind(path, self.objects[path])
+            del self.objects[path]
+            return {"kind": "Status", "status": "Success", "details": {"uid": known["uid"]}}
 
     def _store(self, path: str, body: Object, *, fresh: bool = False) -> Object:
         with self._lock:
@@ -131,13 +192,20 @@ class MemoryClient(Client):
                 made["metadata"]["resourceVersion"] = str(self._count)
                 self.writes.append(path)
             self.objects[path] = made
-            return copied(made)
+            return _with_kind(path, made)
 
     def _maybe_fail(self, reading: str = "") -> None:
         if any(part in reading for part in self.forbidden):
             raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
+
+
+def _with_kind(path: str, obj: Object) -> Object:
+    """Copy an object as an answer: tests leave its kind out."""
+    plural = path.split("/")[-2]
+    kinds = {"configmaps": "ConfigMap", "daemonsets": "DaemonSet", "drivercontainers": "DriverContainer"}
+    return {"kind": kinds.get(plural, plural.removesuffix("s").capitalize()), **copied(obj)}
 
 
 def _hooks(daemon_set: Object | None) -> set[str]:
@@ -147,7 +215,7 @@ def _hooks(daemon_set: Object | None) -> set[str]:
 
 
 def _with_containers(known: Object, patch: Object) -> Object:
-    """Make a merge patch of a strategic one for containers, which are told apart by their names."""
+    """Make a merge patch of a strategic one for containers, which are distinguished by their names."""
     patches = {item["name"]: item for item in patch["spec"]["template"]["spec"]["containers"]}
     containers = known["spec"]["template"]["spec"]["containers"]
     merged = [_merge(item, patches.get(item["name"], {})) for item in containers]

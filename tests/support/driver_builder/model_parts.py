@@ -25,7 +25,7 @@ class ModelBuilds(BuildQueue):
         self.failed: dict[str, FailedBuild] = {}
 
     def states(self) -> BuildStates:
-        """Give running keys and failures not yet reported."""
+        """Return running keys and failures not yet reported."""
         return BuildStates(running=frozenset(self.running), failed=dict(self.failed))
 
     def submit(self, action: StartBuild) -> None:
@@ -38,7 +38,7 @@ class ModelBuilds(BuildQueue):
         self.failed.pop(key, None)
 
     def fail(self, key: str, failure: FailedBuild) -> None:
-        """Let a build fail; what no status tells of yet counts on."""
+        """Let a build fail; what no status reports yet counts on."""
         before = self.failed.get(key)
         earlier = (*before.earlier, before.at) if before is not None else ()
         self.failed[key] = replace(failure, earlier=earlier)
@@ -64,7 +64,7 @@ class ModelLookUps(LookUpQueue):
         self.done: dict[Repository, LookUp] = {}
 
     def states(self) -> LookUpStates:
-        """Give what is known and what is being asked."""
+        """Return what is known and what is being asked."""
         return LookUpStates(done=dict(self.done), running=frozenset(self.running))
 
     def submit(self, action: LookUpKernels) -> None:
@@ -88,7 +88,7 @@ class ModelRegistries(Registries):
         *,
         signed_by: str | None = None,
     ) -> ImageState:
-        """Say whether an image was pushed, unless the test wants another answer."""
+        """Return whether an image was pushed, unless the test wants another answer."""
         assert architecture
         assert namespace
         assert settings
@@ -100,10 +100,10 @@ class ModelRegistries(Registries):
 
 
 def digest_of(image: ImageRef) -> str:
-    """Give an image's digest: one that tells images apart."""
+    """Return an image's digest: different for different images."""
     return "sha256:" + image.reference.rpartition("-")[2].ljust(64, "0")[:64]
 
 
 def identity_of(request: BuildRequest) -> str:
-    """Give the srcversion of what a request builds: its key says everything that went in."""
+    """Return the srcversion of what a request builds: its key says everything that went in."""
     return request.key.upper()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from driver_builder.api import driver_container
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
@@ -32,7 +34,7 @@ from driver_builder.references.registry_access import Inspector
 from driver_builder.status.status import timestamp
 from driver_builder.upgrades.prebuild import DAY_SECONDS
 from kube_api import names
-from kube_api.client import Object
+from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 from tests.support.driver_builder.memory_client import MemoryClient, copied
@@ -40,7 +42,12 @@ from tests.support.driver_builder.model_parts import ModelBuilds, ModelLookUps, 
 
 
 class World:
-    """A cluster with its registry, and a controller that may be killed at any moment."""
+    """A cluster with its registry, and a controller that may be killed at any moment.
+
+    Where it ``is_followed``, the controller knows the cluster by watches, not by listing it for each reconcile.
+    """
+
+    is_followed = False
 
     def __init__(self, settings: PlanSettings = SETTINGS) -> None:
         self.client = MemoryClient()
@@ -75,6 +82,7 @@ class World:
         self.asked = 0
         self.look_ups = ModelLookUps()
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
+        self._cache: ClusterCache | None = None
 
     # ------------------------------------------------------------ what people do
 
@@ -105,7 +113,7 @@ class World:
         return self.boots[name]
 
     def pods_on(self, name: str) -> list[Object]:
-        """Give the pods of a node, to be changed as its kubelet would."""
+        """Return the pods of a node, to be changed as its kubelet would."""
         return [pod for _, pod in self._objects("pods") if pod["spec"]["nodeName"] == name]
 
     def silence(self, name: str) -> None:
@@ -160,7 +168,7 @@ class World:
         self.client.patch(path, {"data": {"edudrv.c": text}})
 
     def follow_repository(self, name: str = "edu", *, follows: bool = True) -> None:
-        """Ask for builds ahead, or for none any more."""
+        """Turn prebuilds on or off."""
         path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
         self.client.patch(path, {"spec": {"preflight": {"followRepository": follows}}})
 
@@ -184,14 +192,31 @@ class World:
         return Observer(
             self.client,
             namespaces=self.namespaces,
+            cache=self._followed(),
             builds=self.builds,
             look_ups=self.look_ups,
             clock=lambda: self.now,
         )
 
+    def writer(self) -> Writer:
+        """Make what writes to the cluster."""
+        return KeptWrites(self.client, self._cache) if self._cache else self.client
+
+    def _followed(self) -> ClusterCache | None:
+        """Give the cache that watches have brought up to date."""
+        if not self.is_followed:
+            return None
+        if self._cache is None or [item.namespace for item in self._cache.namespaces] != list(self.namespaces):
+            self._cache = ClusterCache(self.client, namespaces=self.namespaces)
+        self.client.catch_up()
+        for follower in self._cache.followers:
+            follower.repair()
+            follower.watch(lambda: None, lambda: False)
+        return self._cache
+
     def images(self) -> ImageReader:
         """Make what asks the registries."""
-        return ImageReader(self.inspector or self.registries, self.settings.recipes)
+        return ImageReader(self.inspector or self.registries, self.settings.template_versions)
 
     def decide(self) -> Plan:
         """Observe and plan, and do nothing."""
@@ -199,9 +224,9 @@ class World:
 
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
-        decided, unwritten = Reporter(self.client).acknowledged(self.decide())
+        decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
-        executor = Executor(self.client, self.builds, self.look_ups)
+        executor = Executor(self.writer(), self.builds, self.look_ups)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
@@ -209,7 +234,7 @@ class World:
             if after_each(action):
                 self.kill()
                 return decided
-        assert Reporter(self.client).report(decided, now=self.now) == {}
+        assert Reporter(self.writer()).report(decided, now=self.now) == {}
         for part in decided.drivers:
             self.builds.forget(part.failures)
         return decided
@@ -218,6 +243,7 @@ class World:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.builds = ModelBuilds()
         self.look_ups = ModelLookUps()
+        self._cache = None
 
     # ------------------------------------------------------------ what the rest of the cluster does
 
@@ -260,7 +286,7 @@ class World:
             step()
 
     def steps(self) -> tuple[Callable[[], None], ...]:
-        """Give the parts of a round, between any two of which a pass may happen."""
+        """Return the parts of a round, between any two of which a pass may happen."""
         return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
@@ -346,7 +372,7 @@ class World:
             pod["status"] = pod_status(verdict, ready=verdict["result"] == "Loaded")
 
     def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:
-        """Tell whether another driver's build of a module is live."""
+        """Return whether another driver's build of a module is live."""
         is_other = self.owners.get((node, module), driver) != driver
         return is_other and self.live[node].get(module, identity) != identity
 
@@ -389,13 +415,13 @@ class World:
             self.turn()
             if not decided.actions and before == self.client.objects:
                 return number
-            # A look-up of tomorrow is not waited for.
+            # Tomorrow's kernel discovery is not waited for.
             due = decided.requeue_at or 0.0
             self.now = max(self.now + 1.0, due if due < self.now + DAY_SECONDS / 2 else 0.0)
         raise AssertionError(f"still moving after {rounds} rounds: {[str(action) for action in self.decide().actions]}")
 
     def nodes(self) -> dict[str, dict[str, str]]:
-        """Give the ready labels of each node."""
+        """Return the ready labels of each node."""
         return {
             obj["metadata"]["name"]: {
                 key: value for key, value in obj["metadata"]["labels"].items() if key.startswith(names.GROUP)
@@ -410,7 +436,7 @@ class World:
         }
 
     def status(self, name: str = "edu") -> Object:
-        """Give a driver's status."""
+        """Return a driver's status."""
         status: Object = self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name))["status"]
         return status
 
@@ -430,7 +456,7 @@ class World:
         )
 
     def read_driver(self, name: str = "edu") -> driver_container.DriverContainer:
-        """Give a driver as the controller reads it."""
+        """Return a driver as the controller reads it."""
         return driver_container.parse(self.client.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)))
 
 
@@ -452,7 +478,7 @@ def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
 
 
 def _is_refused(pod: Object) -> bool:
-    """Tell whether a pod's loader was refused a module: the kubelet starts it again."""
+    """Return whether a pod's loader was refused a module: the kubelet starts it again."""
     ended = pod["status"].get("initContainerStatuses") or [{}]
     message = ((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}"
     return bool(json.loads(message).get("result") == "ModuleConflict")

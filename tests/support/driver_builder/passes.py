@@ -21,7 +21,7 @@ def reconciler(world: World, builds: ModelBuilds, is_stopping: Callable[[], bool
             builds=builds,
             clock=lambda: world.now,
         ),
-        images=ImageReader(world.registries, SETTINGS.recipes),
+        images=ImageReader(world.registries, SETTINGS.template_versions),
         executor=Executor(world.client, builds, is_stopping=is_stopping),
         reporter=Reporter(world.client, is_stopping=is_stopping),
         builds=builds,

@@ -20,26 +20,26 @@ def verbs(decided: Plan) -> list[str]:
 
 
 def only_target(decided: Plan) -> TargetStatus:
-    """Give the status of the only target of the only driver."""
+    """Return the status of the only target of the only driver."""
     (part,) = decided.drivers
     (entry,) = part.targets
     return entry
 
 
 def request_of(seen: Snapshot) -> BuildRequest:
-    """Give the build request of the only target."""
+    """Return the build request of the only target."""
     (item,) = wanted(seen)
     assert item.request is not None
     return item.request
 
 
 def key_of(seen: Snapshot) -> str:
-    """Give the build key of the only target."""
+    """Return the build key of the only target."""
     return request_of(seen).key
 
 
 def after(seen: Snapshot, decided: Plan) -> Snapshot:
-    """Give the snapshot after a pass whose status was written."""
+    """Return the snapshot after a pass whose status was written."""
     drivers = tuple(
         driver_with_status(part.driver, status.render(part.driver, part.targets, rebuilds=part.rebuilds,
                                                       unknown=part.unknown, now=seen.now))
@@ -49,5 +49,5 @@ def after(seen: Snapshot, decided: Plan) -> Snapshot:
 
 
 def driver_with_status(container: DriverContainer, written: dict[str, Any]) -> DriverContainer:
-    """Give a driver with another status."""
+    """Return a driver with another status."""
     return replace(container, status=written)

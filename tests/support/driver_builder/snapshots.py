@@ -129,7 +129,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         running_look_ups=frozenset([DEBIAN] if draw(st.booleans()) else []),
     )
     items = [item for part in drivers if not isinstance(part.spec, Exception) for item in wanted(seen, part)]
-    items += [item for find in (images_ahead, images_of_moves) for _, item in find(seen, SETTINGS.recipes)]
+    items += [item for find in (images_ahead, images_of_moves) for _, item in find(seen, SETTINGS.template_versions)]
     keys = [item.request.key for item in items if item.request is not None]
     return replace(
         seen,

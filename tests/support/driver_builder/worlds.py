@@ -1,4 +1,4 @@
-"""A world of one node and one driver, and what was told there."""
+"""A world of one node and one driver, and what was reported there."""
 
 from kube_api.resources import DRIVER_CONTAINERS, EVENTS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
@@ -16,7 +16,7 @@ def small_world() -> World:
 
 
 def told(world: World, name: str = "edu") -> dict[str, int]:
-    """Give the reason of each Warning on a driver, and how often it was posted."""
+    """Return the reason of each Warning on a driver, and how often it was posted."""
     where = EVENTS.path(namespace=NAMESPACE)
     return {
         obj["reason"]: obj["count"]

@@ -31,12 +31,12 @@ PREBUILT: dict[str, Any] = {"kernelMappings": [{"regexp": ".*", "image": "evil.e
 
 
 def count(boundary: str) -> float:
-    """Say how many errors a kind of boundary has contained."""
+    """Return how many errors a kind of boundary has contained."""
     return REGISTRY.get_sample_value("driver_builder_internal_errors_total", {"boundary": boundary}) or 0.0
 
 
 def degraded(world: World, name: str) -> tuple[str, str]:
-    """Give reason and message of a driver's condition Degraded."""
+    """Return reason and message of a driver's condition Degraded."""
     (condition,) = [item for item in world.status(name)["conditions"] if item["type"] == "Degraded"]
     return condition["reason"], condition["message"]
 

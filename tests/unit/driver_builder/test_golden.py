@@ -14,12 +14,12 @@ import yaml
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
-from driver_builder.templates.stages import Variant
-from driver_builder.templates.templates import recipe_versions, render, templates_directory
+from driver_builder.templates.templates import Variant, render, template_versions, templates_directory
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
 JOBS = FOLDER.with_name("golden_jobs")
+JOB_CASES = {name for name, case in CASES.items() if case.in_a_job}
 each_case = pytest.mark.parametrize("name", sorted(CASES))
 
 
@@ -32,7 +32,7 @@ def check(path: Path, text: str) -> None:
 
 
 def request_of(case: Case) -> BuildRequest | None:
-    """Give what would be built, None for an image that is not ours."""
+    """Return what would be built; None for a prebuilt image."""
     return next((item.request for item in actions(case.seen, ABSENT) if isinstance(item, StartBuild)), None)
 
 
@@ -56,20 +56,23 @@ def test_the_dockerfile(name: str) -> None:
         check(FOLDER / f"{name}.Dockerfile", render(request, templates_directory()))
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.iterdir()))
+@pytest.mark.parametrize("name", sorted(JOB_CASES))
 def test_the_dockerfile_of_a_job(name: str) -> None:
-    """The Dockerfile that a Job is given: one of each template, and one of an admin's own."""
+    """The Dockerfile that a Job is given: for each template, and for an admin's own."""
     request = request_of(CASES[name])
     assert request is not None
     check(JOBS / f"{name}.Dockerfile", render(request, templates_directory(), Variant.JOB))
 
 
 def test_every_template_has_a_golden_dockerfile_of_a_job() -> None:
-    """None is left to the rule for an admin's own."""
-    requests = [request_of(CASES[path.stem]) for path in JOBS.iterdir()]
-    assert {request.template for request in requests if request and not request.own_template} == set(recipe_versions())
+    """A new template also has a case with ``in_a_job``."""
+    requests = [request_of(CASES[name]) for name in JOB_CASES]
+    assert {request.template for request in requests if request and not request.own_template} == set(
+        template_versions()
+    )
 
 
 def test_every_golden_file_belongs_to_a_case() -> None:
-    """A case that went takes its files along."""
+    """The files of a case that is removed are removed with it."""
     assert {path.stem for path in FOLDER.iterdir()} == set(CASES)
+    assert {path.stem for path in JOBS.iterdir()} == JOB_CASES

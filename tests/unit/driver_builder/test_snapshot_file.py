@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def through(seen: Snapshot, form: str = "json") -> tuple[Snapshot, PlanSettings]
 
 
 def told(decided: Plan) -> list[Any]:
-    """Give all that a plan says: actions, targets, when to look again."""
+    """Return all that a plan says: actions, targets, when to look again."""
     parts = [([str(action) for action in part.actions], part.targets, part.unknown) for part in decided.drivers]
     return [parts, decided.requeue_at]
 
@@ -48,13 +49,13 @@ def test_what_is_read_is_what_was_written(seen: Snapshot, form: str) -> None:
 
 
 def comparable(seen: Snapshot) -> tuple[Snapshot, list[Any]]:
-    """Give a snapshot with the errors of its drivers as text: two exceptions are never equal."""
+    """Return a snapshot with the errors of its drivers as text: two exceptions are never equal."""
     drivers = [(replace(item, spec=GOOD_SPEC), error_text(item.spec)) for item in seen.drivers]
     return replace(seen, drivers=()), drivers
 
 
 def error_text(spec: Any) -> Any:
-    """Give an error's words, and a good spec as it is."""
+    """Return an error's words, and a good spec as it is."""
     return str(spec) if isinstance(spec, Exception) else spec
 
 
@@ -82,7 +83,7 @@ def test_the_plan_is_the_same_at_every_moment_of_a_rollout() -> None:
 
 
 def text_of(seen: Snapshot) -> str:
-    """Give the document as text."""
+    """Return the document as text."""
     return document(to_document(seen, SETTINGS), "yaml")
 
 
@@ -123,7 +124,7 @@ GOOD = to_document(with_images(ready_snapshot(), Absent()), SETTINGS)
 
 
 def changed(path: str, value: Any) -> Any:
-    """Give the good document with one field changed, or removed for ``...``."""
+    """Return the good document with one field changed, or removed for ``...``."""
     made = json.loads(json.dumps(GOOD))
     *parents, last = path.split("/")
     place = made
@@ -141,6 +142,15 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     earlier = {"kind": "Unauthorised", "message": "the registry refused the password"}
     read, _ = from_document(changed("snapshot/images/0/value", earlier))
     assert list(read.images.values()) == [Unauthorized(message="the registry refused the password")]
+
+
+def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:
+    """With all its fields, as the record has it from before DriverSpec had an object for each of the manifest."""
+    record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())
+    asked = snapshot(drivers=(driver(spec_changes=record["asked"]),))
+    read, _ = from_document(changed("snapshot/drivers/0/spec", record["written"]))
+    for seen in (asked, read):
+        assert to_document(seen, SETTINGS)["snapshot"]["drivers"][0]["spec"] == record["written"]
 
 
 @pytest.mark.parametrize(

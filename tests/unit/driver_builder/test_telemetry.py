@@ -20,9 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from driver_builder import telemetry
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.build_queue import BuildQueue, BuildStates, QueuedBuild
+from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.image_answers import ImageAnswers
 from driver_builder.errors import BuildFailed
-from driver_builder.metrics import FleetState, StateCollector, fleet_state
+from driver_builder.metrics import CacheCollector, FleetState, StateCollector, estimated_size, fleet_state
 from driver_builder.model.image_state import Absent, Present, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.observed.snapshot import Suspension
@@ -40,6 +41,7 @@ from tests.support.driver_builder.factories import (
     snapshot,
     with_images,
 )
+from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_parts import ModelRegistries
 
 
@@ -49,7 +51,7 @@ class Clock:
     now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -167,7 +169,7 @@ def scrape(ask: Callable[[str, bool], Answer]) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """Give the value of a series, 0 when there is none."""
+    """Return the value of a series, 0 when none exists."""
     return samples.get((f"driver_builder_{name}", frozenset(labels.items())), 0.0)
 
 
@@ -232,7 +234,7 @@ def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None
         assert value(after, "builds_total", **series) - value(before, "builds_total", **series) == 1.0
 
 
-def test_the_version_is_told(ask: Callable[[str, bool], Answer]) -> None:
+def test_the_version_is_reported(ask: Callable[[str, bool], Answer]) -> None:
     """So that a dashboard shows which controller speaks."""
     assert value(scrape(ask), "build_info", version=version("driverwright")) == 1.0
 
@@ -333,7 +335,8 @@ def test_a_plan_is_summed_up(decided: Plan, without: dict[tuple[str, str], int],
 
 def test_the_documentation_names_every_metric() -> None:
     """No more and no less, each with its kind."""
-    ours: list[Metric] = [*StateCollector(BuildStates).collect()]
+    cache = ClusterCache(MemoryClient(), namespaces=("a",))
+    ours: list[Metric] = [*StateCollector(BuildStates).collect(), *CacheCollector(cache).collect()]
     ours += [family for family in REGISTRY.collect() if family.name.startswith("driver_builder_")]
     suffix = {"counter": "_total", "info": "_info"}
     made = {family.name + suffix.get(family.type, "") for family in ours}
@@ -350,3 +353,11 @@ def test_the_alerts_ask_for_metrics_that_exist() -> None:
     asked = {name for rule in rules for name in re.findall(r"driver_builder_\w+", rule["expr"])}
     assert asked
     assert {name.removesuffix("_count") for name in asked} <= told
+
+
+def test_memory_is_estimated_with_what_is_shared_once() -> None:
+    """Ten thousand values that share a text cost little more than the values."""
+    text = "x" * 10_000
+    values = [(text, number) for number in range(1000, 11_000)]
+    assert 10_000 * 60 < estimated_size(values) < 10_000 * 400
+    assert estimated_size(()) == 0

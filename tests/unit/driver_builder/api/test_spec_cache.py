@@ -14,7 +14,7 @@ def generation(number: int, **changes: object) -> Json:
 
 
 def test_a_generation_is_read_once() -> None:
-    """Expressions that do not compile would take their time in each pass."""
+    """Expressions that do not compile would take their time in each reconcile."""
     known = SpecCache()
     wrong = generation(1, kernelMappings=[{"regexp": "6.(1"}])
     first = driver_container.parse(wrong, known).spec
@@ -33,3 +33,24 @@ def test_what_is_gone_is_forgotten() -> None:
     assert driver_container.parse(generation(1), known).spec is not first.spec
     known.keep([first.uid])
     assert len(known._known) == 1
+
+
+def test_a_driver_that_comes_while_others_are_forgotten_does_no_harm() -> None:
+    """A watch's thread reads it in the middle of a reconcile."""
+    known = SpecCache()
+    comes: list[str] = []
+
+    class Uid(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            if comes:
+                known.read(comes.pop(), 1, lambda: InvalidDriver("new"))
+            return str.__hash__(self)
+
+    wrong = InvalidDriver("old")
+    for uid in (Uid("a"), Uid("b")):
+        known.read(uid, 1, lambda: wrong)
+    comes.append("c")
+    known.keep(["a", "b"])
+    assert known.read("a", 1, lambda: InvalidDriver("again")) is wrong

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, ConfigMapSource, DriverSpec, RegistrySettings
+from driver_builder.api.driver_spec import (
+    BuilderKind,
+    BuildSettings,
+    ConfigMapKey,
+    ConfigMapSource,
+    DriverSpec,
+    ModuleSettings,
+    PreflightSettings,
+    RegistrySettings,
+)
 from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
@@ -68,7 +77,7 @@ def test_a_whole_spec_becomes_values() -> None:
             imagePullSecrets=[{"name": "pull"}],
         )
     )
-    exact, prebuilt, skipped = read.mappings
+    exact, prebuilt, skipped = read.kernel_mappings
     assert exact.pattern.fullmatch("6.1.0+")
     assert not exact.pattern.fullmatch("6.1.00")
     assert (exact.literal, exact.args, exact.template) == ("6.1.0+", {"W": "2"}, "other")
@@ -78,45 +87,54 @@ def test_a_whole_spec_becomes_values() -> None:
         version="1.0.0",
         node_selector={"pool": "edu"},
         image=ImageRepository(host="registry.example.com:5000", repository="drivers/edu"),
-        registry=RegistrySettings(secret="push", ca=ConfigMapKey(name="ca", key="registry.pem")),
+        registry=RegistrySettings(secret="push", ca_config_map=ConfigMapKey(name="ca", key="registry.pem")),
         source=ConfigMapSource(name="edu-source"),
-        template=None,
-        own_template=ConfigMapKey(name="template", key="Dockerfile.j2"),
-        base_image="debian:trixie-slim",
-        args={"V": "1"},
-        reuse=False,
-        build_secrets=("token",),
-        build_resources={"limits": {"memory": "2Gi"}},
-        deadline_seconds=5405.0,
-        builder=BuilderKind.JOB,
-        mappings=read.mappings,
-        modules=(ModuleSpec(name="helper"), ModuleSpec(name="edudrv", parameters=("debug=1", "quiet"))),
-        in_tree_modules_to_remove=("old",),
-        blacklist=("older",),
-        firmware_path="/lib/firmware",
-        trust_image=True,
+        build=BuildSettings(
+            template=None,
+            template_config_map=ConfigMapKey(name="template", key="Dockerfile.j2"),
+            base_image="debian:trixie-slim",
+            args={"V": "1"},
+            reuse_across_kernels=False,
+            secrets=("token",),
+            resources={"limits": {"memory": "2Gi"}},
+            deadline_seconds=5405.0,
+            builder=BuilderKind.JOB,
+        ),
+        kernel_mappings=read.kernel_mappings,
+        module=ModuleSettings(
+            names=("helper", "edudrv"),
+            parameters={"edudrv": ("debug=1", "quiet")},
+            in_tree_modules_to_remove=("old",),
+            blacklist=("older",),
+            firmware_path="/lib/firmware",
+            trust_image=True,
+        ),
         signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
-        follow_repository=True,
+        preflight=PreflightSettings(follow_repository=True),
         tolerations=({"operator": "Exists"},),
-        priority_class="high",
-        pull_secrets=("pull",),
+        priority_class_name="high",
+        image_pull_secrets=("pull",),
         unused=tuple(f"spec.{path}" for path in RESERVED),
+    )
+    assert read.module.load_order == (
+        ModuleSpec(name="helper"),
+        ModuleSpec(name="edudrv", parameters=("debug=1", "quiet")),
     )
 
 
 def test_a_short_spec_has_defaults() -> None:
     """Version, image, source and module names are all that is needed."""
     read = parse_spec(spec(nodeSelector=None))
-    assert (read.node_selector, read.mappings, read.args, read.template) == ({}, (), {}, None)
+    assert (read.node_selector, read.kernel_mappings, read.build.args, read.build.template) == ({}, (), {}, None)
     assert read.registry == RegistrySettings(secret=None, plain_http=False)
-    assert (read.deadline_seconds, read.builder, read.signing, read.unused) == (None, None, None, ())
-    assert read.reuse
+    assert (read.build.deadline_seconds, read.build.builder, read.signing, read.unused) == (None, None, None, ())
+    assert read.build.reuse_across_kernels
 
 
 def test_a_ca_lies_under_the_usual_key() -> None:
     """What most tools call it."""
     read = parse_spec(spec(registry={"caConfigMap": {"name": "ca"}, "plainHttp": False}))
-    assert read.registry == RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt"))
+    assert read.registry == RegistrySettings(ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
 
 
 def test_null_is_not_given() -> None:
@@ -472,7 +490,7 @@ def test_a_wrong_field_is_named_with_value_and_remedy(
     assert remedy in message
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     """Up to five fields, and how many more there are."""
     with pytest.raises(InvalidDriver) as caught:
         parse_spec({})

@@ -21,7 +21,7 @@ class Clock:
 
 
 class Stream:
-    """A stream that tells when it was closed."""
+    """A stream that records that it was closed."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.closed = Event()

@@ -107,7 +107,7 @@ def test_anonymous_access_has_no_secrets() -> None:
     ],
 )
 def test_what_looks_like_a_secret_goes_too(line: str, said: str) -> None:
-    """Though nobody told us of it."""
+    """Although it is not among the known secrets."""
     assert Redactor()(line) == said
 
 
@@ -241,7 +241,7 @@ def world() -> World:
 
 
 def kept(client: MemoryClient) -> dict[str, str]:
-    """Give the logs in the cluster by their kernel."""
+    """Return the logs in the cluster by their kernel."""
     return {
         obj["metadata"]["annotations"][KERNEL_ANNOTATION]: obj["data"][LOG_FILE]
         for path, obj in client.objects.items()

@@ -95,7 +95,7 @@ def test_a_key_runs_once(make_bench: MakeBench) -> None:
 
 
 def test_a_limit_holds(make_bench: MakeBench) -> None:
-    """Beyond the limit builds wait, and count as running for whoever plans."""
+    """Beyond the limit builds wait, and count as running for the plan."""
     bench = make_bench(limit=1)
     bench.queue.submit(ACTION)
     bench.queue.submit(OTHER)
@@ -168,7 +168,7 @@ def test_reported_failures_are_forgotten(make_bench: MakeBench) -> None:
     assert bench.queue.states() == BuildStates()
 
 
-def test_failures_that_nobody_tells_are_kept_up_to_a_number(
+def test_failures_that_are_not_reported_are_kept_up_to_a_number(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failures of deleted drivers and older sources do not pile up; the oldest go first."""
@@ -274,7 +274,7 @@ def fail(line: Line, times: int) -> None:
         line.now += 1
 
 
-def test_failures_are_counted_until_a_status_tells_of_them() -> None:
+def test_failures_are_counted_until_a_status_reports_them() -> None:
     """Also while the key is built again; up to a number, beyond which the wait grows no more."""
     line, start = failing(), Line().now
     fail(line, 3)
@@ -290,7 +290,7 @@ def test_failures_are_counted_until_a_status_tells_of_them() -> None:
 
 
 @pytest.mark.parametrize("how", ["built", "cancelled", "its driver is gone"])
-def test_failures_that_no_status_will_tell_of_are_forgotten(how: str) -> None:
+def test_failures_that_no_status_will_report_are_forgotten(how: str) -> None:
     """A failure is dropped when no status will report it any more."""
     line = failing()
     fail(line, 2)
@@ -356,7 +356,7 @@ def test_a_queued_build_moves_up_when_more_nodes_wait() -> None:
 
 
 def test_a_cancelled_build_in_the_queue_never_starts() -> None:
-    """It is gone, and nothing is told of it."""
+    """It is gone, and nothing is reported of it."""
     line = Line()
     line.queue.submit(build("a"))
     line.queue.submit(build("b"))
@@ -391,7 +391,7 @@ def test_a_failed_build_leaves_its_log() -> None:
     assert line.kept == [("a", "a: a line", ("a line", f"CompileError: a: a line. {remedy_of('CompileError')}"))]
 
 
-def test_no_secret_is_logged_kept_or_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged_kept_or_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A registry password that a build prints is in neither the controller's log, the kept one, nor the status."""
     line = Line()
     line.secrets = ("hunter2",)
@@ -489,7 +489,7 @@ def test_the_suspension_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text.count("builds are suspended") == 1
 
 
-def test_a_bug_tells_no_secret_and_frees_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_reports_no_secret_and_frees_its_place(caplog: pytest.LogCaptureFixture) -> None:
     """Its traceback is logged without what nobody may read, and a log that cannot be kept stops nothing."""
 
     def work(*_: object) -> str:

@@ -87,7 +87,7 @@ def test_while_open_one_build_per_interval_may_start(running: int, seconds: floa
     assert may_start(probed, running=0, now=began + PROBE_SECONDS)
 
 
-def test_a_start_tells_a_closed_breaker_nothing() -> None:
+def test_a_start_does_not_change_a_closed_breaker() -> None:
     """A start changes nothing in a closed breaker; only half-open trials are spaced."""
     assert after_start(Breaker(), now=NOW) == Breaker()
 
@@ -108,7 +108,7 @@ EVENT = st.one_of(
 
 @given(st.lists(EVENT, max_size=30))
 def test_it_is_open_exactly_after_such_a_row_and_no_success(events: list[tuple[str, str] | None]) -> None:
-    """Against a plain reading of the whole story: None is a success."""
+    """Against a plain reading of the whole history: None is a success."""
     breaker, is_open, row = Breaker(), False, list[tuple[str, str]]()
     for number, event in enumerate(events):
         if event is None:

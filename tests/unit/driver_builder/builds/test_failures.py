@@ -1,4 +1,4 @@
-"""Why builds fail, told from what real ones printed (Debian 12, Docker 20.10)."""
+"""Why builds fail, from the output of real ones (Debian 12, Docker 20.10)."""
 
 import pytest
 
@@ -211,5 +211,5 @@ def test_a_failure_has_a_class_and_a_helpful_message(
     ],
 )
 def test_every_error_has_a_reason(error: DriverBuilderError | KubeApiError, reason: str) -> None:
-    """One word for status, Events and metrics, the same whoever tells of the error."""
+    """Status, Events and metrics use the same reason for an error."""
     assert reason_of(error) == reason

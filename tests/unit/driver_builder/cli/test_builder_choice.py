@@ -76,13 +76,13 @@ def test_the_spec_goes_before_the_default(
 
 
 def test_jobs_need_two_images() -> None:
-    """A controller that was not told of them says which flags it lacks."""
+    """A controller without them says which flags it lacks."""
     with pytest.raises(ConfigurationError, match="--job-image and --hand-over-image"):
         builder_choice.job_settings(action(), settings("--job-image=b"), client())
 
 
 def test_the_ca_of_the_registries_is_given_to_jobs(tmp_path: Path) -> None:
-    """As text, for it is a file of the controller's; a file that is not there is told."""
+    """As text, for it is a file of the controller's; a missing file is an error."""
     file = tmp_path / "ca.crt"
     file.write_text("-----BEGIN")
     given = replace(settings(*IMAGES), registry_ca_file=str(file))

@@ -11,7 +11,7 @@ import pytest
 
 from driver_builder.cli import main, output
 from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.explain.explanation import LINKS
+from driver_builder.explain.explanation import CHECKS
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import remedy_of
 from driver_builder.references.registry_access import Registries
@@ -27,7 +27,7 @@ from tests.support.driver_builder.model_world import World
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Let the command line see a world of one node and one driver, with an empty registry."""
-    made = World(PlanSettings(recipes=TemplateVersions(versions=templates.recipe_versions())))
+    made = World(PlanSettings(template_versions=TemplateVersions(versions=templates.template_versions())))
     made.add_node("node-a", KERNEL)
     made.add_driver()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)
@@ -215,6 +215,15 @@ def test_a_wrong_setting_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "DRIVER_BUILDER_MAX_BUILDS" in capsys.readouterr().err
 
 
+def test_an_admission_policy_needs_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is for one account; what is none is wrong usage (tests/contract/test_admission_policies.py)."""
+    assert main.main(["admission-policy", "--service-account", "a/b"]) == 0
+    assert "system:serviceaccount:a:b" in capsys.readouterr().out
+    for wrong in ("driver-builder", "a/b/c", "a/'"):
+        assert main.main(["admission-policy", "--service-account", wrong]) == 2
+        assert "is not of the form NAMESPACE/NAME" in capsys.readouterr().err
+
+
 def test_a_controller_without_the_image_of_the_loader_is_not_started(capsys: pytest.CaptureFixture[str]) -> None:
     """Every driver pod needs it: the message names the flag and the variable."""
     assert main.main(["run"]) == 2
@@ -246,21 +255,21 @@ def explained(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str
     return capsys.readouterr().out
 
 
-def test_an_explanation_has_a_tick_for_each_link(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """The answer first, then the links, and what to do under the first that breaks; 1 while the node is not ready."""
+def test_an_explanation_has_a_tick_for_each_check(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer first, then the checks, and what to do under the first that breaks; 1 while the node is not ready."""
     assert world
     lines = explained(capsys, 1, "node-a").splitlines()
     assert lines[0].startswith("driverwright/edu on node-a: not ready: build: the image is not built yet")
-    links = dict(zip(LINKS, [line for line in lines[1:] if "next:" not in line], strict=True))
-    assert links["selector"].split() == ["✓", "selector", "the", "node", "has", "pool=edu"]
-    assert links["build"].split()[0] == "…"
-    assert links["label"].split()[0] == "?"
-    assert lines[lines.index(links["build"]) + 1].split()[0] == "next:"
+    checks = dict(zip(CHECKS, [line for line in lines[1:] if "next:" not in line], strict=True))
+    assert checks["selector"].split() == ["✓", "selector", "the", "node", "has", "pool=edu"]
+    assert checks["build"].split()[0] == "…"
+    assert checks["label"].split()[0] == "?"
+    assert lines[lines.index(checks["build"]) + 1].split()[0] == "next:"
 
 
 @pytest.mark.parametrize("words", [pytest.param([], id="all drivers"), pytest.param(["edu"], id="one driver")])
 def test_a_ready_node_ends_with_0(world: World, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    """A node where every wanted driver works is told, with the label that workloads select."""
+    """A node where every wanted driver works is reported, with the label that workloads select."""
     world.add_driver("other", nodeSelector={"pool": "web"})
     world.settle()
     text = explained(capsys, 0, "node-a", *words)
@@ -307,7 +316,7 @@ def test_a_driver_in_trouble_is_explained_with_what_to_do(world: World, capsys: 
     world.client.forbidden = ("/pods",)
     lines = explained(capsys, 1, "node-a", "edu").splitlines()
     assert "not ready: driver: DriverContainer driverwright/edu is Degraded: NamespaceForbidden: " in lines[0]
-    assert lines[2].split()[:4] == ["next:", "Give", "whoever", "may"]
+    assert lines[2].split()[:4] == ["next:", "Grant", "the", "Role"]
 
 
 def test_drivers_that_may_not_be_listed_are_not_success(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,7 +372,7 @@ def test_a_gate_without_drivers_is_open(world: World, capsys: pytest.CaptureFixt
 def test_a_gate_that_is_asked_wrongly_is_wrong_usage(
     world: World, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    """Exit code 2 tells a typing error from a no."""
+    """Exit code 2 distinguishes a typing error from a no."""
     assert world
     assert main.main(["gate", *words]) == 2
     assert capsys.readouterr().err.startswith("driver-builder: ")

@@ -78,12 +78,12 @@ def test_each_target_names_its_nodes() -> None:
         pytest.param(ready_snapshot(), "nothing", id="nothing"),
     ],
 )
-def test_what_belongs_to_no_target_is_told_apart(seen: Snapshot, expected: str) -> None:
+def test_what_belongs_to_no_target_is_distinguished(seen: Snapshot, expected: str) -> None:
     """The driver as a whole, and what is left of before."""
     assert counted(told(seen).others) == expected
 
 
-def test_a_node_without_kernel_is_told() -> None:
+def test_a_node_without_kernel_is_reported() -> None:
     """With the reason why it has no target."""
     assert "node node-a has no label" in told(snapshot(node(kernel=None))).unknown["node-a"]
 

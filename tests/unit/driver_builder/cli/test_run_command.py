@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from driver_builder import config, telemetry
+from driver_builder import backoff, config, telemetry
 from driver_builder.cli import run_command
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
+from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
-from driver_builder.controller import backoff
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
 from driver_builder.controller.rule_compiler import CONFIG_MAP
 from driver_builder.errors import ConfigurationError
-from kube_api.client import Client, Listing, WatchEvent
+from driver_builder.observed.snapshot import Snapshot
+from kube_api.client import Client, WatchEvent
 from kube_api.resources import CONFIG_MAPS, LEASES, NODE_FEATURE_RULES
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -50,7 +51,7 @@ def settings(**environment: str) -> Settings:
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[..., None]]:
-    """Give the handlers of signals, which stay as they are in this process."""
+    """Return the handlers of signals, which stay as they are in this process."""
     handlers: dict[int, Callable[..., None]] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     monkeypatch.setattr(backoff.Backoff, "next", lambda _self: 0.0)
@@ -58,26 +59,25 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[..., None]]:
 
 
 class Hanging(Watched):
-    """An API server whose watches end while a pass waits for its answer, which comes when ``health`` says no."""
+    """An API server whose watches fail while a reconcile waits for an answer, which comes when ``health`` says no."""
 
     def __init__(self) -> None:
         super().__init__(self._end)
         self.health: list[Callable[[], bool]] = []
         self.said: list[bool] = []
-        self._runner = threading.get_ident()
         self._hangs = threading.Event()
 
-    def list(self, path: str, **selectors: Any) -> Listing:
-        """Let the first question of the first pass wait."""
-        if threading.get_ident() == self._runner and not self._hangs.is_set():
-            (healthy,) = self.health
-            self._hangs.set()
-            for _ in range(TRIES):
-                self.said.append(healthy())
-                if not self.said[-1]:
-                    break
-                time.sleep(0.01)
-        return super().list(path, **selectors)
+    def wait(self) -> None:
+        """Wait as a reconcile does that gets no answer."""
+        if self._hangs.is_set():
+            return
+        (healthy,) = self.health
+        self._hangs.set()
+        for _ in range(TRIES):
+            self.said.append(healthy())
+            if not self.said[-1]:
+                break
+            time.sleep(0.01)
 
     def _end(self) -> None:
         assert self._hangs.wait(60)
@@ -85,7 +85,7 @@ class Hanging(Watched):
 
 
 def ended(client: MemoryClient, monkeypatch: pytest.MonkeyPatch, health: list[Callable[[], bool]]) -> int:
-    """Run the controller until it ends; gives its exit code."""
+    """Run the controller until it ends; returns its exit code."""
     monkeypatch.setattr(Client, "from_environment", lambda *_, **__: client)
     monkeypatch.setattr(telemetry, "serve", lambda _port, *, healthy: health.append(healthy))
     return run_command.run(argparse.Namespace(), settings())
@@ -108,11 +108,18 @@ def test_a_thread_that_cannot_be_kept_alive_ends_the_process_with_a_failure(monk
 def test_healthz_says_no_while_a_pass_hangs_and_a_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process cannot end before its pass does: the kubelet ends it."""
     client = Hanging()
+    observe = Observer.observe
+
+    def slowly(observer: Observer) -> Snapshot:
+        client.wait()
+        return observe(observer)
+
+    monkeypatch.setattr(Observer, "observe", slowly)
     assert ended(client, monkeypatch, client.health) == EXIT_FAILED
     assert client.said[-1] is False
 
 
-def test_a_controller_that_is_told_to_end_ends_well(
+def test_a_controller_that_is_stopped_ends_well(
     signals: dict[int, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After SIGTERM the exit code is 0, and the next controller need not wait for the Lease."""
@@ -128,7 +135,7 @@ def test_a_controller_that_is_told_to_end_ends_well(
 
 
 class Slow(MemoryClient):
-    """An API server that is told of SIGTERM while it writes the workers' rules, and answers once ``go_on`` is set."""
+    """An API server that gets SIGTERM while it writes the workers' rules, and answers once ``go_on`` is set."""
 
     def __init__(self, signals: dict[int, Callable[..., None]]) -> None:
         super().__init__()

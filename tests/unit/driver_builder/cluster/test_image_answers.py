@@ -126,7 +126,7 @@ def test_a_presence_is_asked_for_again_after_a_minute(bench: Bench) -> None:
     ],
 )
 def test_a_negative_answer_is_kept_for_seconds(bench: Bench, state: ImageState) -> None:
-    """Passes that follow each other do not ask each time; what is mended is seen soon."""
+    """Reconciles that follow each other do not ask each time; what is fixed is seen soon."""
     bench.look()
     bench.reply(state)
     for bench.now in (0.0, 5.0, 9.9):
@@ -210,7 +210,7 @@ def test_what_was_just_built_is_asked_for_anew(bench: Bench) -> None:
         pytest.param("other", PLAIN, id="another namespace"),
         pytest.param("n", RegistrySettings(secret="push"), id="a Secret"),
         pytest.param("n", RegistrySettings(plain_http=True), id="plain HTTP"),
-        pytest.param("n", RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt")), id="a CA"),
+        pytest.param("n", RegistrySettings(ca_config_map=ConfigMapKey(name="ca", key="ca.crt")), id="a CA"),
     ],
 )
 def test_an_answer_is_for_those_who_ask_alike(bench: Bench, namespace: str, settings: RegistrySettings) -> None:
@@ -274,7 +274,7 @@ def test_a_registry_that_does_not_answer_is_asked_one_question_at_a_time(bench: 
 
 
 def test_silent_registries_leave_room_for_those_of_their_namespace_that_answer(bench: Bench) -> None:
-    """However many there are: whoever wrote the drivers of a namespace, one of them is not in the others' way."""
+    """However many there are: drivers of a namespace do not block each other."""
     bench.look()
     bench.reply(Absent())
     for number in range(40):

@@ -351,7 +351,7 @@ def test_a_verdict_of_hold_is_read_when_it_is_newer_than_the_load(
     assert seen.image == world.observe().daemon_sets[0].image
 
 
-def test_a_daemon_set_of_an_earlier_release_tells_its_version_by_its_selector(world: World) -> None:
+def test_a_daemon_set_of_an_earlier_release_reports_its_version_by_its_selector(world: World) -> None:
     """Its annotations do not have it yet; version and modules are those of the template."""
     world.settle()
     (daemon_set,) = [obj for path, obj in world.client.objects.items() if "/daemonsets/" in path]

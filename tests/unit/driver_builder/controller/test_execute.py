@@ -72,7 +72,7 @@ def test_others_finalizers_stay(world: World) -> None:
 
 
 def test_a_world_that_moved_on_is_no_error(world: World) -> None:
-    """What is gone, or another object of the same name, is left to the next pass."""
+    """What is gone, or another object of the same name, is left to the next reconcile."""
     gone = LabelNode(node="gone", driver="d", label="l", version="1", why="")
     stranger = DeleteDaemonSet(namespace=NAMESPACE, name="ds", uid="older")
     world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "ds"}})
@@ -157,7 +157,7 @@ LABELS = tuple(LabelNode(node=f"n{number}", driver="d", label="l", version="1", 
 
 
 def test_an_api_server_that_does_not_answer_ends_the_pass(world: World) -> None:
-    """Each further action would wait for it as long: the next pass goes on."""
+    """Each further action would wait for it as long: the next reconcile goes on."""
     error = Unreachable("PATCH: no answer")
     world.client.faults = [error] * 5
     assert executor(world.client).perform(LABELS) == (FailedAction(action=LABELS[0], error=error),)

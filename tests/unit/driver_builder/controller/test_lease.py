@@ -26,7 +26,7 @@ class Clock:
         self.now = now
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -64,12 +64,12 @@ def clock() -> Clock:
 
 
 def holder(client: MemoryClient) -> str:
-    """Say who holds the Lease."""
+    """Return who holds the Lease."""
     return str(client.get(PATH)["spec"]["holderIdentity"])
 
 
 def test_the_first_to_come_holds_it(client: MemoryClient, clock: Clock) -> None:
-    """The Lease is made by whoever finds none; others wait."""
+    """The first controller without a Lease creates it; others wait."""
     assert contender(client, "one", clock).try_once()
     assert not contender(client, "two", clock).try_once()
     assert holder(client) == "one"
@@ -169,7 +169,7 @@ def test_acquiring_waits_until_it_is_free(client: MemoryClient, clock: Clock) ->
     assert holder(client) == "two"
 
 
-def test_acquiring_stops_when_told(client: MemoryClient, clock: Clock) -> None:
+def test_acquiring_can_be_stopped(client: MemoryClient, clock: Clock) -> None:
     """A controller that is stopped while it waits gives up."""
     assert contender(client, "one", clock).try_once()
     stop = Waits(clock)

@@ -10,9 +10,9 @@ from tests.support.driver_builder.hostile_registries import KINDS, fleet, hostil
 
 IMAGES = 20
 PATIENCE = 120.0
-"""Seconds that a question may take: far longer than the passes of which this is about."""
+"""Seconds that a question may take: far longer than the reconciles of which this is about."""
 SHORT = 0.2
-"""Seconds that it may take where each pass waits for it."""
+"""Seconds that it may take where each reconcile waits for it."""
 ANSWERING = "other words each time"
 
 
@@ -29,7 +29,7 @@ def test_a_good_driver_gets_on_in_the_first_passes(
     record_property: Callable[[str, object], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is built, rolled out and ready while the hostile registries still keep whoever asked them waiting."""
+    """It is built, rolled out and ready while the hostile registries still keep callers waiting."""
     with hostile_registries(hosts) as names:
         with fleet(seconds=PATIENCE) as world:
             alone = world.passes()

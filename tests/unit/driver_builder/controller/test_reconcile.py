@@ -1,16 +1,22 @@
-"""Whole passes: what was told is forgotten, what was refused is told, what fails for now comes again."""
+"""Whole reconciles: what was reported is forgotten, refusals are reported, temporary failures are retried."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
-from driver_builder.controller.execute import FailedAction
-from driver_builder.controller.reconcile import owners_of, refusals
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.kept_writes import KeptWrites
+from driver_builder.cluster.observe import Observer
+from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.read_images import ImageReader
+from driver_builder.controller.reconcile import Reconciler, owners_of, refusals
+from driver_builder.controller.report import Reporter
 from driver_builder.model.image_state import Absent
 from driver_builder.objects import manifests
 from driver_builder.plan import plan
 from driver_builder.planning.actions import LabelNode
-from kube_api.client import Object
+from kube_api.client import MERGE_PATCH, JsonPatch, Object
 from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
@@ -41,7 +47,7 @@ def test_a_reported_failure_is_forgotten_and_a_time_is_given(world: World) -> No
 
 
 def test_a_failure_that_was_not_reported_is_kept(world: World) -> None:
-    """When the status cannot be written the failure stays in memory for the next pass."""
+    """When the status cannot be written the failure stays in memory for the next reconcile."""
     world.fail_builds = 1
     reconciler(world, world.builds).reconcile()
     world.finish_builds()
@@ -92,12 +98,12 @@ def refused() -> World:
 
 
 def degraded(world: World, name: str = "edu") -> tuple[str, str]:
-    """Give the status and reason of a driver's condition Degraded."""
+    """Return the status and reason of a driver's condition Degraded."""
     (condition,) = [item for item in world.status(name)["conditions"] if item["type"] == "Degraded"]
     return condition["status"], condition["reason"]
 
 
-def test_a_refusal_is_told_and_harms_nobody_else(refused: World) -> None:
+def test_a_refusal_is_reported_and_harms_nobody_else(refused: World) -> None:
     """What the API server said is in the driver's status and one Event; the pass ends well, the other driver works."""
     for _ in range(3):
         reconciler(refused, refused.builds).reconcile()
@@ -164,7 +170,7 @@ def test_an_action_without_an_answer_harms_nobody_else(refused: World) -> None:
     assert refused.status() == before, "its status would wait as long"
 
 
-def test_of_many_refusals_the_first_is_told_and_the_others_counted() -> None:
+def test_of_many_refusals_the_first_is_reported_and_the_others_counted() -> None:
     """A status has no room for the answers of a whole fleet."""
     decided = plan(with_images(snapshot(), Absent()), SETTINGS)
     labels = tuple(LabelNode(node=name, driver="d", label="l", version="1", why="") for name in ("a", "b", "c"))
@@ -204,7 +210,7 @@ def test_a_pass_stops_between_two_drivers(world: World) -> None:
     assert "targets" not in world.status("other")
 
 
-def test_a_pass_that_is_to_stop_dispatches_no_build_and_tells_nothing(world: World) -> None:
+def test_a_stopped_reconcile_starts_no_build_and_reports_nothing(world: World) -> None:
     """A build that was asked for before that is left to the next controller, which may act already."""
     dispatched: list[str] = []
 
@@ -216,3 +222,41 @@ def test_a_pass_that_is_to_stop_dispatches_no_build_and_tells_nothing(world: Wor
     assert reconciler(world, builds, lambda: bool(builds.running)).reconcile() is None
     assert (len(builds.running), dispatched) == (1, [])
     assert "targets" not in (world.client.get(DRIVER_PATH).get("status") or {})
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["all is well", "another driver's status fails"])
+def test_after_our_own_changes_comes_another_pass_at_once(is_failing: bool) -> None:
+    """No watch brings them as news, and a back-off because of another driver is up to half a minute."""
+
+    class Failing(MemoryClient):
+        def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
+            if is_failing and path.endswith("/other/status"):
+                raise ServerUnavailable("500", status=500)
+            return super().patch(path, body, content_type=content_type)
+
+    world = World()
+    world.client = failing = Failing()
+    world.add_node("node-a", KERNEL)
+    world.add_driver()
+    world.add_driver("other")
+    cache = ClusterCache(failing, namespaces=(NAMESPACE,))
+    writes, passes = KeptWrites(failing, cache), 0
+
+    def again() -> None:
+        nonlocal passes
+        passes += 1
+
+    made = Reconciler(
+        observer=Observer(failing, cache=cache, builds=world.builds, clock=lambda: world.now),
+        images=ImageReader(world.registries, SETTINGS.template_versions),
+        executor=Executor(writes, world.builds),
+        reporter=Reporter(writes),
+        builds=world.builds,
+        settings=SETTINGS,
+        changes=lambda: writes.changes,
+        again=again,
+    )
+    for expected in (1, 1):
+        with nullcontext() if not is_failing else pytest.raises(ServerUnavailable):
+            made.reconcile()
+        assert passes == expected, "finalizers; then only the build is waited for"

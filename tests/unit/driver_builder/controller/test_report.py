@@ -1,4 +1,4 @@
-"""What a pass tells: statuses and Events."""
+"""What a reconcile reports: statuses and Events."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -74,8 +74,8 @@ def test_the_wish_of_a_node_that_is_gone_leaves_the_status(world: World) -> None
     assert world.registries.images == images
 
 
-def test_a_wrong_spec_is_told_once(world: World) -> None:
-    """One Warning, not one for each pass."""
+def test_a_wrong_spec_is_reported_once(world: World) -> None:
+    """One Warning, not one for each reconcile."""
     world.client.patch(DRIVER_PATH, {"spec": {"image": "nonsense"}})
     for _ in range(3):
         world.reconcile()
@@ -182,7 +182,7 @@ def test_one_status_without_an_answer_costs_its_driver_alone(four: World) -> Non
 
 
 def test_after_two_statuses_without_an_answer_nothing_more_is_asked(four: World) -> None:
-    """The API server is away; every driver waits for the next pass."""
+    """The API server is away; every driver waits for the next reconcile."""
     client = Deaf(four.client.objects, "a", "edu")
     errors = Reporter(client).report(four.decide(), now=NOW)
     assert client.asked == ["a", "b", "edu"]
@@ -207,14 +207,14 @@ def test_statuses_without_an_answer_are_written_last_in_the_next_pass(four: Worl
 
 
 def about_to_replace(world: World) -> Plan:
-    """Plan that a pod of every driver is replaced, of which only the status will tell."""
+    """Plan that a pod of every driver is replaced, which only the status will record."""
     action = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a", noted=True)
     notes = (NodeNote(node="node-a", reloads=1, last_reload=NOW),)
     decided = world.decide()
     return replace(decided, drivers=tuple(replace(part, actions=(action,), notes=notes) for part in decided.drivers))
 
 
-def test_what_only_the_status_tells_of_is_written_before_it_is_done(four: World) -> None:
+def test_what_only_the_status_reports_is_written_before_it_is_done(four: World) -> None:
     """Once: where the status says so already nothing is written."""
     decided = about_to_replace(four)
     assert Reporter(four.client).acknowledged(decided) == (decided, {})
@@ -224,7 +224,7 @@ def test_what_only_the_status_tells_of_is_written_before_it_is_done(four: World)
     assert len(four.client.writes) == writes
 
 
-def test_what_the_status_cannot_tell_of_is_not_done(four: World) -> None:
+def test_what_the_status_cannot_report_is_not_done(four: World) -> None:
     """The other drivers' actions are."""
     decided = about_to_replace(four)
     four.client.faults = [Forbidden("403", status=403)]
@@ -294,8 +294,8 @@ def test_a_controller_that_is_to_stop_writes_no_further_status(four: World) -> N
     assert events_of(four.client) == set()
 
 
-def test_a_controller_that_is_to_stop_does_nothing_that_its_status_does_not_tell(four: World) -> None:
-    """The drivers that were not come to lose the actions that only the status would tell of."""
+def test_a_controller_that_is_to_stop_does_nothing_that_its_status_does_not_report(four: World) -> None:
+    """The drivers that were not come to lose the actions that only the status would record."""
     asked = iter([False, False])
     left, errors = Reporter(four.client, is_stopping=lambda: next(asked, True)).acknowledged(about_to_replace(four))
     assert [part.driver.name for part in left.drivers if part.actions] == ["a", "b"]

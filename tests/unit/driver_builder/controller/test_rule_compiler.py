@@ -66,7 +66,7 @@ def test_an_object_of_bad_rules_only_is_left_out() -> None:
     assert [subject.name for subject in compiled.problems] == ["wrong"]
 
 
-def test_what_does_not_fit_is_told_and_the_rest_goes_on() -> None:
+def test_what_does_not_fit_is_reported_and_the_rest_goes_on() -> None:
     """A ConfigMap holds a megabyte; objects are taken by name, so that the choice is the same every time."""
     huge = {**GOOD, "annotations": {"note": "x" * (LARGEST_CONFIG_MAP - 500)}}
     compiled = compile_rules([rule_object("c", GOOD), rule_object("b", huge), rule_object("a", huge)])

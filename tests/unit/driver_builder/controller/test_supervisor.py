@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
-from driver_builder.controller import backoff
+from driver_builder import backoff
 from driver_builder.controller.lease import RENEW_DEADLINE_SECONDS, Lease
 from driver_builder.controller.supervisor import Supervisor
 from kube_api.client import Object
@@ -21,7 +21,7 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -31,7 +31,7 @@ def _no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def restarts(thread: str) -> float:
-    """Say how often a thread was started again."""
+    """Return how often a thread was started again."""
     return REGISTRY.get_sample_value("driver_builder_thread_restarts_total", {"thread": thread}) or 0.0
 
 

@@ -27,7 +27,7 @@ KNOWN = {f"{NAMESPACE}/public": SigningCertificate(der=b"1"), f"{NAMESPACE}/publ
 
 
 def wished(certificates: Mapping[str, Certificate] = KNOWN, **changes: object) -> dict[str, DesiredTarget]:
-    """Say what two nodes on two kernels should run, by kernel."""
+    """Return what two nodes on two kernels should run, by kernel."""
     container = driver(spec_changes=dict(changes))
     inputs = BuildInputs(
         container,
@@ -51,7 +51,7 @@ def request(items: Mapping[str, DesiredTarget], kernel: str = KERNEL) -> BuildRe
 
 
 def test_the_certificate_is_in_the_request_and_in_the_key() -> None:
-    """Another certificate is another image; where the keys lie is told by name only."""
+    """Another certificate is another image; the place of the keys is given by name only."""
     plain, signed = request(wished()), request(wished(signing=SIGNING))
     assert (plain.signing_certificate, plain.signing) == (None, None)
     assert signed.signing_certificate == b"1"

@@ -98,6 +98,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
                 "preflight": {"followRepository": draw(st.booleans())},
             },
             status={"targets": [entry(*place) for place in places if draw(seldom)]},
+            rebuild=draw(st.none() | st.just("x")),
         )
         for name in DRIVERS
     )
@@ -110,7 +111,7 @@ def test_images_that_become_known_change_the_plan_as_if_all_were_resolved_again(
     seen: Snapshot, data: st.DataObject
 ) -> None:
     """Also where an image that exists says which version of the operating system its kernel's nodes are served as."""
-    reader = ImageReader(AnyAnswers(data), SETTINGS.recipes)
+    reader = ImageReader(AnyAnswers(data), SETTINGS.template_versions)
     resolved = reader.resolve(seen)
     known = reader.read(seen, resolved)
     assert plan(known, SETTINGS, resolved) == plan(known, SETTINGS)

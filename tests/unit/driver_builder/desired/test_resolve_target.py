@@ -38,7 +38,7 @@ def wished(
     template: OwnTemplate | SourceMissing | None = None,
     **spec_changes: object,
 ) -> tuple[DesiredTarget, ...]:
-    """Say what two nodes on two kernels should run."""
+    """Return what two nodes on two kernels should run."""
     container = driver(spec_changes=dict(spec_changes))
     inputs = BuildInputs(
         container,
@@ -53,7 +53,7 @@ def wished(
 
 
 def key_of(item: DesiredTarget) -> str:
-    """Give the build key of a target that is to be built."""
+    """Return the build key of a target that is to be built."""
     assert isinstance(item, ImageTarget)
     assert isinstance(item, TargetToBuild)
     return item.request.key

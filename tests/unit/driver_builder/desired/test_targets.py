@@ -44,7 +44,7 @@ def recorded(os_version: str, kernel: str = KERNEL, **changes: str) -> DaemonSet
 
 
 def grouped(seen: Snapshot) -> dict[str, tuple[str, ...]]:
-    """Give the nodes of each target by the version that it is recorded with."""
+    """Return the nodes of each target by the version that it is recorded with."""
     stock = stock_of(seen, seen.drivers[0], spec_of(seen.drivers[0]))
     return {item.os_version: names_ for item, names_ in stock.targets.items()}
 
@@ -129,7 +129,7 @@ def test_an_image_that_exists_is_taken_instead_of_building_another() -> None:
     (container,) = seen.drivers
     asked = {
         item.target.os_version: item.image
-        for resolved in resolve_all(seen, SETTINGS.recipes).values()
+        for resolved in resolve_all(seen, SETTINGS.template_versions).values()
         for item in resolved.images
     }
     assert set(asked) == {"12", "12.9", "12.10"}
@@ -148,10 +148,12 @@ def test_a_kernel_that_no_node_runs_yet_is_asked_about_in_the_same_way() -> None
     here, there = node("a", os_version="12.9"), node("b", OTHER_KERNEL, os_version="12")
     seen = snapshot(here, there, daemon_sets=(recorded("12", OTHER_KERNEL),))
     (container,) = seen.drivers
-    asked = resolve_for(seen, container, spec_of(container), target(OTHER_KERNEL, os_version="12.9"), SETTINGS.recipes)
+    asked = resolve_for(
+        seen, container, spec_of(container), target(OTHER_KERNEL, os_version="12.9"), SETTINGS.template_versions
+    )
     assert asked is not None
     assert asked.target == target(OTHER_KERNEL)
-    assert gate(with_images(seen), "a", OTHER_KERNEL, SETTINGS.recipes).is_open
+    assert gate(with_images(seen), "a", OTHER_KERNEL, SETTINGS.template_versions).is_open
 
 
 def test_a_rebuild_that_was_asked_for_before_is_still_in_the_key() -> None:
@@ -160,7 +162,7 @@ def test_a_rebuild_that_was_asked_for_before_is_still_in_the_key() -> None:
     seen = snapshot(
         node(os_version="12.9"), drivers=(driver(status={"rebuild": known}),), daemon_sets=(recorded("12"),)
     )
-    (item,) = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+    (item,) = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.template_versions).targets
     assert isinstance(item, ImageTarget)
     assert isinstance(item, TargetToBuild)
     assert item.request.rebuild == ".token"
@@ -171,7 +173,7 @@ def test_of_two_targets_with_one_name_the_second_is_refused(owner: str) -> None:
     """The target that the DaemonSet was made for keeps it, and the other one's status says so."""
     with mock.patch.object(KernelTarget, "short_hash", property(lambda _: "deadbeef")):
         seen = snapshot(node("a"), node("b", OTHER_KERNEL), daemon_sets=(recorded("12", owner),))
-        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.template_versions).targets
         assert [item.target.kernel_version for item in items if isinstance(item, ImageTarget)] == [owner]
         (refused,) = [item for item in items if isinstance(item, SkippedTarget | BlockedTarget)]
         assert (refused.state, refused.reason) == ("Blocked", "TargetNameTaken")
@@ -182,10 +184,10 @@ def test_of_two_targets_with_one_name_the_second_is_refused(owner: str) -> None:
 
 
 def test_without_a_daemon_set_the_first_of_two_with_one_name_has_it() -> None:
-    """The order of kernels decides, the same in every pass."""
+    """The order of kernels decides, the same in every reconcile."""
     with mock.patch.object(KernelTarget, "short_hash", property(lambda _: "deadbeef")):
         seen = snapshot(node("a"), node("b", OTHER_KERNEL))
-        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.recipes).targets
+        items = resolve(seen, seen.drivers[0], spec_of(seen.drivers[0]), SETTINGS.template_versions).targets
     assert [type(item) for item in items] == [TargetToBuild, BlockedTarget]
 
 

@@ -1,4 +1,4 @@
-"""Look-ups run beside the passes: each repository once at a time, and no answer is lost or made up."""
+"""Look-ups run beside the reconciles: each repository once at a time, and no answer is lost or made up."""
 
 import threading
 from concurrent.futures import Executor, Future
@@ -38,7 +38,7 @@ class Later(Executor):
 
 
 class Bench:
-    """A queue whose repositories answer as told."""
+    """A queue whose repositories answer as arranged."""
 
     def __init__(self, *answers: tuple[str, ...] | Exception) -> None:
         self.answers = [*answers]
@@ -47,7 +47,7 @@ class Bench:
         self.queue = LookUpQueue(self._work, wake=self._wake, pool=self.pool, clock=lambda: NOW)
 
     def run(self) -> LookUp:
-        """Ask, let the repository answer, and tell what is known."""
+        """Ask, let the repository answer, and return what is known."""
         self.queue.submit(ASK)
         self.pool.waiting.pop(0)()
         assert self.queue.states().running == frozenset()

@@ -12,8 +12,8 @@ from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.cli import run_command
 from driver_builder.config import Settings
-from driver_builder.discovery.job_kernel_discovery import JobKernelLookup
-from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.references.registry_access import Registries
@@ -39,16 +39,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield object()
 
     def answer(who: str) -> Any:
-        def look_up(_self: Any, repository: Repository, *, cancelled: threading.Event) -> tuple[str, ...]:
+        def discover(_self: Any, repository: Repository, *, cancelled: threading.Event) -> tuple[str, ...]:
             assert not cancelled.is_set()
             calls.append(f"{who} {repository}")
             return ("6.1.0-9-amd64",)
 
-        return look_up
+        return discover
 
     monkeypatch.setattr(run_command, "docker_engine", engine)
-    monkeypatch.setattr(DockerKernelLookup, "look_up", answer("engine"))
-    monkeypatch.setattr(JobKernelLookup, "look_up", answer("job"))
+    monkeypatch.setattr(DockerKernelDiscovery, "discover", answer("engine"))
+    monkeypatch.setattr(JobKernelDiscovery, "discover", answer("job"))
     return calls
 
 
@@ -64,9 +64,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_who_builds_looks_up(
     asked: list[str], builder: BuilderKind | None, environment: dict[str, str], who: str
 ) -> None:
-    """What is told is what a build would find."""
+    """The result is what a build would find."""
     client = MemoryClient()
-    work = run_command._look_up_work(client, settings(**environment), Registries(client))
+    work = run_command._discovery_work(client, settings(**environment), Registries(client))
     action = LookUpKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings(), builder=builder)
     assert work(action, threading.Event()) == ("6.1.0-9-amd64",)
     assert asked == [f"{who} {DEBIAN}"]

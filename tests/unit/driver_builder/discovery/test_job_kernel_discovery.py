@@ -9,7 +9,7 @@ import pytest
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_state import Building, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
-from driver_builder.discovery.job_kernel_discovery import JobKernelLookup, manifest
+from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery, manifest
 from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
 from driver_builder.model.repositories import Repository
@@ -54,7 +54,7 @@ class Hasty(threading.Event):
     """An event that nobody waits for."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Give at once that it is not set."""
+        """Return at once that it is not set."""
         assert timeout is not None
         return False
 
@@ -78,8 +78,8 @@ class Played:
 
     def ask(self) -> tuple[str, ...]:
         """Ask, with a clock that goes on by a minute whenever it is looked at."""
-        asking = JobKernelLookup(Client.__new__(Client), "drivers", clock=self._clock)
-        return asking.look_up(DEBIAN, cancelled=Hasty())
+        asking = JobKernelDiscovery(Client.__new__(Client), "drivers", clock=self._clock)
+        return asking.discover(DEBIAN, cancelled=Hasty())
 
     def _make(self, made: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         self.manifests.append(made)
@@ -105,7 +105,7 @@ def test_what_the_pod_prints_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_log_that_breaks_off_is_asked_for_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest kernel may be the last line; without it nobody would build ahead."""
+    """The newest kernel may be the last line; without it nothing would be prebuilt."""
     lines = ["driverwright-kernel: 6.1.0-8-arm64", "driverwright-kernel: 6.1.0-9-arm64"]
     assert Played(monkeypatch, [HandingOver(pod="p")], lines).ask() == ("6.1.0-8-arm64", "6.1.0-9-arm64")
 
@@ -133,7 +133,7 @@ def test_what_else_it_comes_to_is_said(
 
 
 def test_a_job_of_another_day_is_never_taken_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look-up has a fingerprint of its own, by which an old Job is told apart and replaced."""
+    """Each kernel discovery has a fingerprint of its own: an old Job is detected and replaced."""
     played = Played(monkeypatch, [HandingOver(pod="p")], [])
     played.ask()
     played.ask()

@@ -229,7 +229,7 @@ def test_what_is_no_kernel_release_is_left_out() -> None:
     assert len(parse_releases(many)) == MAX_RELEASES
 
 
-def test_of_what_a_look_up_prints_only_releases_are_kept() -> None:
+def test_of_what_a_kernel_discovery_prints_only_releases_are_kept() -> None:
     """However much that is: a base image may print anything."""
     lines = ReleaseLines()
     for number in range(MAX_RELEASES + 5):

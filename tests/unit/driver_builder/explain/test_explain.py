@@ -1,4 +1,4 @@
-"""Which link is the first to break, what is said about it, and what to do next."""
+"""Which check is the first to break, what is said about it, and what to do next."""
 
 import json
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.explain.explanation import LINKS, Explanation, Verdict
-from driver_builder.explain.links import explain
+from driver_builder.explain.checks import explain
+from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
-from driver_builder.planning.plan_build import next_try
+from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
@@ -60,7 +60,7 @@ def with_mapping(*rules: dict[str, Any]) -> Snapshot:
 
 
 def key_of(seen: Snapshot) -> str:
-    """Give the build key of the only target."""
+    """Return the build key of the only target."""
     request = wanted(seen)[0].request
     assert request is not None
     return request.key
@@ -73,7 +73,7 @@ def failing(reason: str = "CompileError", message: str = "edudrv.c:7: error: x")
 
 
 def building(seconds: float = 5.0) -> Snapshot:
-    """Make a snapshot in which the status tells of a build that began some seconds ago."""
+    """Make a snapshot in which the status reports a build that began some seconds ago."""
     seen = with_images(snapshot(), Absent())
     (part,) = plan(seen, SETTINGS).drivers
     written = status.render(part.driver, part.targets, rebuilds=part.rebuilds, unknown={}, now=NOW)
@@ -173,10 +173,16 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("key refused", lambda: not_loaded("LoadFailed", "Key was rejected by service"), "load", B, "rejected", "mokutil"),
     ("key unknown", lambda: not_loaded("LoadFailed", "Loading of module with unavailable key is rejected"), "load", B,
      "unavailable", "mokutil"),
-    ("no room", lambda: not_loaded("LoadFailed", "module nouveau is in use (refcnt 1) and cannot make room"), "load", B,
-     "nouveau is in use", "put it on spec.module.blacklist and reboot"),
-    ("blacklisted", lambda: not_loaded("LoadFailed", "module nouveau is on spec.module.blacklist, and live"), "load", B,
-     "and live", "spec.module.inTreeModulesToRemove too"),
+    ("no room", lambda: not_loaded("LoadFailed", "module nouveau is in use (refcnt 1) and cannot be unloaded"),
+     "load", B, "nouveau is in use", "put it on spec.module.blacklist and reboot"),
+    ("no room, earlier loader", lambda: not_loaded("LoadFailed", "module nouveau is in use (refcnt 1) and cannot make "
+     "room"), "load", B, "nouveau is in use", "put it on spec.module.blacklist and reboot"),
+    ("other firmware", lambda: not_loaded("LoadFailed", "firmware a.bin: the node has a different file of this name"),
+     "load", B, "different file", "Remove that file"),
+    ("other parameters", lambda: not_loaded("ParametersDiffer", "module edudrv is loaded with use_irq=1 instead of "
+     "use_irq=0, and module edudrv is in use (refcnt 1)"), "load", B, "use_irq=1", "End what uses the module"),
+    ("blacklisted", lambda: not_loaded("LoadFailed", "module nouveau is on spec.module.blacklist and already loaded"),
+     "load", B, "already loaded", "spec.module.inTreeModulesToRemove too"),
     ("refused somehow", lambda: not_loaded("LoadFailed", "?!"), "load", B, "?!", "dmesg"),
     ("no device", lambda: not_loaded("NoDevice", "no device is bound"), "load", B, "no device is bound", "lspci"),
     ("rebooted since", lambda: with_pod(proof=loaded(boot_id="older")), "load", W, "rebooted since", "Wait"),
@@ -193,30 +199,30 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("make", "link", "verdict", "words", "next_step"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
+    ("make", "check", "verdict", "words", "next_step"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_the_first_broken_link_is_named_with_what_to_do(
-    make: Callable[[], Snapshot], link: str, verdict: str, words: str, next_step: str
+    make: Callable[[], Snapshot], check: str, verdict: str, words: str, next_step: str
 ) -> None:
     """Everything before it holds, everything after it was not looked at."""
     said = explained(make())
     first = said.first_broken
     assert first is not None
-    assert (first.name, first.verdict.value) == (link, verdict)
+    assert (first.name, first.verdict.value) == (check, verdict)
     assert words in first.sentence
     assert next_step in first.next_step
     assert not said.is_ready
     assert words in said.sentence
-    number = LINKS.index(link)
+    number = CHECKS.index(check)
     assert {step.verdict for step in said.steps[number + 1 :]} <= {Verdict.UNKNOWN, Verdict.OK}
     assert {step.verdict for step in said.steps[:number]} <= {Verdict.OK}
 
 
 def test_a_ready_node_is_said_to_be_ready() -> None:
-    """Every link holds, and the label for workloads is told."""
+    """Every check holds, and the label for workloads is shown."""
     said = explained(ready_snapshot())
-    assert [step.verdict for step in said.steps] == [Verdict.OK] * len(LINKS)
-    assert [step.name for step in said.steps] == [*LINKS]
+    assert [step.verdict for step in said.steps] == [Verdict.OK] * len(CHECKS)
+    assert [step.name for step in said.steps] == [*CHECKS]
     assert (said.is_ready, said.sentence, said.serving, said.selected) == (True, "ready", "1.0.0", True)
     assert READY_LABEL in said.steps[-1].next_step
 
@@ -230,7 +236,7 @@ def test_a_ready_node_is_said_to_be_ready() -> None:
     ],
 )
 def test_what_holds_is_said_too(changes: dict[str, Any], words: str) -> None:
-    """A link that holds says why."""
+    """A check that holds says why."""
     said = explained(with_images(snapshot(drivers=(driver(spec_changes=changes),))))
     assert any(words in step.sentence and step.verdict is Verdict.OK for step in said.steps)
 
@@ -250,20 +256,20 @@ def test_a_registry_without_answer_and_nothing_else_is_waited_for() -> None:
 
 
 def test_a_paused_driver_that_works_is_ready() -> None:
-    """A pause is told, and breaks nothing that is there."""
+    """A pause is reported, and breaks nothing that is there."""
     said = explained(with_driver(paused=True))
     assert said.is_ready
     assert "paused" in said.steps[0].sentence
 
 
-def test_a_pause_does_not_hide_what_a_person_has_to_mend() -> None:
+def test_a_pause_does_not_hide_what_a_person_has_to_fix() -> None:
     """The pause is not why a node is not selected."""
     said = explained(replace(snapshot(node(labels={"pool": "web"})), drivers=(driver(paused=True),)))
     assert said.first_broken is not None
     assert said.first_broken.name == "selector"
 
 
-def test_what_works_meanwhile_is_told() -> None:
+def test_what_works_meanwhile_is_reported() -> None:
     """While a new image is built the old one still serves."""
     seen = with_images(ready_snapshot(), Absent())
     seen = replace(seen, pods=(pod(with_images(seen), old=True),))
@@ -290,7 +296,7 @@ def failed_before(seen: Snapshot, kernel: str, *, failures: int, seconds_ago: fl
 
 
 def with_targets(*targets: TargetStatus, seen: Snapshot, **changes: Any) -> Snapshot:
-    """Let a status tell of targets, of which the registry has no image."""
+    """Let a status report targets, of which the registry has no image."""
     container = driver(status={"targets": [status.render_target(target) for target in targets]}, **changes)
     return replace(with_images(seen, Absent()), drivers=(container,))
 
@@ -317,7 +323,7 @@ def test_a_failed_build_of_a_paused_driver_is_not_tried_again() -> None:
 
 
 def test_a_failed_build_says_that_builds_are_suspended() -> None:
-    """Then its own time does not count; another kernel's status tells of it."""
+    """Then its own time does not count; another kernel's status reports it."""
     two = snapshot(node(), node("node-b", kernel=OTHER_KERNEL))
     mine = failed_before(two, KERNEL, failures=1, seconds_ago=1)
     held = replace(mine, target="b", kernel=OTHER_KERNEL, state=TargetState.BLOCKED, reason=Reason.BUILDS_SUSPENDED)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from driver_builder import plan as plan_module
-from driver_builder.explain import links
+from driver_builder.explain import checks
+from driver_builder.explain.checks import explain
 from driver_builder.explain.explanation import Explanation, Verdict
-from driver_builder.explain.links import explain
 from driver_builder.model.image_state import Absent
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.reasons import Reason
@@ -80,7 +80,7 @@ def forbidden(seen: Snapshot) -> Snapshot:
 def test_a_driver_in_trouble_is_said_to_be(
     make: Callable[[], Snapshot], reason: str, message: str, remedy: str
 ) -> None:
-    """Before every other link: nothing is decided for it."""
+    """Before every other check: nothing is decided for it."""
     first = explained(make()).first_broken
     assert first is not None
     assert (first.name, first.verdict) == ("driver", Verdict.BROKEN)
@@ -89,7 +89,7 @@ def test_a_driver_in_trouble_is_said_to_be(
     assert remedy in first.next_step
 
 
-@pytest.mark.parametrize("module", [plan_module, links], ids=["in the plan", "before the plan"])
+@pytest.mark.parametrize("module", [plan_module, checks], ids=["in the plan", "before the plan"])
 def test_a_bug_in_explaining_is_a_trouble_of_its_driver(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What works there meanwhile is said as well."""
     seen = ready_snapshot()
@@ -97,7 +97,7 @@ def test_a_bug_in_explaining_is_a_trouble_of_its_driver(module: Any, monkeypatch
     def fail(*_: object) -> object:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr(module, {plan_module: "plan_target", links: "stock_of"}[module], fail)
+    monkeypatch.setattr(module, {plan_module: "plan_target", checks: "stock_of"}[module], fail)
     said = explained(seen)
     assert said.first_broken is not None
     assert "Degraded: InternalError: internal error: ZeroDivisionError: here" in said.first_broken.sentence
@@ -113,7 +113,7 @@ def test_a_node_that_is_ready_stays_so_while_its_driver_is_in_trouble() -> None:
     assert "traceback" in said.steps[0].next_step
 
 
-def test_a_trouble_does_not_hide_what_a_person_has_to_mend() -> None:
+def test_a_trouble_does_not_hide_what_a_person_has_to_fix() -> None:
     """It is not why a node is not selected."""
     said = explained(bug(with_images(snapshot(node(labels={"pool": "web"})))))
     assert said.first_broken is not None

@@ -84,7 +84,7 @@ def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
 def build(
     host: str, builder: ReadyBuilder | None = None, registries: Registries | None = None
 ) -> tuple[str, list[str]]:
-    """Carry out one build; gives digest and log."""
+    """Carry out one build; returns digest and log."""
     log: list[str] = []
     action = StartBuild(
         namespace="driverwright",

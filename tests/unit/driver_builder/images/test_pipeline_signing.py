@@ -79,7 +79,7 @@ class CountingBuilder(ReadyBuilder):
 def build(
     server: ScriptedRegistry, client: MemoryClient | None = None, builder: ReadyBuilder | None = None, **changes: Any
 ) -> tuple[str, list[str]]:
-    """Carry out a build; gives digest and log."""
+    """Carry out a build; returns digest and log."""
     log: list[str] = []
     action = StartBuild(
         namespace="team",
@@ -153,7 +153,7 @@ def test_without_its_key_nothing_is_built_or_pushed(server: ScriptedRegistry, cl
 
 
 def test_where_no_secrets_can_be_read_nothing_is_signed_in_silence() -> None:
-    """Whoever calls it without them is told."""
+    """A call without them is an error."""
     action = StartBuild(
         namespace="team",
         request=SIGNED,

@@ -19,7 +19,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.model.reused import Reused
+from driver_builder.model.images import Reused
 from driver_builder.modules.verify import VerifiedModule
 from tests.support.driver_builder.factories import target
 from tests.support.driver_builder.module_signing import a_signer

@@ -175,7 +175,7 @@ def carry_out(
 def make(
     server: ScriptedRegistry, builder: PlainBuilder, *others: ReuseCandidate, kernel: str = NEW
 ) -> tuple[Present, list[str]]:
-    """Carry out an action that succeeds; gives what the registry has then, and the log."""
+    """Carry out an action that succeeds; returns what the registry has then, and the log."""
     log: list[str] = []
     carry_out(server, builder, log.append, *others, kernel=kernel)
     state = client(server).inspect(REPOSITORY, kernel)

@@ -26,8 +26,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.model.images import ImageRef
-from driver_builder.model.reused import Reused
+from driver_builder.model.images import ImageRef, Reused
 from tests.support.driver_builder.factories import KERNEL, target
 
 MODULES = Path(__file__).parents[3] / "data" / "modules"
@@ -101,7 +100,7 @@ def test_what_spdx_demands_is_there() -> None:
     assert content["documentDescribes"] == ["SPDXRef-Image"]
 
 
-def test_a_module_is_named_by_what_tells_it_from_another_build() -> None:
+def test_a_module_is_named_by_what_identifies_its_build() -> None:
     """Its srcversion, its checksum, and its license in SPDX's words with the kernel's own beside it."""
     probe = package("dw_probe.ko", document())
     assert probe["packageFileName"] == f"{FOLDER}/dw_probe.ko"

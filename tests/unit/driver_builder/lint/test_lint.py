@@ -42,14 +42,14 @@ spec:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """Give a good manifest that a test may spoil."""
+    """Return a good manifest that a test may spoil."""
     path = tmp_path / "driver.yaml"
     path.write_text(GOOD)
     return path
 
 
 def linted(*words: str) -> int:
-    """Run the command; gives its exit code."""
+    """Run the command; returns its exit code."""
     return main.main(["lint", *words])
 
 
@@ -61,7 +61,7 @@ def findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, 
 
 
 def spoil(path: Path, old: str, new: str) -> str:
-    """Change a good manifest; gives its name."""
+    """Change a good manifest; returns its name."""
     assert old in GOOD
     path.write_text(GOOD.replace(old, new))
     return str(path)

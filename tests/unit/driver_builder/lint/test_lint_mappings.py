@@ -17,7 +17,7 @@ IMAGE = "r.io/edu:1"
 
 def mappings(*items: dict[str, Any]) -> tuple[KernelMapping, ...]:
     """Read kernel mappings."""
-    return parse_spec(spec(kernelMappings=list(items))).mappings
+    return parse_spec(spec(kernelMappings=list(items))).kernel_mappings
 
 
 def regexps(*texts: str) -> tuple[KernelMapping, ...]:
@@ -62,7 +62,7 @@ kernels = st.text(alphabet="651.-2", max_size=6)
 
 
 def compiles(text: str) -> bool:
-    """Tell whether a text is an expression that a mapping may have."""
+    """Return whether a text is an expression that a mapping may have."""
     try:
         regexps(text)
     except InvalidDriver:
@@ -99,7 +99,7 @@ def test_a_hidden_mapping_is_not_said_to_match_nothing_as_well() -> None:
     assert len(found([{"regexp": "6.*"}, {"literal": "6.1.0"}], ["6.1.0"])) == 1
 
 
-def test_a_mapping_that_applies_to_no_kernel_is_told() -> None:
+def test_a_mapping_that_applies_to_no_kernel_is_reported() -> None:
     """Of each kernel the first mapping that matches counts; no error, for nodes come and go."""
     oddity, other = found([{"regexp": "[5-6].*"}, {"regexp": "[6-7].*"}, {"literal": "4.9.0"}], ["6.1.0", "5.15.0"])
     assert (oddity.index, oddity.is_error, other.index) == (1, False, 2)
@@ -125,7 +125,7 @@ def test_nothing_is_said_about_kernels_that_nobody_knows() -> None:
         ),
     ],
 )  # fmt: skip
-def test_an_image_for_several_kernels_is_told(
+def test_an_image_for_several_kernels_is_reported(
     items: list[dict[str, Any]], releases: list[str] | None, index: int, is_error: bool, words: str
 ) -> None:
     """A driver image is for one kernel."""

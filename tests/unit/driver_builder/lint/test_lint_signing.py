@@ -1,4 +1,4 @@
-"""Drivers that nodes with Secure Boot would refuse are told before they are applied."""
+"""Drivers that nodes with Secure Boot would refuse are reported before they are applied."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def told(*nodes: Any, **changes: Any) -> list[str]:
     return list(unsigned(spec_of(driver(spec_changes=changes)), nodes))
 
 
-def test_unsigned_modules_are_told_by_kernel_and_nodes() -> None:
+def test_unsigned_modules_are_reported_by_kernel_and_nodes() -> None:
     """Once for each kernel, with some of its nodes."""
     secure = [node(f"s{number}", labels=SECURE) for number in range(5)]
     (said,) = told(*secure, node("plain", OTHER_KERNEL))
@@ -36,7 +36,7 @@ def test_unsigned_modules_are_told_by_kernel_and_nodes() -> None:
         pytest.param({"nodeSelector": {"pool": "other"}}, id="another pool"),
     ],
 )
-def test_where_nothing_is_refused_nothing_is_told(changes: dict[str, Any]) -> None:
+def test_where_nothing_is_refused_nothing_is_reported(changes: dict[str, Any]) -> None:
     """Only what is known to go wrong."""
     assert told(node(labels=SECURE), **changes) == []
 

@@ -27,7 +27,7 @@ def put_firmware(world: World, **files: str) -> None:
 
 
 def on_the_node(world: World, kernel: str = KERNEL) -> dict[str, str]:
-    """Give the firmware of a kernel on the node."""
+    """Return the firmware of a kernel on the node."""
     folder = world.root / "firmware/updates" / kernel
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
@@ -95,7 +95,7 @@ def test_a_module_in_use_is_left_where_ours_is_live(world: World) -> None:
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
     assert ran.verdict["message"] == (
-        "module vendor, to be removed, is in use (refcnt 1, devices 0000:00:04.0): left loaded"
+        "module vendor of spec.module.inTreeModulesToRemove is in use (refcnt 1, devices 0000:00:04.0): not unloaded"
     )
     assert world.calls == []
 
@@ -120,7 +120,7 @@ def test_a_module_that_the_kernel_keeps_is_left_where_ours_is_live(world: World)
     write(world.root / "rmmod", "#!/bin/sh\necho busy\nexit 1\n")
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert "module vendor, to be removed, could not be unloaded" in ran.verdict["message"]
+    assert "module vendor of spec.module.inTreeModulesToRemove could not be unloaded" in ran.verdict["message"]
 
 
 def test_a_module_in_use_is_refused_where_one_of_ours_has_to_be_loaded(world: World) -> None:
@@ -142,7 +142,7 @@ def test_a_device_that_a_module_in_use_may_have_is_said(world: World) -> None:
     (world.root / "drivers/edudrv" / "0000:00:04.0").unlink()
     ran = world.run("load")
     assert ran.verdict["result"] == "NoDevice"
-    assert "module vendor, to be removed, is in use" in ran.verdict["message"]
+    assert "module vendor of spec.module.inTreeModulesToRemove is in use" in ran.verdict["message"]
 
 
 def test_our_own_module_does_not_make_room_for_itself(world: World) -> None:
@@ -226,7 +226,7 @@ def test_a_blacklisted_module_that_is_live_is_refused(world: World) -> None:
     world.is_live("nouveau", srcversion=IN_TREE, refcnt=1)
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "nouveau")
-    assert "on spec.module.blacklist, and live (refcnt 1, devices 0000:00:04.0)" in ran.verdict["message"]
+    assert "on spec.module.blacklist and already loaded (refcnt 1, devices 0000:00:04.0)" in ran.verdict["message"]
     assert world.calls == []
     assert blacklist_of(world).exists()
 
@@ -238,7 +238,7 @@ def test_a_blacklisted_module_is_left_where_the_own_ones_are_live(world: World) 
     world.is_live("nouveau", srcversion=IN_TREE)
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert ran.verdict["message"] == "module nouveau, on spec.module.blacklist, is live: left loaded"
+    assert ran.verdict["message"] == "module nouveau of spec.module.blacklist is already loaded: not unloaded"
     assert world.calls == []
     assert blacklist_of(world).exists()
 
@@ -250,7 +250,7 @@ def test_a_blacklisted_module_is_left_where_the_own_one_stays_in_use(world: Worl
     world.is_live("nouveau", srcversion=IN_TREE)
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert ran.verdict["message"] == "module nouveau, on spec.module.blacklist, is live: left loaded"
+    assert ran.verdict["message"] == "module nouveau of spec.module.blacklist is already loaded: not unloaded"
     assert world.calls == []
 
 
@@ -324,7 +324,7 @@ def test_firmware_of_others_is_not_touched(world: World) -> None:
     put_firmware(world, **{"edu.bin": "ours"})
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (1, "LoadFailed")
-    assert "firmware edu.bin: the node has another one" in ran.verdict["message"]
+    assert "firmware edu.bin: the node has a different file of this name" in ran.verdict["message"]
     assert (theirs.read_text(), world.calls) == ("theirs", [])
     put_firmware(world, **{"edu.bin": "theirs"})
     assert world.run("load").verdict["result"] == "Loaded"

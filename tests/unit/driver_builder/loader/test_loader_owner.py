@@ -53,7 +53,7 @@ def become_second(world: World) -> None:
 
 
 def record(world: World, name: str = "edudrv") -> str | None:
-    """Give what the node says of a module."""
+    """Return what the node says of a module."""
     file = world.root / "run/owners" / name
     return file.read_text() if file.exists() else None
 
@@ -78,7 +78,8 @@ def test_another_drivers_module_is_not_replaced(joined: World) -> None:
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "ModuleConflict", "edudrv")
     assert ran.verdict["message"] == (
         "module edudrv was loaded on this node by driver team/edu, and driver other-team/edu.b would replace it: "
-        "let one of them name it, or give them other nodes; where team/edu is gone, rmmod it or boot the node"
+        "let only one of them name it, or select different nodes; "
+        "if team/edu no longer exists, rmmod it or reboot the node"
     )
     assert joined.calls == []
     assert list((joined.root / "modprobe.d").iterdir()) == []
@@ -116,7 +117,10 @@ def test_another_drivers_module_is_left_where_the_own_ones_are_live(beside: Worl
     write(beside.sys / "module/nextdrv/srcversion", f"{OTHER}\n")
     ran = beside.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert ran.verdict["message"] == "module nextdrv, to be removed, belongs to driver other-team/edu.b: left loaded"
+    assert (
+        ran.verdict["message"]
+        == "module nextdrv of spec.module.inTreeModulesToRemove belongs to driver other-team/edu.b: not unloaded"
+    )
     assert beside.calls == []
     assert (record(beside), record(beside, "nextdrv")) == (f"3f0b {FIRST} live\n", f"3f0b {SECOND} live\n")
 
@@ -130,7 +134,10 @@ def test_another_drivers_module_on_the_blacklist_is_a_conflict(world: World) -> 
     world.image(["nextdrv"])
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "ModuleConflict", "edudrv")
-    assert "driver team/edu, and driver other-team/edu.b would blacklist it: let one of them" in ran.verdict["message"]
+    assert (
+        "driver team/edu, and driver other-team/edu.b would blacklist it: let only one of them"
+        in ran.verdict["message"]
+    )
     assert world.calls == before
     assert list((world.root / "modprobe.d").iterdir()) == []
     assert (record(world), record(world, "nextdrv")) == (f"3f0b {FIRST} live\n", None)
@@ -142,7 +149,7 @@ def test_a_module_on_the_blacklist_is_left_where_the_own_ones_are_live(beside: W
     (beside.root / "modprobe.d").mkdir()
     ran = beside.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert ran.verdict["message"] == "module nextdrv, on spec.module.blacklist, is live: left loaded"
+    assert ran.verdict["message"] == "module nextdrv of spec.module.blacklist is already loaded: not unloaded"
     assert beside.calls == []
     assert (record(beside), record(beside, "nextdrv")) == (f"3f0b {FIRST} live\n", f"3f0b {SECOND} live\n")
 
@@ -159,7 +166,7 @@ def test_a_module_that_another_driver_is_at_work_on_is_left_where_the_own_ones_a
 
 
 def test_nothing_is_said_of_a_module_that_is_left_in_use(world: World) -> None:
-    """It was to make room, and does not: whoever names it may have it."""
+    """It was to make room, and does not: the driver that names it may have it."""
     world.is_live("edudrv")
     world.is_live("vendor", srcversion=OTHER, refcnt=1)
     world.environment["REMOVE_MODULES"] = "vendor"
@@ -258,7 +265,7 @@ def test_a_loader_waits_for_another_drivers_that_is_at_work(world: World, starte
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"]) == (1, "ModuleConflict")
     assert ran.verdict["message"] == (
-        "driver other-team/edu.b is at work on module edudrv, which driver team/edu would replace"
+        "driver other-team/edu.b is loading or unloading module edudrv, and driver team/edu would replace it"
     )
     assert world.calls == []
 
@@ -277,7 +284,7 @@ def test_what_is_about_to_be_loaded_is_said_before(world: World) -> None:
 
 
 def test_only_one_of_two_loaders_gets_the_module(world: World) -> None:
-    """They start at the same moment; whoever comes second ends while the other one is still loading."""
+    """They start at the same moment; the second ends while the other one is still loading."""
     wait = '\nuntil [ -e "$WORLD/go" ]; do sleep 0.05; done\n'
     write(world.root / "insmod", (world.root / "insmod").read_text().replace("\n", wait, 1))
     loaders = {FIRST: world.start("load")}
@@ -401,7 +408,7 @@ def test_a_lock_that_was_left_is_broken_once(tmp_path: Path) -> None:
     said = early.communicate(timeout=60)[0]
     write(tmp_path / "ended", "")
     assert "Loaded: edudrv" in said
-    assert late.communicate(timeout=60)[0].count("edudrv is live already") == 1
+    assert late.communicate(timeout=60)[0].count("edudrv is already loaded") == 1
     assert record(world) == f"3f0b {FIRST} live\n"
 
 
@@ -445,7 +452,7 @@ def test_another_drivers_module_of_the_same_build_is_not_unloaded(joined: World)
     ran = joined.run("unload")
     assert (ran.verdict["result"], ran.verdict["message"]) == (
         "Unloaded",
-        "module edudrv was loaded on this node by driver team/edu, and stays",
+        "module edudrv was loaded on this node by driver team/edu, and is not unloaded",
     )
     assert joined.calls == []
     assert record(joined) == f"3f0b {FIRST} live\n"

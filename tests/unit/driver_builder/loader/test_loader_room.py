@@ -16,7 +16,7 @@ def test_another_build_in_use_is_said_with_what_holds_it(world: World) -> None:
     ran = world.run("load")
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "edudrv")
     assert ran.verdict["message"] == (
-        "another build of edudrv is live and cannot be replaced: module edudrv is in use "
+        "a different build of edudrv is loaded and cannot be replaced: module edudrv is in use "
         f"(refcnt 2, used by modules edu_net, devices {DEVICE} as edu0)"
     )
     assert world.calls == []
@@ -135,8 +135,8 @@ def test_other_parameters_of_a_module_in_use_have_a_verdict_of_their_own(world: 
         "kernel": KERNEL,
         "bootID": "3f0b",
         "module": "edudrv",
-        "message": "module edudrv is live with use_irq=1, wanted is use_irq=0, and module edudrv is in use "
-        f"(refcnt 3, devices {DEVICE}): end what uses it, then it is loaded anew",
+        "message": "module edudrv is loaded with use_irq=1 instead of use_irq=0, and module edudrv is in use "
+        f"(refcnt 3, devices {DEVICE}): stop what uses it, and the driver is reloaded",
         "parameter": "use_irq",
         "have": "1",
         "want": "0",
@@ -250,7 +250,7 @@ def test_a_rebuild_leaves_a_module_in_use(rebuilt: World) -> None:
     write(rebuilt.sys / "module/edudrv/refcnt", "1\n")
     ran = rebuilt.run("load")
     assert (ran.code, ran.verdict["result"]) == (0, "Loaded")
-    assert "the driver is not loaded anew" in ran.output
+    assert "the driver is not reloaded" in ran.output
     assert rebuilt.calls == []
     write(rebuilt.sys / "module/edudrv/refcnt", "0\n")
     rebuilt.run("load")
@@ -262,4 +262,4 @@ def test_without_a_place_to_remember_a_rebuild_the_driver_is_loaded(rebuilt: Wor
     (rebuilt.root / "run").rmdir()
     ran = rebuilt.run("load")
     assert (ran.code, ran.verdict["modules"][0]["srcversion"]) == (0, SRCVERSION)
-    assert "cannot be written: the driver will be loaded anew with the next pod, too" in ran.output
+    assert "cannot be written: the next pod reloads the driver again" in ran.output

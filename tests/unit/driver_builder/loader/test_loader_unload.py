@@ -34,7 +34,7 @@ def world(world: World) -> World:
 
 
 def files(world: World) -> list[Path]:
-    """Give what lies on the node."""
+    """Return what lies on the node."""
     folders = (world.root / "firmware", world.root / "modprobe.d", world.root / "run")
     return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
 
@@ -60,7 +60,11 @@ def test_it_may_be_run_again(world: World) -> None:
     """A pod that ended before its verdict was read is made anew."""
     world.run("unload")
     ran = world.run("unload")
-    assert (ran.code, ran.verdict["result"], ran.verdict["message"]) == (0, "Unloaded", "nothing of it was loaded")
+    assert (ran.code, ran.verdict["result"], ran.verdict["message"]) == (
+        0,
+        "Unloaded",
+        "no module of the driver was loaded",
+    )
 
 
 @pytest.mark.parametrize("used", ["edu_core", "edudrv"])
@@ -101,6 +105,6 @@ def test_after_another_boot_files_alone_go(world: World) -> None:
     """What is live then was loaded by somebody else."""
     world.environment["BOOT_ID"] = "before"
     ran = world.run("unload")
-    assert (ran.code, ran.verdict["message"]) == (0, "the node has booted since: no module was left")
+    assert (ran.code, ran.verdict["message"]) == (0, "the node has rebooted since: none of its modules is loaded")
     assert world.calls == []
     assert len(files(world)) == 2

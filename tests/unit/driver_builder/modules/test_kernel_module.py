@@ -163,7 +163,7 @@ def test_damage_never_escapes_as_a_foreign_error(content: bytes, damages: list[t
 
 
 TABLES = (*range(64), *range(SECTIONS, SECTIONS + 36 * 64))
-"""The header and the table of the sections: each byte tells where other bytes are."""
+"""The header and the table of the sections: each byte says where other bytes are."""
 
 
 @given(

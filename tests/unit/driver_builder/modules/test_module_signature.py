@@ -91,7 +91,7 @@ def test_the_signer_is_named_for_people() -> None:
     assert str(parse_certificate(OURS.der)).endswith(f"of 'ours', key {OURS.key_id.hex()}")
 
 
-def test_a_file_that_was_changed_after_it_was_signed_is_told() -> None:
+def test_a_file_that_was_changed_after_it_was_signed_is_rejected() -> None:
     """The signer is right, the signature is not over these bytes."""
     signed = OURS.sign(HELPER)
     signature = the_signature(b"\x7fELF" + b"changed" + signed[11:])
@@ -100,7 +100,7 @@ def test_a_file_that_was_changed_after_it_was_signed_is_told() -> None:
     assert is_broken(signature, certificate)
 
 
-def test_a_key_that_only_bears_the_name_is_told() -> None:
+def test_a_key_that_only_has_the_name_is_rejected() -> None:
     """Somebody made the certificate anew under the same name and number."""
     signature, certificate = the_signature(OURS.sign(HELPER)), parse_certificate(OURS.der)
     impostor = Certificate(
@@ -148,7 +148,7 @@ def ended(message: bytes, *, trailer: tuple[int, ...] = (0, 0, 2, 0, 0), length:
         pytest.param(ended(b"x", trailer=(0, 0, 1, 0, 0)), "twelve bytes", id="the format before 2016"),
         pytest.param(ended(b"PKCS#7"), "the PKCS#7 message", id="no DER"),
         pytest.param(ended(der(0x30)), "expected members", id="an empty message"),
-        pytest.param(ended(der(0x30, der(6, b"x"), der(0xA0))), "no signed data", id="another content"),
+        pytest.param(ended(der(0x30, der(6, b"x"), der(0xA0))), "not signed data", id="another content"),
         pytest.param(
             ended(OURS.pkcs7(HELPER).replace(bytes.fromhex("020103310f"), bytes.fromhex("020103300f"))),
             "expected members",

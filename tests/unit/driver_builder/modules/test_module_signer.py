@@ -105,13 +105,13 @@ def test_keys_and_certificates_are_read_in_pem_and_der(encoding: serialization.E
         pytest.param(key_bytes(OURS), OURS.pem, datetime(2000, 1, 1, tzinfo=UTC), "from 2020-01-01", id="too early"),
     ],
 )
-def test_what_cannot_sign_is_told(key: bytes, certificate: bytes, now: datetime, message: str) -> None:
+def test_what_cannot_sign_is_reported(key: bytes, certificate: bytes, now: datetime, message: str) -> None:
     """An unusable key or certificate is an error before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         parse_signer(key, certificate, now=now)
 
 
-def test_a_key_is_never_told() -> None:
+def test_a_key_is_never_quoted() -> None:
     """Neither by a signer nor by what is wrong with a key."""
     secret = key_bytes(OURS).decode().splitlines()[1]
     assert isinstance(a_module_signer().key, rsa.RSAPrivateKey)
@@ -155,13 +155,13 @@ def members(layer: Layer) -> list[tuple[object, ...]]:
         return [(m.name, m.type, m.linkname, m.mtime, m.mode, m.uid, m.gid, m.pax_headers) for m in tar]
 
 
-def test_a_module_that_is_compressed_already_is_told(tmp_path: Path) -> None:
+def test_a_module_that_is_compressed_already_is_reported(tmp_path: Path) -> None:
     """Its signature would be over another file than the one that the kernel sees."""
     with pytest.raises(ConfigurationError, match=r"a\.ko\.xz is compressed.*install it as \.ko"):
         signed(an_image(tmp_path, {"lib/modules/6.1/a.ko.xz": b"x"}), tmp_path)
 
 
-def test_a_damaged_signature_is_told_with_the_module(tmp_path: Path) -> None:
+def test_a_damaged_signature_is_reported_with_the_module(tmp_path: Path) -> None:
     """It may be a file that was cut off."""
     with pytest.raises(InvalidModule, match=r"/lib/modules/6\.1/a\.ko: its signature cannot be read"):
         signed(an_image(tmp_path, {"lib/modules/6.1/a.ko": b"~Module signature appended~\n"}), tmp_path)

@@ -188,7 +188,7 @@ def test_the_crcs_of_another_abi_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_symvers_that_is_none_is_refused(tmp_path: Path) -> None:
-    """A template that left something else is told so."""
+    """A template that left something else gets an error."""
     with pytest.raises(VerificationFailed, match=r"Module\.symvers that the build left cannot be read: line 1"):
         verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers="404 page not found")
 

@@ -71,15 +71,15 @@ def test_what_changes_a_node_replaces_pods(container: DriverContainer, changes: 
         pytest.param({}, {"image_digest": OTHER_DIGEST}, False, id="image that does not say what firmware it has"),
     ],
 )
-def test_firmware_is_told_apart_by_its_digest(first: dict[str, Any], second: dict[str, Any], same: bool) -> None:
+def test_firmware_is_distinguished_by_its_digest(first: dict[str, Any], second: dict[str, Any], same: bool) -> None:
     """The image's label says it; where there is none, another image may have other firmware."""
     container = with_module(firmwarePath="/source/fw")
     assert (made(container, **first) == made(container, **second)) is same
 
 
 @pytest.mark.parametrize("identities", [{}, {"other": "A"}])
-def test_an_image_that_does_not_say_what_it_holds_is_told_apart_by_its_digest(identities: dict[str, str]) -> None:
-    """Nothing else tells its modules from those of another image."""
+def test_an_image_that_does_not_say_what_it_holds_is_distinguished_by_its_digest(identities: dict[str, str]) -> None:
+    """Nothing else distinguishes its modules from those of another image."""
     assert made(identities=identities) != made(identities=identities, image_digest=OTHER_DIGEST)
 
 

@@ -30,7 +30,7 @@ def with_module(**changes: Any) -> DriverContainer:
 
 
 def pod_spec(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Give the pod's spec."""
+    """Return the pod's spec."""
     found: dict[str, Any] = manifest["spec"]["template"]["spec"]
     return found
 
@@ -165,12 +165,12 @@ def test_targets_have_daemon_sets_of_their_own() -> None:
 
 
 def containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give all containers of a pod by name, in the order in which they are started."""
+    """Return all containers of a pod by name, in the order in which they are started."""
     return {container["name"]: container for container in (*pod["initContainers"], *pod["containers"])}
 
 
 def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
-    """Give what ``load`` sees of its node: where, which path, whether it may write there."""
+    """Return what ``load`` sees of its node: where, which path, whether it may write there."""
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
     mounts = [mount for mount in containers(pod)["load"]["volumeMounts"] if mount["name"] in paths]
     assert len(mounts) == len(paths)
@@ -180,7 +180,7 @@ def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
-    """Give the variables that have a value."""
+    """Return the variables that have a value."""
     return {item["name"]: item["value"] for item in container.get("env", []) if "value" in item}
 
 
@@ -254,7 +254,7 @@ BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
 def test_a_pod_gets_no_more_of_its_node_than_it_needs(
     module: dict[str, Any], changes: dict[str, Any], paths: dict[str, Any], told: dict[str, str]
 ) -> None:
-    """The loader is told what to do by the pod, so that none of it builds an image anew."""
+    """The pod configures the loader, so that no change of it rebuilds an image."""
     pod = pod_spec(made(with_module(**module), **changes))
     assert host_paths(pod) == paths
     assert environment(containers(pod)["load"]) == {"DRIVER": f"driverwright.edu-{target().short_hash}", **told}

@@ -7,8 +7,7 @@ import pytest
 
 from driver_builder.objects.loaded import Load, Loaded, annotation, render
 from driver_builder.observed import evidence
-from driver_builder.observed.evidence import Finding, judge
-from driver_builder.observed.replacement import is_current
+from driver_builder.observed.evidence import Finding, is_current, judge
 from driver_builder.observed.snapshot import DriverPod
 from tests.support.driver_builder.factories import (
     BOOT_ID,

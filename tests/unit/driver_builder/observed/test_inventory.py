@@ -1,5 +1,6 @@
 """Nodes grouped into targets by their labels."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -40,7 +41,16 @@ def test_the_selector_picks_by_equality(selector: dict[str, str], expected: tupl
     assert tuple(name for group in stock.targets.values() for name in group) == expected
 
 
-def test_a_selected_node_without_target_is_told() -> None:
+def test_nodes_share_the_labels_that_they_have_in_common() -> None:
+    """Each comes from a JSON text of its own; a hundred labels on thousands of nodes would be as many strings."""
+    text = json.dumps({"metadata": {"name": "a", "labels": {"example.com/zone": "zone-1"}}})
+    one, other = (inventory.read_node(json.loads(text)) for _ in range(2))
+    ((key, value),), ((same_key, same_value),) = one.labels.items(), other.labels.items()
+    assert key is same_key
+    assert value is same_value
+
+
+def test_a_selected_node_without_target_is_reported() -> None:
     """Selected nodes whose kernel is unknown are kept apart, others are none of our business."""
     stock = inventory.take([node("a", None), node("b", None, labels={"pool": "web"})], {"pool": "edu"})
     assert list(stock.unknown) == ["a"]

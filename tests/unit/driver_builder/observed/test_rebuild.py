@@ -37,7 +37,7 @@ def seen(
 
 
 def digest(value: str) -> str:
-    """Give what is kept of a value."""
+    """Return what is kept of a value."""
     return "sha256:" + hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
@@ -123,7 +123,7 @@ values = st.none() | st.sampled_from(["1", "2", "3"])
 
 @given(st.lists(st.fixed_dictionaries({"driver": values, "a": values, "b": values, "c": values}), max_size=6))
 def test_tokens_change_exactly_when_a_new_value_is_seen(history: list[dict[str, str | None]]) -> None:
-    """Over any history a target's token changes in exactly the passes in which one of its askers has a new value."""
+    """A target's token changes in exactly the reconciles in which one of its annotations has a new value."""
     known = NOTHING
     last: dict[str, str] = {}
     askers = {HERE: ("driver", "a", "b"), THERE: ("driver", "c")}
@@ -206,7 +206,7 @@ def test_tokens_of_kernels_that_are_gone_do_not_pile_up() -> None:
     assert set(left) == {*[*tokens][5:], HERE.id, "*"}
 
 
-def test_the_pods_of_nodes_that_asked_are_told() -> None:
+def test_the_pods_of_nodes_that_request_a_rebuild_are_listed() -> None:
     """By the digest, for as long as the request is known; of very many nodes those that wait come first."""
     once = seen(a="1", b=None)
     assert once.of_nodes(("a", "b")) == {"a": digest("1").removeprefix("sha256:")}

@@ -56,7 +56,7 @@ def test_a_node_that_was_well_for_long_starts_anew() -> None:
 
 
 def test_where_too_many_drift_those_that_cannot_be_remembered_wait() -> None:
-    """Without a note the same pod would be replaced in each pass."""
+    """Without a note the same pod would be replaced in each reconcile."""
     full = [NodeNote(node=f"n{number}", reloads=1, last_reload=NOW) for number in range(MAX_RELOADED)]
     assert replaced(drifted(*full)) == []
 

@@ -12,7 +12,7 @@ from driver_builder.model.image_state import Absent, Unreachable
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, CancelBuild, StartBuild
-from driver_builder.planning.plan_build import retry_delay
+from driver_builder.planning.retries import retry_delay
 from driver_builder.reasons import Reason, TargetState, with_remedy
 from driver_builder.status.status import Event, TargetStatus, events, previous_targets, render
 from tests.support.driver_builder.factories import (
@@ -48,7 +48,7 @@ def keys_of(seen: Snapshot) -> list[str]:
 
 
 def builds(decided: Plan) -> list[StartBuild]:
-    """Give the builds that a plan starts."""
+    """Return the builds that a plan starts."""
     return [action for action in decided.actions if isinstance(action, StartBuild)]
 
 
@@ -158,7 +158,7 @@ def test_a_cancelled_build_says_what_it_is() -> None:
         pytest.param({}, [], id="being built already"),
     ],
 )
-def test_the_queue_is_told_when_more_nodes_wait(queued: dict[str, int], told: list[int]) -> None:
+def test_the_queue_learns_when_more_nodes_wait(queued: dict[str, int], told: list[int]) -> None:
     """A queued build is submitted again with its new number of nodes, a running one is left alone."""
     seen = absent(node(), node("b"))
     (key,) = keys_of(seen)
@@ -224,8 +224,8 @@ def test_a_failure_of_the_future_counts_as_one_of_now(fresh: bool) -> None:
     assert builds(plan(later, SETTINGS))
 
 
-def test_failures_that_no_status_tells_of_lengthen_the_wait() -> None:
-    """Those that it tells of are not counted twice."""
+def test_failures_that_no_status_reports_lengthen_the_wait() -> None:
+    """Those that it reports are not counted twice."""
     seen = absent()
     (key,) = keys_of(seen)
     one = FailedBuild(reason="CompileError", message="m", at=NOW - 5)

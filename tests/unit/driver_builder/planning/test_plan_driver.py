@@ -114,7 +114,7 @@ def test_a_driver_that_is_not_acted_on_gives_no_label(container: DriverContainer
     ],
 )
 def test_a_plan_says_which_failures_it_took_in(container: DriverContainer, state: ImageState, taken_in: bool) -> None:
-    """Only what a status tells may be forgotten."""
+    """Only what a status reports may be forgotten."""
     seen = with_images(snapshot(), state)
     known = {key_of(seen): failed(1)}
     (part,) = plan(replace(seen, drivers=(container,), failed_builds={**known, "ff" * 8: failed(2)}), SETTINGS).drivers

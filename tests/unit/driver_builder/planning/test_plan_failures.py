@@ -1,4 +1,4 @@
-"""What a plan does with builds that failed: they are told, counted, and tried again when their time has come."""
+"""What a plan does with builds that failed: they are reported, counted, and tried again when their time has come."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from driver_builder.model.image_state import Absent
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
 from driver_builder.planning.actions import StartBuild
-from driver_builder.planning.plan_build import retry_delay
 from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.planning.retries import retry_delay
 from driver_builder.status import status
 from tests.support.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, SETTINGS, node, snapshot, with_images
 from tests.support.driver_builder.plans import after, key_of, only_target, verbs
@@ -71,7 +71,7 @@ def test_a_failure_is_counted_once() -> None:
 
 
 def test_a_changed_source_is_built_at_once_after_failures() -> None:
-    """Failures belong to a key: whoever mends the source need not wait for the back-off."""
+    """Failures belong to a key: a fixed source does not wait for the back-off."""
     seen = with_images(snapshot(), Absent())
     first = replace(seen, failed_builds={key_of(seen): failed(1)})
     mended = with_images(snapshot(drivers=after(first, plan(first, SETTINGS)).drivers, sources={}), Absent())
@@ -119,5 +119,5 @@ def test_the_target_with_most_waiting_nodes_is_built_first() -> None:
 
 def test_settings_have_sane_defaults() -> None:
     """Half a minute after the first failure, an hour at most."""
-    settings = PlanSettings(recipes=SETTINGS.recipes)
+    settings = PlanSettings(template_versions=SETTINGS.template_versions)
     assert (settings.retry_min_seconds, settings.retry_max_seconds) == (30.0, 3600.0)

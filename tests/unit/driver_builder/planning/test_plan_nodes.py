@@ -51,7 +51,7 @@ def test_a_node_that_is_not_ours_is_not_touched(outsider: Node) -> None:
     assert only_target(decided).nodes == 1
 
 
-def test_a_selected_node_without_kernel_is_told() -> None:
+def test_a_selected_node_without_kernel_is_reported() -> None:
     """A node that nfd-worker has not labelled is named, with the question to ask."""
     (part,) = plan(snapshot(node(kernel=None)), SETTINGS).drivers
     assert part.targets == ()

@@ -1,10 +1,7 @@
 """What holds of ``plan`` whatever is seen: it is total and pure, and does nothing that was not proven to be needed."""
 
-from dataclasses import replace
-
 from hypothesis import given
 
-from driver_builder.desired.resolve import resolve_all
 from driver_builder.model.image_state import Absent
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
@@ -68,10 +65,3 @@ def test_no_plan_touches_a_node_that_the_selector_does_not_pick(seen: Snapshot) 
         if isinstance(action, LabelNode) and action.node in outside:
             assert action.version is None
         assert not (isinstance(action, ReplacePod) and action.node in outside)
-
-
-@given(snapshots())
-def test_what_was_resolved_before_the_images_were_known_makes_the_same_plan(seen: Snapshot) -> None:
-    """The controller resolves each driver once, before it asks the registries."""
-    resolved = resolve_all(replace(seen, images={}, images_of={}), SETTINGS.recipes)
-    assert plan(seen, SETTINGS, resolved) == plan(seen, SETTINGS)

@@ -1,4 +1,4 @@
-"""Which images of other kernels a build is told of, and what is said of an image whose modules are another kernel's."""
+"""Which images of other kernels are candidates for a build, and what is reported of an image with re-used modules."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def fleet(*kernels: str, present: tuple[str, ...] = (), spec: Json | None = None
 
 
 def told(seen: Snapshot, kernel: str = NEW) -> tuple[ReuseCandidate, ...]:
-    """What the build for a kernel is told of."""
+    """The candidates of a kernel's build."""
     (action,) = [
         action
         for action in plan(seen, SETTINGS).actions
@@ -182,7 +182,7 @@ def some_wanted(draw: st.DrawFn) -> tuple[ImageTarget, ...]:
 
 @given(some_wanted(), st.data())
 def test_the_index_finds_what_a_look_at_all_others_would(every: tuple[ImageTarget, ...], data: st.DataObject) -> None:
-    """For each target, also for one that is not among them, such as a kernel that is built ahead."""
+    """For each target, also for one that is not among them, such as a kernel that is prebuilt."""
     there = {number for number in range(len(every)) if data.draw(st.booleans())}
     present = [every[number] for number in there]
     known = data.draw(st.sampled_from([every, every[1:]]))

@@ -1,4 +1,4 @@
-"""What a plan does with an image that is there: DaemonSet, pods one by one, and labels that tell the truth."""
+"""What a plan does with an image that is there: DaemonSet, pods one by one, and labels that are true."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ from tests.support.driver_builder.plans import READY_LABEL, only_target, verbs
 
 
 def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
-    """Give the DaemonSets of a scene."""
+    """Return the DaemonSets of a scene."""
     return {"none": (), "current": (daemon_set(seen),), "old": (daemon_set(seen, old=True),)}[which]
 
 
@@ -151,7 +151,7 @@ def test_a_node_without_boot_id_is_believed() -> None:
     assert verbs(plan(seen, SETTINGS)) == []
 
 
-def test_the_label_tells_the_version_that_runs() -> None:
+def test_the_label_reports_the_version_that_runs() -> None:
     """While an older version still runs, its version is what the label says."""
     seen = with_images(snapshot())
     seen = replace(seen, daemon_sets=(daemon_set(seen),), pods=(pod(seen, old=True),))
@@ -159,7 +159,7 @@ def test_the_label_tells_the_version_that_runs() -> None:
     assert labels == ["0.9.0"]
 
 
-def test_a_daemon_set_with_another_image_is_mended() -> None:
+def test_a_daemon_set_with_another_image_is_fixed() -> None:
     """An image that somebody changed in the DaemonSet by hand is put right, though its annotations look current."""
     seen = ready_snapshot()
     seen = replace(seen, daemon_sets=(replace(seen.daemon_sets[0], image="registry.example.com:5000/evil:1"),))

@@ -155,7 +155,7 @@ def test_daemon_sets_that_share_a_kernel_keep_their_selectors() -> None:
     assert "WidenDaemonSet" not in verbs(plan(seen, SETTINGS))
 
 
-def test_drivers_are_told_what_the_registry_says_to_them() -> None:
+def test_each_driver_reports_what_the_registry_says_to_it() -> None:
     """Two drivers of one image may have other passwords: what one may see is not said to the other."""
     seen = with_images(snapshot(drivers=(driver("a"), driver("b"))))
     (own,) = {item.image for item in wanted(seen, seen.drivers[1])}

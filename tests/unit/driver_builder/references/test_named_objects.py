@@ -75,7 +75,7 @@ def test_what_is_there_is_read(client: MemoryClient) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_told(client: MemoryClient, read: Callable[[Client], object], message: str) -> None:
+def test_what_is_missing_is_reported(client: MemoryClient, read: Callable[[Client], object], message: str) -> None:
     """With the field that names it, and the command that makes it or what is there instead."""
     with pytest.raises(ReferenceNotFound) as caught:
         read(client)

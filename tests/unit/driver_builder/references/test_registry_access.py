@@ -45,7 +45,7 @@ class Scripted:
         self.made.append({"host": host, **words})
 
     def inspect(self, repository: str, reference: str, *, architecture: str) -> ImageState:
-        """Give the next answer."""
+        """Return the next answer."""
         assert architecture in ("", "amd64", "arm64")
         assert (repository, reference) == ("edu", "1")
         return self.answers.pop(0)
@@ -69,7 +69,7 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -89,7 +89,7 @@ def secret(config: object) -> dict[str, object]:
         pytest.param(Invalid(message="x"), id="invalid"),
     ],
 )
-def test_a_command_is_told_what_is_so_now(scripted: type[Scripted], state: ImageState) -> None:
+def test_a_command_gets_the_current_state(scripted: type[Scripted], state: ImageState) -> None:
     """Who waits for an answer gets a new one each time."""
     scripted.answers[:] = [state, PRESENT]
     registries = Registries(MemoryClient())
@@ -249,7 +249,7 @@ def ca(tmp_path: Path) -> str:
     return CertificateAuthority(tmp_path / "ca").file.read_text()
 
 
-WITH_CA = RegistrySettings(ca=ConfigMapKey(name="ca", key="ca.crt"))
+WITH_CA = RegistrySettings(ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
 
 
 def config_map(**texts: str) -> dict[str, object]:
@@ -287,7 +287,7 @@ def test_a_driver_has_a_ca_of_its_own(scripted: type[Scripted], ca: str) -> None
     ],
 )
 def test_a_wrong_ca_is_an_answer_not_an_error(stored: dict[str, object] | None, words: str) -> None:
-    """It names field and ConfigMap; the passes of other drivers go on."""
+    """It names field and ConfigMap; the reconciles of other drivers go on."""
     client = MemoryClient()
     if stored is not None:
         client.create(CONFIG_MAPS.path(namespace=NAMESPACE), stored)
@@ -298,7 +298,7 @@ def test_a_wrong_ca_is_an_answer_not_an_error(stored: dict[str, object] | None, 
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_builder_is_told_by_an_exception() -> None:
+def test_a_builder_gets_an_exception() -> None:
     """Where there is no state to give, a missing Secret is raised."""
     with pytest.raises(RegistryRefused, match="does not exist"):
         Registries(MemoryClient()).connect(NAMESPACE, WITH_SECRET, "r.io")

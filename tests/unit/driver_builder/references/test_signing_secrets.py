@@ -69,7 +69,7 @@ def test_a_certificate_is_the_same_whatever_it_is_wrapped_in(entry: str, content
         pytest.param({"cert": CURVE.pem}, True, "key that is not RSA; make an RSA key", id="elliptic curve"),
     ],
 )
-def test_a_certificate_that_is_not_there_is_told(
+def test_a_certificate_that_is_not_there_is_reported(
     entries: dict[str, bytes] | None, is_invalid: bool, message: str
 ) -> None:
     """With the place, and the remedy."""

@@ -35,7 +35,7 @@ def test_what_was_pushed_comes_back(tmp_path: Path) -> None:
 
 
 def put(memory: MemoryRegistry, content: bytes) -> str:
-    """Put a blob; gives its digest."""
+    """Put a blob; returns its digest."""
     memory.blobs[sha256(content)] = content
     return sha256(content)
 

@@ -187,7 +187,7 @@ def test_a_wrong_key_says_what_to_do(text: bytes, password: bytes | None, words:
 
 @pytest.mark.parametrize("text", [b"x", pem(KEY)], ids=["no PEM", "a private key"])
 def test_a_wrong_public_key_is_named(text: bytes) -> None:
-    """As a setting that somebody has to mend."""
+    """As a setting that an admin has to fix."""
     with pytest.raises(ConfigurationError, match="public key of image signatures"):
         parse_public_key(text)
 

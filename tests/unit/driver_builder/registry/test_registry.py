@@ -133,7 +133,7 @@ def test_what_is_known_is_known(script: Script, expected: ImageState) -> None:
     ],
 )
 def test_nothing_but_a_proven_absence_is_absent(script: Script, kind: type, words: str) -> None:
-    """Each other answer has its own state, with words that tell what was said."""
+    """Each other answer has its own state, with the registry's own message."""
     state = inspect(script)
     assert isinstance(state, kind)
     assert isinstance(state, Unauthorized | Unreachable | Invalid)
@@ -276,7 +276,7 @@ def test_a_token_is_fetched_once() -> None:
     ],
 )
 def test_a_token_service_may_fail_too(token_reply: Reply, kind: type) -> None:
-    """Its failures are told apart as the registry's own are."""
+    """Its failures are distinguished as the registry's own are."""
     assert isinstance(
         inspect(lambda request: token_reply if request.path == "/token" else token_registry(request)), kind
     )

@@ -118,7 +118,7 @@ NO_RIGHT = b'{"errors":[{"code":"DENIED","message":"requested access to the reso
         pytest.param(200, FULL_WRITE, False, id="an image that speaks of it"),
     ],
 )  # fmt: skip
-def test_a_registry_without_room_is_told_apart(status: int, body: bytes, full: bool) -> None:
+def test_a_registry_without_room_is_distinguished(status: int, body: bytes, full: bool) -> None:
     """From one that is out of order, and from a user without the right."""
     said = Answer(status=status, url="https://r.io/v2/", headers={}, body=body)
     assert said.says_full is full

@@ -60,7 +60,7 @@ def test_without_its_ca_a_registry_gets_no_password(registry: ScriptedRegistry) 
     assert registry.requests == []
 
 
-def test_a_ca_file_without_certificates_is_told(registry: ScriptedRegistry, tmp_path: Path) -> None:
+def test_a_ca_file_without_certificates_is_reported(registry: ScriptedRegistry, tmp_path: Path) -> None:
     """A CA file without certificates is a configuration error; no foreign exception escapes."""
     (tmp_path / "empty.pem").write_text("no certificate\n")
     with pytest.raises(RegistryUnavailable, match="TLS failed"):
@@ -68,13 +68,15 @@ def test_a_ca_file_without_certificates_is_told(registry: ScriptedRegistry, tmp_
 
 
 def test_nobody_is_sent_from_tls_to_plain_http(registry: ScriptedRegistry, authority: CertificateAuthority) -> None:
-    """A redirect there is not followed, and what its query lets anybody read is not told."""
+    """A redirect there is not followed, and its query, which may contain a token, is not quoted."""
     transport = RegistryTransport(registry.host, credentials=ANNA, ca_file=authority.file)
     with pytest.raises(RegistryRefused, match=r"redirect to 'http://[^?]*/plain', which is not followed"):
         transport.request("GET", "/v2/lost", repository="a")
 
 
-def test_a_wrong_bundle_of_the_environment_is_told(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_bundle_of_the_environment_is_reported(
+    registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a CA of ours, requests' own variable decides."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/bundle.pem")
     with pytest.raises(RegistryRefused, match=r"cannot be reached: .*/no/such/bundle\.pem"):

@@ -1,4 +1,4 @@
-"""Requests to one registry: who is told the password, who is waited for, which way they go."""
+"""Requests to one registry: who gets the password, who is waited for, which way they go."""
 
 import json
 import threading
@@ -78,7 +78,7 @@ def test_a_redirect_within_the_registry_keeps_the_password() -> None:
     ],
 )
 def test_some_redirects_are_not_followed(method: str, reply: Reply, words: str) -> None:
-    """The registry is told to be wrong, with the address."""
+    """The error says that the registry is wrong, with the address."""
     with scripted_registry(lambda _: reply) as registry, pytest.raises(RegistryRefused, match=words):
         transport(registry.host).request(method, "/v2/a", repository="a")
 
@@ -216,7 +216,7 @@ def test_a_registry_is_waited_for_as_it_asks(times: int, patience: float, waited
     [pytest.param(0, [], id="none"), pytest.param(59, [30.0], id="too little")],
 )
 def test_patience_ends(patience: float, waited: list[float]) -> None:
-    """Then the caller is told how long the registry wants to be left alone."""
+    """Then the error says how long a pause the registry asks for."""
     waits: list[float] = []
     with scripted_registry(limited(9, **{"Retry-After": "30"})) as registry:
         speaker = transport(registry.host, patience=patience, wait=waits.append)
@@ -279,7 +279,7 @@ def test_a_proxy_that_wants_a_password_is_no_answer_of_the_registry(monkeypatch:
 
 
 def test_passwords_on_this_machine_are_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Only a Secret gives credentials: ~/.netrc of whoever runs the controller does not."""
+    """Only a Secret gives credentials: ~/.netrc of the controller's user does not."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login otto password other\n")
     monkeypatch.setenv("NETRC", str(netrc))

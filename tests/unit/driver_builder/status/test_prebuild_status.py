@@ -99,7 +99,7 @@ def test_one_condition_sums_all_pools_up(entries: list[AheadStatus], status: str
         pytest.param([], [entry(state=TargetState.BLOCKED, reason=Reason.BUILDS_SUSPENDED)], [], id="told elsewhere"),
     ],
 )
-def test_events_tell_what_is_new(
+def test_events_report_what_is_new(
     before: list[AheadStatus], after: list[AheadStatus], reasons: list[tuple[str, str]]
 ) -> None:
     """Once for each change, and only of kernels that some node can move to."""

@@ -56,7 +56,7 @@ def rendered(
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Give status and reason of each condition."""
+    """Return status and reason of each condition."""
     return {item["type"]: (item["status"], item["reason"]) for item in status["conditions"]}
 
 
@@ -79,7 +79,7 @@ failing = st.builds(entry, st.just(TargetState.FAILED), failures=st.integers(1, 
 
 @given(entries | failing)
 def test_what_is_written_is_read_back(written: TargetStatus) -> None:
-    """Everything that the next pass needs survives the way through the API server."""
+    """Everything that the next reconcile needs survives the way through the API server."""
     assert previous_targets(rendered(written)) == {written.target: written}
 
 
@@ -196,7 +196,7 @@ def test_a_paused_driver_does_not_progress() -> None:
     )
 
 
-def test_nodes_without_kernel_are_told() -> None:
+def test_nodes_without_kernel_are_reported() -> None:
     """A selected node that has no target makes the driver degraded."""
     status = rendered(entry(), unknown={"b": "node b has no label", "a": "node a has no label"})
     assert conditions(status)["Degraded"] == ("True", "KernelMismatch")
@@ -279,7 +279,7 @@ def test_counts_leave_out_skipped_nodes() -> None:
     assert (status["desiredNodes"], status["readyNodes"], status["readyTargets"]) == (2, 2, "1/1")
 
 
-def test_fields_that_nothing_acts_on_are_told() -> None:
+def test_fields_that_nothing_acts_on_are_reported() -> None:
     """An admin who set one sees in the status that it does nothing yet."""
     assert "unusedFields" not in rendered(entry())
     status = rendered(entry(), container=driver(spec_changes={"retention": {"versions": 2}}))
@@ -297,7 +297,7 @@ def test_a_condition_keeps_its_time_until_it_changes() -> None:
 
 
 def test_the_status_says_which_generation_it_is_about() -> None:
-    """Whoever changed the spec can tell whether it was seen."""
+    """After a change of the spec the status says whether it was seen."""
     status = rendered(entry())
     assert {status["observedGeneration"], *(item["observedGeneration"] for item in status["conditions"])} == {1}
 
@@ -330,8 +330,8 @@ def test_a_new_state_is_an_event(state: TargetState, kind: str, reason: str) -> 
         pytest.param({"key": "other"}, True, id="build key"),
     ],
 )
-def test_only_news_is_told(changes: dict[str, Any], told: bool) -> None:
-    """Progress in small steps is in the status; Events tell turns."""
+def test_only_news_is_reported(changes: dict[str, Any], told: bool) -> None:
+    """Small steps are in the status; Events report turning points."""
     before = entry(TargetState.ROLLING_OUT)
     after = entry(TargetState.ROLLING_OUT, **changes)
     assert bool(events({before.target: before}, [after])) is told
@@ -361,7 +361,7 @@ WRONG = driver(spec_changes={"image": "x"})
         pytest.param(WRONG, "422", ["InvalidSpec", "ActionRefused"], id="both"),
     ],
 )
-def test_what_is_wrong_with_the_driver_as_a_whole_is_told_once(
+def test_what_is_wrong_with_the_driver_as_a_whole_is_reported_once(
     container: DriverContainer, refusal: str, told: list[str]
 ) -> None:
     """A Warning when it is new, none while it stays, and none when it is over."""
@@ -372,7 +372,7 @@ def test_what_is_wrong_with_the_driver_as_a_whole_is_told_once(
     assert condition_events(status, rendered()) == ()
 
 
-def test_other_words_are_told_again() -> None:
+def test_other_words_are_reported_again() -> None:
     """A spec that is wrong in another way, or another refusal, is news."""
     old = render(WRONG, [], rebuilds=NO_REBUILDS, unknown={}, refusal="403", now=NOW)
     worse = driver(spec_changes={"version": "!"})

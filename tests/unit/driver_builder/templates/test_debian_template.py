@@ -126,5 +126,5 @@ def test_image_is_shipped_without_the_build() -> None:
 @pytest.mark.parametrize("code", [64, 65, 66, 67, 68, 69])
 @pytest.mark.parametrize("source", [SOURCE_FILES, SOURCE_GIT, SOURCE_ARCHIVE, SourcePackage(name="edu-dkms")])
 def test_failures_have_their_exit_codes(code: int, source: Source) -> None:
-    """The controller tells by the exit code of a command what failed."""
+    """The controller knows by the exit code of a command what failed."""
     assert f"exit {code}" in dockerfile(source=source)

@@ -29,10 +29,9 @@ from driver_builder.model.build import (
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.reasons import Reason, remedy_of
-from driver_builder.templates.stages import Variant
 from driver_builder.templates.template_engine import PARTS
 from driver_builder.templates.template_values import template_values
-from driver_builder.templates.templates import SUFFIX, render, templates_directory
+from driver_builder.templates.templates import SUFFIX, Variant, render, templates_directory
 from tests.support.driver_builder.resolver import Outcome, look_for_headers, shell_commands
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -211,7 +210,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize(("node", "package"), DOCUMENTED)
 def test_headers_are_asked_for_by_their_documented_name(node: Node, package: str) -> None:
-    """What a distribution calls the headers of a kernel, told from the kernel's release."""
+    """What a distribution calls the headers of a kernel, from the kernel's release."""
     words = (
         shell_commands(dockerfile(node), "looking for").replace('"', " ").replace(";", " ").replace("=", " ").split()
     )
@@ -385,7 +384,7 @@ def test_status_says_where_headers_were_looked_for(tmp_path: Path) -> None:
 def test_a_repository_that_cannot_be_reached_is_no_missing_package(
     node: Node, places: list[str], tmp_path: Path
 ) -> None:
-    """Nobody is told to give up a kernel because the network was down."""
+    """A network that is down does not mean that the headers do not exist."""
     outcome = resolved(node, tmp_path, reachable=False)
     assert outcome.exit_code == 67
     assert places[0] in outcome.places
@@ -527,7 +526,7 @@ def test_all_variables_of_a_template_are_known(node: Node) -> None:
 @each_node
 @pytest.mark.parametrize("code", [64, 65, 66, 67])
 def test_failures_have_their_exit_codes(node: Node, code: int) -> None:
-    """The controller tells by the exit code of a command what failed."""
+    """The controller knows by the exit code of a command what failed."""
     assert f"exit {code}" in dockerfile(node) or f"fail {code}" in dockerfile(node)
 
 

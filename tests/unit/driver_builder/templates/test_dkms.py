@@ -26,14 +26,14 @@ def absent() -> Snapshot:
 
 
 def key_of(seen: Snapshot) -> str:
-    """Give the build key of the only target."""
+    """Return the build key of the only target."""
     (item,) = wanted(seen)
     assert item.request is not None
     return item.request.key
 
 
 def excluded(seen: Snapshot) -> Snapshot:
-    """The moment at which the build has ended, as the classifier tells it."""
+    """The moment at which the build has ended, as the classifier reports it."""
     reason, message = classify(NOT_FOR_THIS_KERNEL, "", [SAID])
     return replace(seen, failed_builds={key_of(seen): FailedBuild(reason=reason, message=message, at=NOW)})
 
@@ -45,12 +45,12 @@ def later(part: DriverPlan, seen: Snapshot, seconds: float) -> Snapshot:
 
 
 def written(part: DriverPlan) -> dict[str, Any]:
-    """Give the status of the driver as it is reported."""
+    """Return the status of the driver as it is reported."""
     return status.render(part.driver, part.targets, rebuilds=part.rebuilds, unknown=part.unknown, now=NOW)
 
 
 def decide(seen: Snapshot) -> tuple[DriverPlan, TargetStatus]:
-    """Plan for the only driver; gives its only target too."""
+    """Plan for the only driver; returns its only target too."""
     (part,) = plan(seen, SETTINGS).drivers
     (entry,) = part.targets
     return part, entry
@@ -94,7 +94,7 @@ def test_another_failure_of_the_same_key_is_a_failure() -> None:
     assert entry.state is TargetState.FAILED
 
 
-def test_the_driver_is_not_degraded_and_one_event_tells_of_it() -> None:
+def test_the_driver_is_not_degraded_and_one_event_reports_it() -> None:
     """A Normal one, once; the nodes are counted neither as desired nor as without driver."""
     part, entry = decide(excluded(absent()))
     conditions = {condition["type"]: condition for condition in written(part)["conditions"]}

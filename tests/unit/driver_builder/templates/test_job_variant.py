@@ -10,14 +10,21 @@ from driver_builder.errors import BuildFailed
 from driver_builder.model.build import OwnTemplate
 from driver_builder.reasons import Reason
 from driver_builder.templates import templates
-from driver_builder.templates.stages import COPY_FACTS, FACTS_VOLUME, Variant, with_facts_copied
-from driver_builder.templates.templates import recipe_versions, render, templates_directory
+from driver_builder.templates.templates import (
+    COPY_FACTS,
+    FACTS_VOLUME,
+    Variant,
+    render,
+    template_versions,
+    templates_directory,
+    with_facts_copied,
+)
 from tests.unit.driver_builder.templates.test_templates import REQUEST
 
 OWN = "FROM {{ base_image }} AS build\nRUN x\n\nFROM scratch\n"
 
 
-@pytest.mark.parametrize("template", sorted(recipe_versions()))
+@pytest.mark.parametrize("template", sorted(template_versions()))
 def test_our_templates_render_it(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rule for an admin's own, and an engine gets all but that one command."""
     monkeypatch.setattr(templates, "with_facts_copied", lambda dockerfile: dockerfile)

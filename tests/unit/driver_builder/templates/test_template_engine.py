@@ -45,7 +45,7 @@ def own(text: str) -> str:
         pytest.param("a\n{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", 2, "recursion", id="a loop of macros"),
     ],
 )
-def test_an_error_in_an_own_template_is_told_by_its_line(text: str, line: int, message: str) -> None:
+def test_an_error_in_an_own_template_is_reported_by_its_line(text: str, line: int, message: str) -> None:
     """With the ConfigMap and its key, and what is wrong there; it is the template's fault, and never a crash."""
     with pytest.raises(TemplateInvalid) as caught:
         own(text)

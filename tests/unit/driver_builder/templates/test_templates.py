@@ -154,7 +154,7 @@ def test_equal_requests_give_equal_contexts(directory: Path) -> None:
 
 
 def test_nothing_of_the_loader_goes_into_a_build() -> None:
-    """Its script is in no image of a driver: whoever mends it builds none anew."""
+    """Its script is in no image of a driver: a fix of it rebuilds none."""
     directory = templates.templates_directory()
     for path in directory.glob("*.Dockerfile.j2"):
         request = replace(REQUEST, template=path.name.removesuffix(".Dockerfile.j2"))
@@ -350,7 +350,7 @@ def test_a_part_is_rendered_in_its_place(part: Path, directory: Path) -> None:
         pytest.param("{% include 'parts/b.j2' %}", "it cannot include 'parts/b.j2'", id="a part that is not there"),
     ],
 )
-def test_an_error_in_a_part_is_told_by_its_line(text: str, message: str, part: Path, directory: Path) -> None:
+def test_an_error_in_a_part_is_reported_by_its_line(text: str, message: str, part: Path, directory: Path) -> None:
     """Not by that of the template which includes it."""
     part.write_text(text)
     with pytest.raises(BuildFailed, match=re.escape(message)):
@@ -369,7 +369,7 @@ def test_an_own_template_is_given_the_same_values(directory: Path) -> None:
     assert set(members(context_of(own("FROM scratch"), directory))) >= {"Dockerfile", "modules"}
 
 
-def test_an_error_in_an_own_template_is_told_by_its_line(directory: Path) -> None:
+def test_an_error_in_an_own_template_is_reported_by_its_line(directory: Path) -> None:
     """With the ConfigMap and its key; it is the template's fault."""
     with pytest.raises(BuildFailed) as caught:
         templates.render(own("a\nb\n{{ nothing }}"), directory)
@@ -399,7 +399,7 @@ def test_a_recipe_has_the_version_that_its_template_says(line: str, directory: P
     path = directory / "debian.Dockerfile.j2"
     for rest in (TEMPLATE, TEMPLATE + "# a comment\n"):
         path.write_text(f"{line}\n{rest}")
-        assert templates.recipe_versions(directory) == {"debian": "debian:12"}
+        assert templates.template_versions(directory) == {"debian": "debian:12"}
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_a_template_without_a_version_is_refused(line: str, directory: Path) -> 
     path = directory / "debian.Dockerfile.j2"
     path.write_text(f"{line}\nFROM x\n")
     with pytest.raises(ConfigurationError, match=re.escape(f"{path} has no version: write {{# recipe: 1 #}}")):
-        templates.recipe_versions(directory)
+        templates.template_versions(directory)
 
 
 def copied_package(root: Path) -> Path:

@@ -34,7 +34,7 @@ COMING = "6.12.9+deb12-amd64"
 
 def judged(seen: Snapshot, state: ImageState = PRESENT, *, kernel: str = COMING) -> Gate:
     """Let every registry give one answer for what the moved node wants, and judge."""
-    return gate(with_images(with_kernel(seen, "node-a", kernel), state), "node-a", kernel, SETTINGS.recipes)
+    return gate(with_images(with_kernel(seen, "node-a", kernel), state), "node-a", kernel, SETTINGS.template_versions)
 
 
 def with_mapping(**rule: Any) -> Snapshot:
@@ -76,7 +76,7 @@ def test_only_an_image_that_is_proven_to_be_there_opens_it(state: ImageState, is
 def test_what_else_decides(seen: Snapshot, is_open: bool, words: str) -> None:
     """A driver that nobody can judge is a no, one that is not wanted on that kernel is not missed."""
     seen = seen if seen.drivers[0].spec.__class__.__name__ != "InvalidDriver" else replace(seen, images={})
-    answer = gate(_asked(seen), "node-a", COMING, SETTINGS.recipes)
+    answer = gate(_asked(seen), "node-a", COMING, SETTINGS.template_versions)
     assert answer.is_open == is_open
     assert words in answer.findings[0].sentence
 
@@ -107,7 +107,7 @@ def test_one_driver_without_image_is_enough_for_a_no() -> None:
     seen = with_kernel(snapshot(drivers=(driver(), driver("other"))), "node-a", COMING)
     both = with_images(seen)
     first = next(image for image in both.images if image.repository.endswith("edu"))
-    answer = gate(replace(both, images={**both.images, first: Absent()}), "node-a", COMING, SETTINGS.recipes)
+    answer = gate(replace(both, images={**both.images, first: Absent()}), "node-a", COMING, SETTINGS.template_versions)
     assert len(answer.findings) == 2
     assert not answer.is_open
     assert json.loads(json.dumps(answer.as_document())) == answer.as_document()
@@ -160,7 +160,7 @@ def test_it_asks_for_the_image_that_the_node_would_then_want(state: ImageState, 
     """Open exactly when a plan for the moved cluster would find the image there."""
     seen = with_images(with_kernel(snapshot(drivers=(driver(paused=paused),)), "node-a", COMING), state)
     (entry,) = plan(replace(seen, drivers=(driver(),)), SETTINGS).drivers[0].targets
-    assert gate(seen, "node-a", COMING, SETTINGS.recipes).is_open == bool(entry.digest)
+    assert gate(seen, "node-a", COMING, SETTINGS.template_versions).is_open == bool(entry.digest)
 
 
 def test_a_namespace_that_may_not_be_read_is_a_no() -> None:

@@ -1,4 +1,4 @@
-"""What is looked up and built ahead, in single passes: the cases that a world does not come across by itself."""
+"""Kernel discoveries and prebuilds in single plans: the cases that a world does not reach by itself."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,14 +45,14 @@ def following(**changes: Any) -> Any:
 
 
 def seen(*nodes: Any, look_up: LookUp | None = FOUND, ahead: ImageState = ABSENT, **changes: Any) -> Snapshot:
-    """Make a snapshot in which the images of nodes are there, and those ahead are as given."""
+    """Make a snapshot in which the images of nodes exist, and prebuilt ones are as given."""
     drivers = changes.pop("drivers", (following(),))
     look_ups = {DEBIAN: look_up} if look_up is not None else {}
     made = with_images(snapshot(*nodes, drivers=drivers, look_ups=look_ups, **changes), PRESENT)
     coming = {
         item.image: with_key(ahead, item)
         for found in (images_ahead, images_of_moves)
-        for _, item in found(made, SETTINGS.recipes)
+        for _, item in found(made, SETTINGS.template_versions)
     }
     return replace(made, images={**coming, **made.images})
 
@@ -63,7 +63,7 @@ def decided(*words: Any, **changes: Any) -> Plan:
 
 
 def only_entry(made: Plan) -> AheadStatus:
-    """Give the only entry of the only driver."""
+    """Return the only entry of the only driver."""
     (part,) = made.drivers
     assert part.ahead is not None
     (entry,) = part.ahead
@@ -71,17 +71,17 @@ def only_entry(made: Plan) -> AheadStatus:
 
 
 def of_kind(made: Plan, kind: type[Any]) -> list[Any]:
-    """Give the actions of a kind."""
+    """Return the actions of a kind."""
     return [action for action in made.actions if isinstance(action, kind)]
 
 
-def test_the_image_ahead_is_the_one_that_preflight_builds() -> None:
-    """One key for both: what a person pushed ahead is found."""
+def test_the_prebuilt_image_is_the_one_that_preflight_builds() -> None:
+    """One key for both: what a person pushed before is found."""
     world = seen()
     (action,) = of_kind(plan(world, SETTINGS), StartBuild)
     container = world.drivers[0]
     target = parse_target(kernel=NEWEST, os="debian:12", architecture="amd64")
-    item = resolve_for(world, container, spec_of(container), target, SETTINGS.recipes)
+    item = resolve_for(world, container, spec_of(container), target, SETTINGS.template_versions)
     assert item is not None
     assert (action.request, action.waiting) == (getattr(item, "request", None), 0)
     assert action.request.key in plan(world, SETTINGS).drivers[0].needed
@@ -126,8 +126,8 @@ def test_where_no_newest_kernel_is_known_the_status_says_why(look_up: LookUp | N
     assert words in entry.target.message
 
 
-def test_a_failed_look_up_changes_nothing_that_was_known() -> None:
-    """Neither image nor label; the failure is told beside them."""
+def test_a_failed_kernel_discovery_changes_nothing_that_was_known() -> None:
+    """Neither image nor label; the failure is reported beside them."""
     look_up = replace(FOUND, error="no route", error_at=NOW)
     made = decided(look_up=look_up, ahead=PRESENT)
     entry = only_entry(made)
@@ -150,7 +150,7 @@ def test_what_an_older_controller_wrote_is_known_until_something_newer_is() -> N
     assert only_entry(decided(look_up=None, drivers=other)).target.kernel == ""
 
 
-def test_nothing_is_built_ahead_while_builds_are_suspended() -> None:
+def test_nothing_is_prebuilt_while_builds_are_suspended() -> None:
     """But for the probe, when it is due: otherwise nothing might ever find out that builds work again."""
 
     def suspended(probe_at: float) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_a_registry_that_does_not_say_blocks() -> None:
 
 
 def test_nodes_whose_kernel_nobody_packages_are_in_no_pool() -> None:
-    """They are told so in the condition, and nobody is asked."""
+    """The condition says so, and nothing is asked."""
     made = decided(node(kernel="6.6.52-custom_"), look_up=None)
     assert made.drivers[0].ahead == ()
     assert of_kind(made, LookUpKernels) == []
@@ -185,7 +185,7 @@ def test_pools_that_share_a_repository_ask_it_once() -> None:
 
 
 def test_a_node_newer_than_the_repository_is_left_alone() -> None:
-    """Nobody is told to go back."""
+    """No node is labelled for an older kernel."""
     made = decided(node(kernel="6.1.0-99-cloud-amd64"))
     assert (only_entry(made).target.reason, of_kind(made, StartBuild)) == (Reason.NEWEST_KERNEL_RUNS, [])
 
@@ -258,7 +258,7 @@ def test_nodes_whose_requests_are_not_acknowledged_do_not_move(asked: list[str])
         (name, None, "not built and verified: driverwright/edu") for name in NAMES
     }
     assert asked == []
-    assert not gate(seen(*labelled, ahead=PRESENT), "n00", NEWEST, SETTINGS.recipes).is_open
+    assert not gate(seen(*labelled, ahead=PRESENT), "n00", NEWEST, SETTINGS.template_versions).is_open
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_whatever_is_seen_labels_are_set_only_where_the_gate_is_open(world: Snap
         assert condition(entries)["status"] in ("True", "False", "Unknown")
     for action in of_kind(made, LabelNode):
         if action.label == ready_for_label(NEWEST) and action.version is not None:
-            assert gate(world, action.node, NEWEST, SETTINGS.recipes).is_open
+            assert gate(world, action.node, NEWEST, SETTINGS.template_versions).is_open
 
 
-def test_a_look_up_of_the_future_is_one_of_now() -> None:
+def test_a_discovery_in_the_future_counts_as_now() -> None:
     """A clock was wrong when it was noted: what is found out today counts, and the next time is tomorrow."""
     entry = only_entry(decided())
     year = 365 * DAY_SECONDS

@@ -11,7 +11,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.references.registry_access import Registries
 from driver_builder.snapshot_file import from_document, to_document
-from driver_builder.templates.templates import recipe_versions
+from driver_builder.templates.templates import template_versions
 from kube_api.client import Client
 from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
@@ -21,9 +21,9 @@ OFFERED = "6.1.0-56-cloud-amd64"
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose builds ahead have failed; the commands look at it."""
+    """A world whose prebuilds have failed; the commands look at it."""
     # As the commands have them: keys would differ otherwise.
-    made = World(PlanSettings(recipes=TemplateVersions(versions=recipe_versions())))
+    made = World(PlanSettings(template_versions=TemplateVersions(versions=template_versions())))
     made.add_node("node-a", KERNEL)
     made.add_node("node-b", OTHER_KERNEL)
     made.add_driver()
@@ -41,17 +41,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def test_the_plan_has_a_line_for_each_kernel_ahead(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_has_a_line_for_each_prebuild(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Until some node runs it: then it is a kernel like others."""
     world.builds.running.clear()
     assert main.main(["plan"]) == 0
     told = capsys.readouterr().out
-    (line,) = [line for line in told.splitlines() if f" {OFFERED} " in line and "ahead of 2" in line]
+    (line,) = [line for line in told.splitlines() if f" {OFFERED} " in line and "prebuild for 2" in line]
     assert " build 1 " in line
-    assert "(ahead: no node runs it yet)" in told
+    assert "(prebuild: no node runs it yet)" in told
 
 
-def test_explain_tells_how_far_the_newest_kernel_is(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_reports_the_state_of_the_newest_kernel(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Beside the links of the kernel that runs."""
     world.finish_builds()
     world.reconcile()
@@ -64,7 +64,7 @@ def test_explain_tells_how_far_the_newest_kernel_is(world: World, capsys: pytest
     assert "newest kernel" not in capsys.readouterr().out
 
 
-def test_the_gate_repeats_why_the_build_ahead_failed(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gate_repeats_why_the_prebuild_failed(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """With an exit code for tools."""
     world.finish_builds()
     world.reconcile()
@@ -72,7 +72,7 @@ def test_the_gate_repeats_why_the_build_ahead_failed(world: World, capsys: pytes
     assert "Failed, CompileError: error: x" in capsys.readouterr().out
 
 
-def test_metrics_count_kernels_ahead_by_state(world: World) -> None:
+def test_metrics_count_prebuilds_by_state(world: World) -> None:
     """None where every node runs the newest."""
     world.finish_builds()
     decided = plan(world.observe(), world.settings)
@@ -89,7 +89,7 @@ def test_metrics_count_kernels_ahead_by_state(world: World) -> None:
 
 
 def test_a_snapshot_in_a_file_plans_the_same(world: World) -> None:
-    """What was looked up, what was built ahead and the labels go along."""
+    """The file has the kernel discoveries, the prebuilds and the labels."""
     world.settle()
     world.now += 2 * 86400
     seen = world.observe()

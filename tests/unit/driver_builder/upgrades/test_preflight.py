@@ -44,7 +44,7 @@ COMING = "6.12.9+deb12-amd64"
 
 @dataclass
 class Bench:
-    """Builds that take five seconds and end as told."""
+    """Builds that take five seconds and end as arranged."""
 
     state: ImageState = field(default_factory=Absent)
     error: DriverBuilderError | None = None
@@ -56,7 +56,7 @@ class Bench:
         checked = Preflight(
             snapshot=snapshot(drivers=(container,)),
             target=wanted or target(COMING),
-            recipes=SETTINGS.recipes,
+            template_versions=SETTINGS.template_versions,
             inspect=lambda *_words: self.state,
             build=self._build,
             clock=lambda: self.now,
@@ -121,7 +121,7 @@ def test_a_build_that_fails_says_why(error: DriverBuilderError, reason: str) -> 
 def test_what_need_not_or_cannot_be_built_is_not(
     changes: dict[str, Any], state: ImageState, verdict: Verdict, words: str
 ) -> None:
-    """No build starts, and the reason is told."""
+    """No build starts, and the reason is reported."""
     bench = Bench(state=state)
     result = bench.check(driver(spec_changes=changes))
     assert (result.verdict, bench.built) == (verdict, [])

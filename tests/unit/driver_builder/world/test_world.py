@@ -80,10 +80,10 @@ EVENTS: dict[str, Callable[[World], None]] = {
     st.lists(st.sampled_from(KERNELS), min_size=2, max_size=3),
     st.lists(st.tuples(st.sampled_from([*EVENTS]), st.integers(0, 4)), max_size=3),
 )
-def test_whatever_happens_on_the_way_the_end_is_the_same(kernels: list[str], story: list[tuple[str, int]]) -> None:
+def test_whatever_happens_on_the_way_the_end_is_the_same(kernels: list[str], history: list[tuple[str, int]]) -> None:
     """Kernels, nodes, source and controller may change at any moment between any two passes."""
     world = fleet(*kernels)
-    told = dict(story)
+    told = dict(history)
     for name, rounds in told.items():
         if name.startswith("kernel") and "node leaves" in told:
             continue
@@ -98,7 +98,7 @@ def test_whatever_happens_on_the_way_the_end_is_the_same(kernels: list[str], sto
 
 
 def run_to_the_end(world: World, after_each: Callable[[Action], bool]) -> None:
-    """Let as many rounds pass as any scene needs for its last action, with an eye on every action."""
+    """Let as many rounds pass as any start needs for its last action, with an eye on every action."""
     for _ in range(15):
         world.reconcile(after_each)
         world.finish_builds()
@@ -106,22 +106,22 @@ def run_to_the_end(world: World, after_each: Callable[[Action], bool]) -> None:
         world.now += 5
 
 
-SCENES: dict[str, Callable[[], World]] = {}
+STARTS: dict[str, Callable[[], World]] = {}
 
 
-def scene(function: Callable[[], World]) -> Callable[[], World]:
+def start(function: Callable[[], World]) -> Callable[[], World]:
     """Register a state from which interruptions are replayed."""
-    SCENES[function.__name__] = function
+    STARTS[function.__name__] = function
     return function
 
 
-@scene
+@start
 def from_nothing() -> World:
     """Two kernels, nothing built."""
     return fleet(KERNEL, OTHER_KERNEL, KERNEL)
 
 
-@scene
+@start
 def new_kernel() -> World:
     """A working fleet of which one node boots a new kernel."""
     world = fleet(KERNEL, KERNEL)
@@ -130,7 +130,7 @@ def new_kernel() -> World:
     return world
 
 
-@scene
+@start
 def new_source() -> World:
     """A working fleet whose driver changes."""
     world = fleet(KERNEL, KERNEL, KERNEL)
@@ -139,7 +139,7 @@ def new_source() -> World:
     return world
 
 
-@scene
+@start
 def rebuild_asked() -> World:
     """A working fleet whose driver is annotated."""
     world = fleet(KERNEL, OTHER_KERNEL)
@@ -148,7 +148,7 @@ def rebuild_asked() -> World:
     return world
 
 
-@scene
+@start
 def failing_build() -> World:
     """A build that fails once."""
     world = fleet(KERNEL)
@@ -157,7 +157,7 @@ def failing_build() -> World:
     return world
 
 
-@pytest.mark.parametrize("make", SCENES.values(), ids=SCENES)
+@pytest.mark.parametrize("make", STARTS.values(), ids=STARTS)
 def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], World]) -> None:
     """For each action on the way: kill the controller right after it; the end is the same, nothing is built twice."""
     straight = make()
@@ -284,7 +284,7 @@ def test_a_rebuild_is_done_once() -> None:
     assert_all_ready(world)
 
 
-def test_a_failing_build_is_told_and_tried_again_later() -> None:
+def test_a_failing_build_is_reported_and_tried_again_later() -> None:
     """Each failure is an Event and a count; the wait between tries grows."""
     world = fleet(KERNEL)
     world.fail_builds = 3
@@ -324,11 +324,11 @@ def test_an_update_of_the_operating_system_without_a_reboot_changes_nothing() ->
 
 
 def pods_of(world: World) -> set[str]:
-    """Give the uids of the driver's pods."""
+    """Return the uids of the driver's pods."""
     return {pod["metadata"]["uid"] for name in world.selected() for pod in world.pods_on(name)}
 
 
-def test_a_mended_loader_rebuilds_no_driver() -> None:
+def test_a_fixed_loader_rebuilds_no_driver() -> None:
     """Its image is in no build key: nothing is built, the DaemonSets name the new one, and every pod stays."""
     world = fleet(KERNEL, OTHER_KERNEL)
     world.settle()

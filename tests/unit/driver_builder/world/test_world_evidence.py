@@ -42,12 +42,12 @@ def ask(world: World, node: str, value: str) -> None:
 
 
 def uids(world: World) -> dict[str, str]:
-    """Give the uid of each node's pod."""
+    """Return the uid of each node's pod."""
     return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for name in world.nodes() for pod in world.pods_on(name)}
 
 
 def ready(world: World) -> dict[str, str | None]:
-    """Give each node's ready label."""
+    """Return each node's ready label."""
     return {name: labels.get(READY) for name, labels in world.nodes().items()}
 
 

@@ -1,4 +1,4 @@
-"""Builds ahead on a model of a cluster: whatever happens, labels say what the gate says, and nothing is built twice."""
+"""Prebuilds on a model of a cluster: whatever happens, labels say what the gate says, and nothing is built twice."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def fleet(*kernels: str, drivers: int = 1) -> World:
 
 
 def ready_for(world: World) -> dict[str, set[str]]:
-    """Give the kernels that each node is said to be ready for, as their labels write them."""
+    """Return the kernels that each node is said to be ready for, as their labels write them."""
     return {
         name: {label.removeprefix(PREFIX) for label in labels if label.startswith(PREFIX)}
         for name, labels in world.nodes().items()
@@ -47,7 +47,7 @@ def ready_for(world: World) -> dict[str, set[str]]:
 
 
 def conditions(world: World, name: str = "edu") -> dict[str, tuple[str, str]]:
-    """Give status and reason of each condition."""
+    """Return status and reason of each condition."""
     return {item["type"]: (item["status"], item["reason"]) for item in world.status(name)["conditions"]}
 
 
@@ -55,7 +55,7 @@ def may_move(world: World, name: str, kernel: str) -> bool:
     """Ask the gate as the command does: of the cluster as it would be, with a look into the registry."""
     seen = with_kernel(world.observe(), name, kernel)
     images = dict(world.images().read(seen).images)
-    return gate(world.images().read(seen), name, kernel, world.settings.recipes).is_open and bool(images)
+    return gate(world.images().read(seen), name, kernel, world.settings.template_versions).is_open and bool(images)
 
 
 def assert_labels_agree(world: World, *, follows: bool = True) -> None:
@@ -81,7 +81,7 @@ def assert_settled(world: World, *, follows: bool = True) -> None:
 
 
 def test_the_newest_kernel_is_built_before_a_node_runs_it() -> None:
-    """One look-up, one build more; the nodes are told; the first that boots it needs no build."""
+    """One kernel discovery, one build more; the nodes are labelled; the first that boots it needs no build."""
     world = fleet(KERNEL, OTHER_KERNEL)
     world.settle()
     assert_settled(world)
@@ -105,7 +105,7 @@ def test_the_newest_kernel_is_built_before_a_node_runs_it() -> None:
 
 
 def test_what_nodes_wait_for_comes_first() -> None:
-    """A build ahead is of no node's concern: it is queued behind all others."""
+    """No node waits for a prebuild: it is queued behind all others."""
     world = fleet(KERNEL)
     world.reconcile()
     world.finish_look_ups()
@@ -133,7 +133,7 @@ def test_a_controller_that_is_restarted_does_not_ask_again_the_same_day() -> Non
     assert ready_for(world)["node-0"] == {LATER}
 
 
-def test_a_build_ahead_that_fails_is_told_and_keeps_nodes_where_they_are() -> None:
+def test_a_prebuild_that_fails_is_reported_and_keeps_nodes_where_they_are() -> None:
     """No label, a condition with the compiler's words, an Event, and the gate repeats them; nodes keep their driver."""
     world = fleet(KERNEL)
     world.offered = (KERNEL,)
@@ -151,7 +151,7 @@ def test_a_build_ahead_that_fails_is_told_and_keeps_nodes_where_they_are() -> No
     assert conditions(world)["Ready"] == ("True", "AllNodesReady")
     assert conditions(world)["Degraded"][0] == "False", "no node lacks anything"
     seen = world.images().read(with_kernel(world.observe(), "node-0", OFFERED))
-    answer = gate(seen, "node-0", OFFERED, world.settings.recipes)
+    answer = gate(seen, "node-0", OFFERED, world.settings.template_versions)
     assert answer.findings[0].sentence.startswith("Failed, CompileError: error: x")
     reasons = [obj["reason"] for path, obj in world.client.objects.items() if "/events/" in path]
     assert "CompileError" in reasons
@@ -266,10 +266,10 @@ EVENTS: dict[str, Callable[[World], None]] = {
     st.integers(1, 2),
     st.lists(st.tuples(st.sampled_from([*EVENTS]), st.integers(0, 4)), max_size=4, unique_by=lambda event: event[0]),
 )
-def test_whatever_happens_the_end_is_settled(kernels: list[str], drivers: int, story: list[tuple[str, int]]) -> None:
+def test_whatever_happens_the_end_is_settled(kernels: list[str], drivers: int, history: list[tuple[str, int]]) -> None:
     """Kernels, repository, source and controller may change at any moment between any two passes."""
     world = fleet(*kernels, drivers=drivers)
-    for name, rounds in story:
+    for name, rounds in history:
         EVENTS[name](world)
         for _ in range(rounds):
             world.reconcile()

@@ -1,4 +1,4 @@
-"""While a driver's status cannot be written, nothing that the status would have told of is done again by each pass."""
+"""While a driver's status cannot be written, no reconcile repeats what the status would have recorded."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -51,7 +51,7 @@ def fleet() -> World:
 
 
 def pods(world: World) -> dict[str, str]:
-    """Give the uid of each node's pod."""
+    """Return the uid of each node's pod."""
     return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for name in "abc" for pod in world.pods_on(name)}
 
 
@@ -107,7 +107,7 @@ def test_a_module_that_is_removed_again_and_again_is_not_loaded_in_each_pass() -
 
 
 def test_a_module_that_was_removed_is_loaded_when_the_status_can_be_written() -> None:
-    """In the next pass, and not again before its time."""
+    """In the next reconcile, and not again before its time."""
     world = fleet()
     before = pods(world)
     pods_over(world, between=lambda world: world.remove_module("b"))

@@ -31,7 +31,7 @@ BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDeta
 
 @contextmanager
 def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
-    """A builder whose engine's builds end like this, one after the other; gives what the engine was asked, too."""
+    """A builder whose engine's builds end like this, one after the other; returns what the engine was asked, too."""
     left = list(builds)
 
     def script(request: Request) -> Reply:
@@ -64,7 +64,7 @@ def names_of(request: BuildRequest, owner: str) -> set[str]:
 
 
 def run(builder: DockerBuilder) -> list[str]:
-    """Run a context; gives what was logged."""
+    """Run a context; returns what was logged."""
     log: list[str] = []
     limits = BuildLimits(60.0, Event(), time.monotonic)
     builder.run(b"context", name="test/image:latest", log=log.append, limits=limits)
@@ -88,7 +88,7 @@ def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
         pytest.param((BROKEN,), Reason.COMPILE_ERROR, id="another failure is not tried again"),
     ],
 )
-def test_how_it_ends_is_told_by_the_last_run(builds: tuple[object, ...], reason: Reason) -> None:
+def test_how_it_ends_is_reported_by_the_last_run(builds: tuple[object, ...], reason: Reason) -> None:
     """There are two at most."""
     with engine(*builds) as (builder, _), pytest.raises(BuildFailed) as caught:
         run(builder)

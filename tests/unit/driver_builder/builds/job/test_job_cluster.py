@@ -66,7 +66,7 @@ def cluster(server: Server, pause: Callable[[float], object] = lambda _: None) -
 
 
 def limits(*, cancelled: bool = False) -> BuildLimits:
-    """Give all the time there is."""
+    """Return all the time there is."""
     event = threading.Event()
     if cancelled:
         event.set()
@@ -190,7 +190,7 @@ def test_a_job_that_cannot_be_deleted_is_left() -> None:
 
 
 def test_the_keys_of_a_secret_are_named() -> None:
-    """Not its values; one that does not exist is told with the command that makes it."""
+    """Not its values; the error for a missing one has the command that creates it."""
     server = Server()
     server.objects["/api/v1/namespaces/n/secrets/token"] = {"data": {"b": "eA==", "a": "eQ=="}}
     assert cluster(server).secret_keys("token") == ("a", "b")

@@ -12,7 +12,7 @@ RECORDED = Path(__file__).parents[4] / "data" / "buildah"
 
 
 def output(name: str) -> BuildOutput:
-    """Take in a recorded log as the job builder does."""
+    """Add a recorded log as the job builder does."""
     taken = BuildOutput()
     for line in (RECORDED / f"{name}.log").read_text().splitlines():
         list(taken.take({"stream": f"{line}\n"}))
@@ -57,7 +57,7 @@ def test_a_node_without_user_namespaces_has_no_full_disk() -> None:
     assert "user.max_user_namespaces" in str(failure)
 
 
-def test_an_end_without_a_word_is_told_by_its_code() -> None:
+def test_an_end_without_a_word_is_reported_by_its_code() -> None:
     """A log that was lost hides nothing."""
     failure = build_failure(2, BuildOutput())
     assert failure.reason is Reason.BUILD_ERROR

@@ -16,7 +16,7 @@ class Streams:
         self.asked: list[Mapping[str, str]] = []
 
     def follow(self, _path: str, *, query: Mapping[str, str], silence_seconds: float) -> Iterator[str]:
-        """Give the next stream."""
+        """Return the next stream."""
         assert silence_seconds > 0
         self.asked.append(query)
         for line in self.streams.pop(0):
@@ -35,13 +35,13 @@ A, B, C = "2026-01-01T00:00:01.1Z", "2026-01-01T00:00:01.2Z", "2026-01-01T00:00:
 
 
 def test_a_stream_that_breaks_off_is_taken_up_again() -> None:
-    """The API server repeats the last second; what was told is not told again."""
+    """The API server repeats the last second; what was logged is not logged again."""
     streams = Streams([f"{A} one", f"{B} two", Unreachable("silence")], [f"{A} one", f"{B} two", f"{C} three"])
     assert told(streams, 2) == ["one", "two", "three"]
     assert [query["sinceTime"] for query in streams.asked] == ["", B]
 
 
-def test_lines_of_one_moment_are_told_apart_by_their_number() -> None:
+def test_lines_of_one_moment_are_distinguished_by_their_number() -> None:
     """Two lines may have the same time."""
     streams = Streams([f"{A} one"], [f"{A} one", f"{A} two"], [f"{A} one", f"{A} two", f"{B} three"])
     assert told(streams, 3) == ["one", "two", "three"]

@@ -49,19 +49,19 @@ KEY = action().request.key
 
 
 def pod_of(manifest: Json) -> Json:
-    """Give the pod's spec."""
+    """Return the pod's spec."""
     spec: Json = manifest["spec"]["template"]["spec"]
     return spec
 
 
 def containers(manifest: Json) -> tuple[Json, Json]:
-    """Give the containers ``build`` and ``hand-over``."""
+    """Return the containers ``build`` and ``hand-over``."""
     (build,), (hand_over,) = pod_of(manifest)["initContainers"], pod_of(manifest)["containers"]
     return build, hand_over
 
 
 def mounts(container: Json) -> dict[str, str]:
-    """Give volume by path."""
+    """Return volume by path."""
     return {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
 
 

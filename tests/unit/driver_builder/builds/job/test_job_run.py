@@ -1,4 +1,4 @@
-"""Following a Job: states in, a digest or an error out, and the log told to its end. Time is played."""
+"""Following a Job: states in, a digest or an error out, and the log complete. Time is simulated."""
 
 import threading
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Log:
         self._streams = streams
 
     def lines(self) -> Iterator[str]:
-        """Give the next stream."""
+        """Return the next stream."""
         lines, self.is_whole = self._streams.pop(0) if self._streams else ([], True)
         yield from lines
 
@@ -50,11 +50,11 @@ class Cluster:
         self.now = 0.0
 
     def look(self, _job: object, _limits: object) -> JobState:
-        """Give the state of the moment."""
+        """Return the state of the moment."""
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def log_of(self, pod: str) -> Log:
-        """Give the log of a pod."""
+        """Return the log of a pod."""
         return Log(pod, self.streams)
 
     def pause(self, seconds: float) -> None:
@@ -91,7 +91,7 @@ class Follow:
 
 
 def test_a_build_is_followed_to_its_digest() -> None:
-    """Its lines are told as they come, those of the end too, each without its colours."""
+    """Its lines are logged as they come, the last ones too, each without its colours."""
     states = (Waiting(), Building(pod="p"), Building(pod="p"), HandingOver(pod="p"), DONE)
     follow = Follow(Cluster(*states, streams=[(["one"], False), (["\x1b[31mtwo"], False), (["three"], True)]))
     assert follow.run.follow() == DIGEST
@@ -114,7 +114,7 @@ def test_a_pod_that_starts_soon_is_not_worth_a_word() -> None:
     assert follow.said == []
 
 
-def test_waiting_is_told_once_and_given_up_in_the_end() -> None:
+def test_waiting_is_reported_once_and_given_up_in_the_end() -> None:
     """A cluster may have to grow a node first; ten minutes are enough."""
     cluster = Cluster(Waiting(why="0/3 nodes are available"))
     follow = Follow(cluster)

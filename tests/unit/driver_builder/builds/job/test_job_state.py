@@ -125,12 +125,12 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
     ],
 )
 def test_the_state_is_that_of_the_pod(pods: list[Json], expected: JobState) -> None:
-    """Each moment of a build, as kubelet and scheduler tell it."""
+    """Each moment of a build, as kubelet and scheduler report it."""
     assert job_state(job(), pods) == expected
 
 
 def test_a_deadline_takes_the_pod_away() -> None:
-    """The Job alone tells it."""
+    """The Job alone reports it."""
     assert job_state(job(failed("DeadlineExceeded")), []) == TimedOut()
 
 

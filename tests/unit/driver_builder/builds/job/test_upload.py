@@ -38,11 +38,11 @@ class Store:
         return sha256(content)
 
     def fetch_manifest(self, _repository: str, digest: str) -> dict[str, Any] | None:
-        """Give a manifest."""
+        """Return a manifest."""
         return json.loads(self.manifests[digest]) if digest in self.manifests else None
 
     def fetch_blob(self, _repository: str, digest: str) -> bytes:
-        """Give a blob."""
+        """Return a blob."""
         return self.blobs[digest]
 
 
@@ -131,7 +131,7 @@ def flags(tmp_path: Path, *words: str) -> argparse.Namespace:
     return parser.parse_args(["--host=127.0.0.1:1", "--repository=r", f"--folder={tmp_path}", message, *words])
 
 
-def test_a_registry_that_is_away_is_told_as_such(tmp_path: Path) -> None:
+def test_a_registry_that_is_away_is_reported_as_such(tmp_path: Path) -> None:
     """An unreachable registry is reported as a temporary failure, so the controller retries."""
     (tmp_path / IMAGE).write_bytes(b"image")
     given = flags(tmp_path, "--plain-http")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.controller import backoff as backoff_module
-from driver_builder.controller.backoff import Backoff
+from driver_builder import backoff as backoff_module
+from driver_builder.backoff import Backoff
 
 
 def test_delays_double_up_to_the_most_and_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:

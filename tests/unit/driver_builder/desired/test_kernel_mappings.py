@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from driver_builder.api.spec_parser import parse_spec
-from driver_builder.desired.mapping import ANY_KERNEL, BASE_IMAGES, TEMPLATES, base_image_for, mapping_for, template_for
+from driver_builder.desired.resolve_target import (
+    ANY_KERNEL,
+    BASE_IMAGES,
+    TEMPLATES,
+    base_image_for,
+    mapping_for,
+    template_for,
+)
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.templates import templates
 from tests.support.driver_builder.factories import spec, target
@@ -30,7 +37,7 @@ def test_the_first_whole_match_wins(mappings: list[dict[str, Any]], kernel: str,
     """Rules are tried in order; one applies when it matches all of the kernel release."""
     read = parse_spec(spec(kernelMappings=mappings))
     found = mapping_for(read, KernelVersion(kernel))
-    assert found == (None if expected is None else read.mappings[expected])
+    assert found == (None if expected is None else read.kernel_mappings[expected])
 
 
 def test_without_rules_every_kernel_is_wanted() -> None:
@@ -50,7 +57,7 @@ def test_without_rules_every_kernel_is_wanted() -> None:
 def test_the_nearest_template_is_used(rule: str | None, build: str | None, os_id: str, expected: str | None) -> None:
     """The mapping's template goes before the build's, and that before the distribution's own."""
     read = parse_spec(spec(build={"template": build}, kernelMappings=[{"regexp": ".*", "template": rule}]))
-    assert template_for(read, read.mappings[0], target(os_id=os_id)) == expected
+    assert template_for(read, read.kernel_mappings[0], target(os_id=os_id)) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_a_distribution_has_its_template_and_image(
 def test_all_named_templates_exist_and_have_an_image() -> None:
     """A distribution is known in whole or not at all."""
     assert TEMPLATES.keys() == BASE_IMAGES.keys()
-    assert set(TEMPLATES.values()) <= templates.recipe_versions().keys()
+    assert set(TEMPLATES.values()) <= templates.template_versions().keys()
 
 
 @pytest.mark.parametrize(
@@ -114,4 +121,4 @@ def test_all_named_templates_exist_and_have_an_image() -> None:
 def test_a_hostile_pattern_is_answered_at_once(regexp: str) -> None:
     """A user's expression takes linear time and little memory, whatever it is."""
     read = parse_spec(spec(kernelMappings=[{"regexp": regexp}, {"regexp": ".*"}]))
-    assert mapping_for(read, KernelVersion("6.1.0-55-cloud-amd64" * 3)) == read.mappings[1]
+    assert mapping_for(read, KernelVersion("6.1.0-55-cloud-amd64" * 3)) == read.kernel_mappings[1]

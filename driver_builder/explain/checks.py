@@ -1,8 +1,8 @@
-"""Why one node has, or has not, one driver: the first broken link of the chain, and the next step to take. Pure.
+"""Why one node has, or has not, one driver: the first check that fails, and what to do next. Pure.
 
-What an admin asks first when a pod that selects a ready label stays Pending. Each link needs the one before, so the
-walk ends at the first that does not hold; only a registry that gives no answer is passed by, because a node may be well
-without it. ``plan`` is asked what it would do, so that both always agree.
+What an admin asks first when a pod that selects a ready label stays Pending. Each check needs the one before, so it
+ends at the first that fails. An unreachable registry does not end it, because a node may work without one. ``plan``
+is asked what it would do, so that both always agree.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.desired.resolve import resolve
 from driver_builder.desired.targets import stock_of
 from driver_builder.explain import explain_driver, explain_image, explain_node
-from driver_builder.explain.explanation import LINKS, Explanation, Scene, Step, Verdict, unknown
+from driver_builder.explain.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
@@ -28,7 +28,7 @@ from driver_builder.upgrades import newest_kernel
 
 
 def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
-    """Walk the links from the driver's spec to the node's ready label; a bug on the way is a trouble of this driver."""
+    """Check everything from the driver's spec to the node's ready label; a bug is a problem of this driver."""
     return contained(
         "driver",
         driver.key,
@@ -38,22 +38,22 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
 
 
 def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
-    first = explain_driver.driver_link(driver)
+    first = explain_driver.driver_check(driver)
     spec = driver.spec
     if first.verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
         return _explanation(node, driver, [first])
-    steps = [first, explain_image.selector_link(spec, node)]
+    steps = [first, explain_image.selector_check(spec, node)]
     if steps[1].verdict is not Verdict.OK:
         return _explanation(node, driver, steps)
-    steps.append(explain_image.kernel_link(node))
+    steps.append(explain_image.kernel_check(node))
     target = _target(snapshot, node, driver, spec)
     if target is None:
         return _explanation(node, driver, steps, selected=True)
-    # Asked about this driver alone, as if it were not paused: what a pause holds up is said below.
+    # For this driver alone, as if it were not paused: what a pause stops is added below.
     (decided,) = plan(replace(snapshot, drivers=(replace(driver, paused=False),)), settings).drivers
     if decided.trouble is not None:
         return _in_trouble(snapshot, node, driver, decided.trouble)
-    scene = Scene(
+    context = Context(
         snapshot=snapshot,
         settings=settings,
         node=node,
@@ -63,68 +63,68 @@ def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: Pla
         decided=decided,
         conflict=_conflict(snapshot, driver, target, spec),
     )
-    steps += _to_the_first_that_breaks(_links(scene))
+    steps += _to_the_first_that_breaks(_checks(context))
     if any(step.verdict is Verdict.WAITING for step in steps):
         trouble = explain_driver.trouble_of(driver)
         if driver.paused:
-            steps = [explain_driver.paused_link(driver), *steps[1:-1]]
+            steps = [explain_driver.paused_check(driver), *steps[1:-1]]
         elif trouble is not None:
-            steps = [explain_driver.trouble_link(driver, trouble), *steps[1:-1]]
+            steps = [explain_driver.trouble_check(driver, trouble), *steps[1:-1]]
     walked = _explanation(node, driver, steps, selected=True, serving=explain_node.serving(snapshot, node, driver))
-    return replace(walked, coming=_coming(scene))
+    return replace(walked, coming=_coming(context))
 
 
 def _in_trouble(snapshot: Snapshot, node: Node, driver: DriverContainer, trouble: Trouble) -> Explanation:
-    """Say that nothing can be decided for a driver, and what works on the node meanwhile."""
+    """Report that nothing can be decided for a driver, and what works on the node meanwhile."""
     serving = contained("driver", driver.key, lambda: explain_node.serving(snapshot, node, driver), lambda _error: "")
-    steps = [explain_driver.trouble_link(driver, trouble)]
+    steps = [explain_driver.trouble_check(driver, trouble)]
     if isinstance(driver.spec, DriverSpec):
-        steps.append(explain_image.selector_link(driver.spec, node))
+        steps.append(explain_image.selector_check(driver.spec, node))
     return _explanation(node, driver, steps, selected=steps[-1].verdict is Verdict.OK, serving=serving)
 
 
 def _conflict(snapshot: Snapshot, driver: DriverContainer, target: KernelTarget, spec: DriverSpec) -> Conflict | None:
-    """Say which other driver keeps this one from the target, as ``plan`` does of all drivers together."""
+    """Return which other driver keeps this one from the target, as ``plan`` does for all drivers together."""
     nodes = stock_of(snapshot, driver, spec).targets.get(target, ())
     found = conflicts(snapshot).get(driver.key, ())
     return next((conflict for conflict in found if not set(nodes).isdisjoint(conflict.nodes)), None)
 
 
 def _target(snapshot: Snapshot, node: Node, driver: DriverContainer, spec: DriverSpec) -> KernelTarget | None:
-    """Give the target that the node is served as; None where its own labels name none."""
+    """Return the target that serves the node; None if its own labels name none."""
     stock = stock_of(snapshot, driver, spec).targets
     return next((target for target, nodes in stock.items() if node.name in nodes), None)
 
 
-def _coming(scene: Scene) -> str:
-    """Say how far the driver is on the kernel that the node can move to."""
-    for entry in scene.decided.ahead or ():
-        if entry.pool[:2] == (scene.target.os, scene.target.architecture) and newest_kernel.is_newer(
-            scene.target, entry.target.kernel
+def _coming(context: Context) -> str:
+    """Return the state of the driver for the kernel that the node can move to."""
+    for entry in context.decided.ahead or ():
+        if entry.pool[:2] == (context.target.os, context.target.architecture) and newest_kernel.is_newer(
+            context.target, entry.target.kernel
         ):
             said = with_remedy(entry.target.reason, entry.target.message)
             return f"{entry.target.kernel}: {entry.target.state}, {entry.target.reason}: {said}"
     return ""
 
 
-def _links(scene: Scene) -> Iterator[Step]:
-    yield explain_image.mapping_link(scene.spec, scene.target)
-    items = resolve(scene.snapshot, scene.driver, scene.spec, scene.settings.recipes).targets
-    item = next(item for item in items if item.target == scene.target)
-    yield explain_image.image_link(item)
+def _checks(context: Context) -> Iterator[Step]:
+    yield explain_image.mapping_check(context.spec, context.target)
+    items = resolve(context.snapshot, context.driver, context.spec, context.settings.template_versions).targets
+    item = next(item for item in items if item.target == context.target)
+    yield explain_image.image_check(item)
     if not isinstance(item, ImageTarget):
         return
-    yield explain_image.build_link(scene, item)
-    yield explain_node.rollout_link(scene)
-    yield explain_node.pull_link(scene)
-    if scene.pod is not None:
-        yield explain_node.load_link(scene, scene.pod)
-        yield explain_node.label_link(scene, scene.pod)
+    yield explain_image.build_check(context, item)
+    yield explain_node.rollout_check(context)
+    yield explain_node.pull_check(context)
+    if context.pod is not None:
+        yield explain_node.load_check(context, context.pod)
+        yield explain_node.label_check(context, context.pod)
 
 
-def _to_the_first_that_breaks(links: Iterator[Step]) -> list[Step]:
+def _to_the_first_that_breaks(checks: Iterator[Step]) -> list[Step]:
     taken: list[Step] = []
-    for step in links:
+    for step in checks:
         taken.append(step)
         if step.verdict in (Verdict.BROKEN, Verdict.WAITING):
             break
@@ -135,5 +135,5 @@ def _explanation(
     node: Node, driver: DriverContainer, steps: Iterable[Step], *, selected: bool = False, serving: str = ""
 ) -> Explanation:
     done = {step.name: step for step in steps}
-    walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in LINKS)
+    walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in CHECKS)
     return Explanation(node=node.name, driver=driver.key, selected=selected, serving=serving, steps=walked)

@@ -1,8 +1,8 @@
-"""Any story of a fleet, told by Hypothesis: whatever happened, the controller arrives, and does on the way what it may.
+"""Any history of a fleet, made by Hypothesis: the controller always arrives, and only does what it may.
 
-A story is a list of events between passes that may be cut off after any action: several drivers with mappings of every
-kind, nodes that join, leave and boot other kernels, sources and versions that change, builds that fail once or for
-good, registries that give no answer, prebuilt images that come late, pauses, deletions, controllers that are killed.
+A history is a list of events between reconciles that may be cut off after any action: several drivers with mappings of
+every kind, nodes that join, leave and boot other kernels, sources and versions that change, builds that fail once or
+for good, registries that give no answer, prebuilt images that come late, pauses, deletions, killed controllers.
 """
 
 import json
@@ -14,7 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
-from driver_builder.desired.mapping import mapping_for
+from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelVersion
@@ -34,17 +34,19 @@ NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)
 DRIVERS = ("edu", "other")
 NODE_NAMES = ("node-0", "node-1", "node-2")
-PREBUILT = "r.io/vendor/edu:1"
-PREBUILT_REF = ImageRef("r.io", "vendor/edu", "1")
+PREBUILT = {driver: ImageRef("r.io", f"vendor/{driver}", "1") for driver in DRIVERS}
 BOUND = 80
-"""Rounds within which every story is at its end. The longest wait is for a build that fails several times."""
+"""Rounds within which every history is at its end. The longest wait is for a build that fails several times."""
 
-MAPPINGS: dict[str, list[Object] | None] = {
-    "none": None,
-    "all": [{"regexp": ".*"}],
-    "one kernel": [{"literal": KERNEL}],
-    "one is skipped": [{"literal": OTHER_KERNEL, "skip": True}, {"regexp": ".*"}],
-    "one is prebuilt": [{"literal": NEW_KERNEL, "image": PREBUILT}, {"regexp": "6[.]1[.].*"}],
+MAPPINGS: dict[str, Callable[[str], list[Object] | None]] = {
+    "none": lambda _driver: None,
+    "all": lambda _driver: [{"regexp": ".*"}],
+    "one kernel": lambda _driver: [{"literal": KERNEL}],
+    "one is skipped": lambda _driver: [{"literal": OTHER_KERNEL, "skip": True}, {"regexp": ".*"}],
+    "one is prebuilt": lambda driver: [
+        {"literal": NEW_KERNEL, "image": str(PREBUILT[driver])},
+        {"regexp": "6[.]1[.].*"},
+    ],
 }
 OUTAGES: tuple[ImageState, ...] = (Unreachable(message="m"), Unauthorized(message="m"), Invalid(message="m"))
 
@@ -63,7 +65,7 @@ class MoodyRegistries(ModelRegistries):
         *,
         signed_by: str | None = None,
     ) -> ImageState:
-        """Say what the mood is, else whether the image was pushed."""
+        """Return what the mood is, else whether the image was pushed."""
         return self.outage or super().inspect(namespace, settings, image, architecture, signed_by=signed_by)
 
 
@@ -92,11 +94,18 @@ class StoryWorld(World):
                 assert action.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
 
     def proven(self, node: str, label: str) -> str | None:
-        """Give the version of a driver that a pod on a node has proven to work there, None where none has."""
+        """Return the version of a driver that a pod on a node has proven to work there, None where none has.
+
+        A prebuilt image has the same modules in every version of its driver: it proves the newest one.
+        """
         for _, pod in self._objects("pods"):
             driver = pod["metadata"]["labels"][manifests.DRIVER_LABEL]
             ready = any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
             if pod["spec"]["nodeName"] == node and names.ready_label(NAMESPACE, driver) == label and ready:
+                if "/vendor/" in json.dumps(pod["spec"]["containers"]):
+                    spec = self.read_driver(driver).spec
+                    assert isinstance(spec, DriverSpec)
+                    return spec.version
                 return str(pod["metadata"]["annotations"][manifests.VERSION_ANNOTATION])
         return None
 
@@ -116,7 +125,7 @@ class StoryWorld(World):
             return
 
     def drivers(self) -> dict[str, Object]:
-        """Give the drivers that exist."""
+        """Return the drivers that exist."""
         return {obj["metadata"]["name"]: obj for _, obj in self._objects("drivercontainers")}
 
     def failed_kernels(self) -> set[str]:
@@ -152,9 +161,9 @@ class StoryWorld(World):
 
 def _apply(world: StoryWorld, driver: str, mapping: str) -> None:
     if driver not in world.drivers():
-        world.add_driver(driver, version=f"1.0.{world.versions[driver]}", kernelMappings=MAPPINGS[mapping])
+        world.add_driver(driver, version=f"1.0.{world.versions[driver]}", kernelMappings=MAPPINGS[mapping](driver))
     else:
-        world.patch_driver(driver, {"spec": {"kernelMappings": MAPPINGS[mapping]}})
+        world.patch_driver(driver, {"spec": {"kernelMappings": MAPPINGS[mapping](driver)}})
 
 
 def _upgrade(world: StoryWorld, driver: str) -> None:
@@ -194,7 +203,9 @@ def _forge(world: StoryWorld, node: str, driver: str) -> None:
 
 
 def _publish(world: StoryWorld) -> None:
-    world.registries.images[PREBUILT_REF] = {MODULES_LABEL: json.dumps([{"name": "edudrv", "identity": "V"}])}
+    for driver, image in PREBUILT.items():
+        facts = [{"name": f"{driver}drv", "identity": "V"}]
+        world.registries.images[image] = {MODULES_LABEL: json.dumps(facts)}
 
 
 def _edit_source(world: StoryWorld, text: str) -> None:
@@ -229,7 +240,7 @@ def _kill(world: StoryWorld) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One event, and how the passes after it go: each with the action that the controller is killed after, if any."""
+    """One event, and the reconciles after it: each with the action after which the controller is killed, if any."""
 
     name: str
     do: Callable[[StoryWorld], None]
@@ -275,14 +286,14 @@ steps = st.one_of(
     st.lists(kernels, min_size=1, max_size=3),
     st.lists(steps, max_size=8),
 )
-def test_every_story_ends_well(applied: list[tuple[str, str]], first: list[str], story: list[Step]) -> None:
+def test_every_history_ends_well(applied: list[tuple[str, str]], first: list[str], history: list[Step]) -> None:
     """Within a bound; on the way nothing present is built and nobody else's node is touched; then all rests."""
     world = StoryWorld()
     for name, kernel in zip(NODE_NAMES, first, strict=False):
         world.add_node(name, kernel)
     for driver, mapping in applied:
         _apply(world, driver, mapping)
-    for step in story:
+    for step in history:
         event(step.name.partition(" ")[0])
         step.do(world)
         live(world, step)
@@ -341,13 +352,13 @@ def assert_as_wanted(world: StoryWorld) -> None:
             ready = labels.get(names.ready_label(NAMESPACE, driver))
             if rule is None or rule.skip:
                 assert ready is None
-            elif PREBUILT_REF in world.registries.images if rule.image else world.kernels[name] not in world.broken:
+            elif PREBUILT[driver] in world.registries.images if rule.image else world.kernels[name] not in world.broken:
                 # Where the image cannot come a node may have none, or keep an older one that works.
                 assert ready == container.spec.version
 
 
 def test_a_present_answer_is_a_presence() -> None:
-    """The registries of the stories answer as the model's do when they are not away."""
+    """The registries of the histories answer as the model's do when they are not away."""
     registries = MoodyRegistries()
-    registries.images[PREBUILT_REF] = {}
-    assert isinstance(registries.inspect("n", RegistrySettings(), PREBUILT_REF, "amd64"), Present)
+    registries.images[PREBUILT["edu"]] = {}
+    assert isinstance(registries.inspect("n", RegistrySettings(), PREBUILT["edu"], "amd64"), Present)

@@ -1,0 +1,236 @@
+"""One collection of the API server as it is known here: of each object what a reconcile reads of it, and no more.
+
+Place in the flow: a :class:`~driver_builder.cluster.follower.Follower` lists and watches into it, what we write
+ourselves is put into it at once, and ``observe`` reads it. Several threads use it. No I/O.
+
+Versions of objects (``resourceVersion``) are compared as numbers, which they are in every API server there is
+(guaranteed since Kubernetes 1.35); a version that is not a number counts as new.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kube_api.client import Listing, WatchEvent
+
+Json = dict[str, Any]
+Value = TypeVar("Value")
+
+SILENT_SECONDS = 150.0
+"""Seconds. A watch says how far it is by events and bookmarks, and a new one begins before this: a longer silence is
+not believed."""
+
+
+class WentBack(Exception):
+    """A watch told of an older version after a newer one: what is known may be of another cluster, or of a backup."""
+
+
+@dataclass(slots=True)
+class _Kept(Generic[Value]):
+    version: int | None
+    value: Value | None
+
+
+class Collection(Generic[Value]):
+    """The objects of one collection, by uid.
+
+    ``read`` makes a value of an object; None for one that nobody needs. Values are compared: a change that leaves the
+    value as it was is no news.
+    """
+
+    def __init__(self, read: Callable[[Json], Value | None]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept[Value]] = {}
+        self._values: tuple[Value, ...] | None = None
+        self._listings = 0
+        self._deleted: dict[str, int | None] = {}
+        """What is gone though a listing, or the watch, may not know it yet, by its uid: since which version, if known.
+
+        To a watch with a selector it is also gone when it loses its label, and may come back."""
+        self._version = ""
+        self._listed_at: int | None = None
+        self._told: int | None = None
+        """The newest version that a listing or the watch told of."""
+        self._heard: float | None = None
+        self._is_watched = False
+        self._is_cut = False
+
+    @property
+    def version(self) -> str:
+        """Where a watch goes on from; empty before the first listing and where one is needed."""
+        with self._lock:
+            return self._version
+
+    def values(self) -> tuple[Value, ...]:
+        """Give all values; the same tuple for as long as nothing changed."""
+        with self._lock:
+            if self._values is None:
+                self._values = tuple(kept.value for kept in self._kept.values() if kept.value is not None)
+            return self._values
+
+    def age(self, now: float) -> float | None:
+        """Say how many seconds ago something was last heard; None where nothing ever was."""
+        with self._lock:
+            return None if self._heard is None else now - self._heard
+
+    def is_trusted(self, now: float) -> bool:
+        """Tell whether this is what the API server has: listed, and since then watched by a watch that speaks."""
+        with self._lock:
+            is_heard = self._heard is not None and now - self._heard <= SILENT_SECONDS
+            return bool(self._version) and self._is_watched and not self._is_cut and is_heard
+
+    def replace(self, pages: Iterable[Listing], clock: Callable[[], float]) -> bool:
+        """Put a listing in the place of what was known; tells whether that is news.
+
+        What was heard or written while it was on its way is newer. Where the listing is older than what was known
+        before, the API server's data is of an earlier day, and the listing alone counts.
+        """
+        with self._lock:
+            self._listings += 1
+            deleted_before, told_before = self._deleted.copy(), self._told
+        try:
+            listed: dict[str, _Kept[Value]] = {}
+            version, began = "", clock()
+            for page in pages:
+                version = page.resource_version
+                for obj in page.items:
+                    listed[obj["metadata"]["uid"]] = _Kept(_number_of(obj), self._read(obj))
+            with self._lock:
+                if self._heard is not None and began - self._heard > SILENT_SECONDS:
+                    # The listing is news of itself alone: the watch after it may be as deaf as before.
+                    self._is_watched = False
+                self._heard, self._is_cut = began, False
+                self._deleted = dict(self._deleted.items() - deleted_before.items())
+                return self._put(listed, version, is_older=(_number(version) or 0) < (told_before or 0))
+        finally:
+            with self._lock:
+                self._listings -= 1
+
+    def _put(self, listed: dict[str, _Kept[Value]], version: str, *, is_older: bool) -> bool:
+        at = _number(version)
+        if is_older:
+            self._deleted.clear()
+            self._kept.clear()
+        is_first, before = not self._version, {uid: kept.value for uid, kept in self._kept.items()}
+        known, self._kept = self._kept, {}
+        for uid, kept in listed.items():
+            if self._is_there(uid, at):
+                self._kept[uid] = _newest(kept, known.get(uid))
+        for uid, kept in known.items():
+            if uid not in listed and at is not None and kept.version is not None and kept.version > at:
+                self._kept[uid] = kept
+        is_ahead = (
+            not is_older and at is not None and self._told is not None and self._told > at and bool(self._version)
+        )
+        if not is_ahead:
+            self._version, self._told = version, at
+        self._listed_at, self._values = at, None
+        return is_first or is_older or before != {uid: kept.value for uid, kept in self._kept.items()}
+
+    def watch_began(self, now: float) -> None:
+        """Note that the API server accepted a watch from :attr:`version`; after a cut, its first event counts."""
+        with self._lock:
+            self._is_watched = True
+            if not self._is_cut:
+                self._heard = now
+
+    def watch_broke(self) -> None:
+        """Note that a watch was cut: nothing is believed until another one says how far it is."""
+        with self._lock:
+            self._is_watched, self._is_cut = False, True
+
+    def doubt(self) -> None:
+        """Note that no watch can go on from here: a listing is needed."""
+        with self._lock:
+            self._version, self._is_watched = "", False
+
+    def apply(self, event: WatchEvent, now: float) -> bool:
+        """Apply what a watch tells; says whether that is news.
+
+        Raises:
+            WentBack: when its version is older than that of an event before.
+        """
+        version, uid = _number_of(event.object), event.object["metadata"].get("uid", "")
+        value = self._read(event.object) if event.kind in ("ADDED", "MODIFIED") else None
+        with self._lock:
+            if version is not None and self._told is not None and version < self._told:
+                if self._listed_at is not None and version <= self._listed_at:
+                    # Another thread listed since: the listing has it already.
+                    return False
+                raise WentBack(f"version {version} after {self._told}")
+            self._told, self._heard, self._is_watched, self._is_cut = version, now, True, False
+            self._version = event.object["metadata"].get("resourceVersion", "")
+            if event.kind == "BOOKMARK":
+                return False
+            if event.kind == "DELETED":
+                # A listing that is on its way may have it still.
+                self._deleted.pop(uid, None)
+                if self._listings:
+                    self._deleted[uid] = version
+                return self._drop(uid)
+            return self._is_there(uid, version) and self._keep(uid, _Kept(version, value))
+
+    def wrote(self, obj: Json, *, is_new: bool = True) -> bool:
+        """Keep an object as the API server gave it back to whoever wrote it; says whether that is news.
+
+        ``is_new`` says whether the write may have made it. One that is not known then is left to the watch: it has
+        taken the place of another one of its name, which is known still.
+        """
+        uid, kept = obj["metadata"]["uid"], _Kept(_number_of(obj), self._read(obj))
+        with self._lock:
+            is_ahead = kept.version is None or kept.version > (self._told or 0)
+            if uid not in self._kept and not (is_new and is_ahead):
+                return False
+            return self._is_there(uid, kept.version) and self._keep(uid, kept)
+
+    def deleted(self, uid: str) -> bool:
+        """Forget an object that is gone because we deleted it; says whether that is news."""
+        with self._lock:
+            if uid in self._kept:
+                self._deleted[uid] = None
+            return self._drop(uid)
+
+    def _is_there(self, uid: str, version: int | None) -> bool:
+        """Tell whether what was there at this version is not gone since; what came back is not gone any more."""
+        if uid not in self._deleted:
+            return True
+        gone_at = self._deleted[uid]
+        if gone_at is None or version is None or version <= gone_at:
+            return False
+        del self._deleted[uid]
+        return True
+
+    def _keep(self, uid: str, kept: _Kept[Value]) -> bool:
+        known = self._kept.get(uid)
+        self._kept[uid] = newest = _newest(kept, known)
+        before = known.value if known is not None else None
+        if newest.value == before:
+            return False
+        self._values = None
+        return True
+
+    def _drop(self, uid: str) -> bool:
+        known = self._kept.pop(uid, None)
+        if known is None or known.value is None:
+            return False
+        self._values = None
+        return True
+
+
+def _newest(one: _Kept[Value], known: _Kept[Value] | None) -> _Kept[Value]:
+    """Give the newer of two; an equal value stays the very object that it was, so that who has it sees no change."""
+    if known is None:
+        return one
+    if one.version is not None and known.version is not None and one.version <= known.version:
+        return known
+    return _Kept(one.version, known.value) if known.value == one.value else one
+
+
+def _number_of(obj: Json) -> int | None:
+    return _number(obj["metadata"].get("resourceVersion"))
+
+
+def _number(version: object) -> int | None:
+    return int(version) if isinstance(version, str) and version.isdecimal() and len(version) <= 20 else None
