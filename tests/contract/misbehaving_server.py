@@ -111,7 +111,7 @@ Handler.faults = {
 
 @contextmanager
 def misbehaving_server() -> Iterator[str]:
-    """Run the server on a free port of 127.0.0.1; gives its URL."""
+    """Run the server on a free port of 127.0.0.1; returns its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

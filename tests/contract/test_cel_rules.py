@@ -24,16 +24,16 @@ PACKAGE = {"package": {"name": "a-dkms"}}
 GIT = {"url": "https://example.com/a.git", "commit": "0" * 40}
 KEYS = {"keySecretRef": {"name": "a"}, "certificateSecretRef": {"name": "b"}}
 CA = {"caConfigMap": {"name": "ca", "key": "ca.crt"}}
-ONE_SOURCE = "exactly one of configMap, image, git, archive, package is needed"
-ONE_PATTERN = "exactly one of literal, regexp is needed"
-NO_DOTS = "must be without '.' and '..'"
-SKIPPED = "skip excludes image, template, args and signing"
-PREBUILT = "image excludes template, args and signing, for a prebuilt image is not built"
-DURATION = "write a duration from 10s to 24h"
-JOB_ONLY = "secrets can only be given to a build in a Job: set builder: job"
+ONE_SOURCE = "exactly one of configMap, image, git, archive, package must be set"
+ONE_PATTERN = "exactly one of literal, regexp must be set"
+NO_DOTS = "must not contain '.' or '..' as a path segment"
+SKIPPED = "image, template, args and signing must not be set with skip"
+PREBUILT = "template, args and signing must not be set with image, because a prebuilt image is not built"
+DURATION = "must be a duration from 10s to 24h"
+JOB_ONLY = "secrets require a build in a Job: set builder: job"
 PAIR, A_KEY = (
-    "keySecretRef and certificateSecretRef belong together",
-    "a key is needed, keySecretRef or imageKeySecretRef",
+    "keySecretRef and certificateSecretRef must be set together",
+    "at least one of keySecretRef, imageKeySecretRef must be set",
 )
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
@@ -71,12 +71,15 @@ BAD: dict[str, tuple[Json, set[str]]] = {
         {NO_DOTS},
     ),
     "dots in firmware": ({"module": {"names": ["a"], "firmwarePath": "/../a"}}, {NO_DOTS}),
-    "plain HTTP with a CA": ({"registry": {**CA, "plainHttp": True}}, {"plainHttp and caConfigMap exclude each other"}),
+    "plain HTTP with a CA": (
+        {"registry": {**CA, "plainHttp": True}},
+        {"plainHttp and caConfigMap are mutually exclusive"},
+    ),
     "a Secret for an engine": ({"build": {"builder": "docker", "secrets": [{"name": "a"}]}}, {JOB_ONLY}),
     "a Secret for whoever builds": ({"build": {"secrets": [{"name": "a"}]}}, {JOB_ONLY}),
     "two templates": (
         {"build": {"template": "debian", "templateConfigMap": {"name": "a", "key": "b"}}},
-        {"template and templateConfigMap exclude each other"},
+        {"template and templateConfigMap are mutually exclusive"},
     ),
     "too short": ({"build": {"deadline": "9s"}}, {DURATION}),
     "too long": ({"build": {"deadline": "24h1s"}}, {DURATION}),
@@ -102,7 +105,7 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "no key": ({"signing": {}}, {A_KEY}),
     "parameters of another module": (
         {"module": {"names": ["a"], "parameters": {"b": ["x=1"]}}},
-        {"parameters are of modules in names"},
+        {"every module in parameters must be in names"},
     ),
 }
 

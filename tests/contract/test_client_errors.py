@@ -128,7 +128,7 @@ def test_a_fault_has_its_class(client: Client, verb: str, path: str, kind: type[
         pytest.param(lambda client, path: list(client.follow(path, silence_seconds=IMPATIENT)), id="follow"),
     ],
 )
-def test_no_answer_in_time_is_told(connection: Connection, ask: Callable[[Client, str], object]) -> None:
+def test_no_answer_in_time_is_reported(connection: Connection, ask: Callable[[Client, str], object]) -> None:
     """A server that hangs is as good as none."""
     with pytest.raises(Unreachable):
         ask(Client(connection, timeout_seconds=IMPATIENT), "/hang")

@@ -19,7 +19,7 @@ WORDS = ("type", "format", "pattern", "enum", "required", "maxLength", "maxItems
 
 
 def limits(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each field of a schema by its path, with its limits."""
+    """Return each field of a schema by its path, with its limits."""
     yield path or ".", {word: schema[word] for word in WORDS if word in schema}
     for name, field in schema.get("properties", {}).items():
         yield from limits(field, f"{path}.{name}")

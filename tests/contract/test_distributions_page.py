@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from driver_builder.desired import mapping
+from driver_builder.desired import resolve_target
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributions.md"
 
@@ -25,12 +25,12 @@ def rows() -> dict[str, tuple[str, set[str]]]:
 
 def test_the_page_names_every_distribution_and_its_template() -> None:
     """Whoever adds a distribution adds its row."""
-    assert {name: template for name, (template, _) in rows().items()} == mapping.TEMPLATES
+    assert {name: template for name, (template, _) in rows().items()} == resolve_target.TEMPLATES
 
 
 def test_the_page_names_the_base_images() -> None:
     """In its words for version, major release and codename."""
-    for name, image in mapping.BASE_IMAGES.items():
+    for name, image in resolve_target.BASE_IMAGES.items():
         for part, word in WORDS.items():
             image = image.replace(part, word)  # noqa: PLW2901 - one replacement after the other
         assert image in rows()[name][1], name

@@ -26,13 +26,13 @@ FILE_NAME = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./*-]*[\w*])[`:]")
 
 
 def links(text: str) -> list[str]:
-    """Give the targets of all links of a page, but for those in code."""
+    """Return the targets of all links of a page, but for those in code."""
     return LINK.findall(re.sub(r"`[^`\n]*`", "", FENCED.sub("", text)))
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """Give the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     found: Counter[str] = Counter()
     names = set()
     for heading in re.findall(r"^#+ +(.+?) *#*$", FENCED.sub("", page.read_text()), re.MULTILINE):
@@ -44,7 +44,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """Give the relative links of a page that lead nowhere."""
+    """Return the relative links of a page that lead nowhere."""
     wrong = []
     for link in links(text):
         if re.match(r"[a-z]+:", link):

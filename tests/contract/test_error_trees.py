@@ -36,7 +36,7 @@ def drawn(module: ModuleType) -> dict[str, str | None]:
 
 
 def defined(module: ModuleType) -> dict[str, str | None]:
-    """Give class name to parent's name of the exceptions a module defines."""
+    """Return class name to parent's name of the exceptions a module defines."""
     classes = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)

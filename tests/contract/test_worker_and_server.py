@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from nfd_worker.labels.node_content import NodeContent
-from nfd_worker.publish.publisher import CHILD_COMMAND
 from nfd_worker.publish.wire import PublishRequest
 from tests.contract.misbehaving_server import Handler, misbehaving_server, status
+from tests.support.nfd_worker.publish_child import PUBLISH_CHILD
 
 HOST = Path(__file__).parents[1] / "data/hosts/intel-gpu-server"
 PATH = "/api/v1/nodes/n"
@@ -27,7 +27,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def kubeconfig(server: str, tmp_path: Path) -> Path:
-    """Say how to reach it."""
+    """Return how to reach it."""
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "it", "users": [{"name": "it", "user": {}}],
@@ -79,7 +79,7 @@ RUN = ("run", "--root", str(HOST), "--port", "0")
 @pytest.mark.parametrize(
     "command", [pytest.param((*RUN, "--oneshot"), id="run"), pytest.param(("unpublish",), id="unpublish")]
 )
-def test_a_fault_is_told_and_is_a_failure(
+def test_a_fault_is_reported_and_is_a_failure(
     start: Callable[..., subprocess.Popen[str]],
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
@@ -149,7 +149,7 @@ def test_a_child_whose_worker_is_gone_sends_nothing(
 
     monkeypatch.setitem(Handler.faults, PATH, answer)
     request = PublishRequest("n", NodeContent(), kubeconfig=str(kubeconfig)).to_bytes()
-    child = subprocess.Popen(CHILD_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child = subprocess.Popen(PUBLISH_CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None
     assert child.stdout is not None
     if not is_read:

@@ -26,7 +26,7 @@ RESERVED = {
 
 
 def escaped(name: str) -> str:
-    """Give the name that a field of the schema has in a rule."""
+    """Return the name that a field of the schema has in a rule."""
     return f"__{name}__" if name in RESERVED else name
 
 
@@ -70,7 +70,7 @@ def refusals(value: Any, part: Json = SCHEMA) -> Iterator[str]:
 
 
 def allows(spec: Any) -> bool:
-    """Tell whether the API server would store a spec."""
+    """Return whether the API server would store a spec."""
     pruned = without_nulls(spec)
     return not any(_problems(pruned, SCHEMA)) and not any(refusals(pruned))
 

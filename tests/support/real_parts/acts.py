@@ -1,4 +1,4 @@
-"""What end-to-end tests do to the cluster beyond the story: restarts, stopped processes, loose pods, broken sources."""
+"""What end-to-end tests do to the cluster beyond the scenario: restarts, stopped processes, pods, faulty sources."""
 
 import base64
 import contextlib
@@ -29,20 +29,20 @@ LOADER = (*SHELL, "/driverwright/loader.sh")
 _BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
 
 
-def inspect(story: Scenario, reference: str, repository: str = REPOSITORY) -> ImageState:
+def inspect(scenario: Scenario, reference: str, repository: str = REPOSITORY) -> ImageState:
     """Ask the registry about one image, with the test's own eyes."""
-    return RegistryClient(story.ground.registry.host, plain_http=True).inspect(repository, reference)
+    return RegistryClient(scenario.ground.registry.host, plain_http=True).inspect(repository, reference)
 
 
-def started_builds(story: Scenario, repository: str) -> list[tuple[str, str]]:
+def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]:
     """(key, tag) of every build into a repository that any controller has started, in order."""
-    found = _BUILD_STARTED.findall(controller_log(story))
+    found = _BUILD_STARTED.findall(controller_log(scenario))
     return [(key, tag) for key, where, tag in found if where == repository]
 
 
-def kernel_of(story: Scenario, key: str) -> str:
+def kernel_of(scenario: Scenario, key: str) -> str:
     """The kernel whose target has this build key."""
-    targets = story.cluster.targets(DRIVER)
+    targets = scenario.cluster.targets(DRIVER)
     return next(kernel for kernel, target in targets.items() if target["buildKey"] == key)
 
 
@@ -68,78 +68,78 @@ class _Silent:
 SILENT = _Silent()
 
 
-def wait_for_reason(story: Scenario, kernel: str, reason: str) -> Json:
-    """Wait until a target of the driver has this reason; gives the target."""
+def wait_for_reason(scenario: Scenario, kernel: str, reason: str) -> Json:
+    """Wait until a target of the driver has this reason; returns the target."""
 
     def check() -> Json | None:
-        target = story.cluster.targets(DRIVER).get(kernel, {})
+        target = scenario.cluster.targets(DRIVER).get(kernel, {})
         return target if target.get("reason") == reason else None
 
-    return story.cluster.wait(
+    return scenario.cluster.wait(
         f"target {kernel} has reason {reason}",
         check,
         timeout=SETTLE_SECONDS,
-        seen=lambda: story.cluster.describe_targets(DRIVER),
+        seen=lambda: scenario.cluster.describe_targets(DRIVER),
     )
 
 
-def wait_for_events(story: Scenario, *reasons: str) -> None:
+def wait_for_events(scenario: Scenario, *reasons: str) -> None:
     """Wait until the driver has Events with these reasons: they come after the status that they are about."""
 
     def check() -> bool | None:
-        return {event["reason"] for event in story.cluster.events(DRIVER)}.issuperset(reasons) or None
+        return {event["reason"] for event in scenario.cluster.events(DRIVER)}.issuperset(reasons) or None
 
-    story.cluster.wait(f"Events say {', '.join(reasons)}", check, timeout=SETTLE_SECONDS)
+    scenario.cluster.wait(f"Events say {', '.join(reasons)}", check, timeout=SETTLE_SECONDS)
 
 
-def delete_driver(story: Scenario) -> None:
+def delete_driver(scenario: Scenario) -> None:
     """Take the driver away, if it is there, and wait until it is gone."""
     with contextlib.suppress(Exception):
-        story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    story.wait_until_driver_is_gone()
+        scenario.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    scenario.wait_until_driver_is_gone()
 
 
-def controller_containers(story: Scenario) -> list[str]:
+def controller_containers(scenario: Scenario) -> list[str]:
     """Ids of the running containers of the controller."""
-    api = story.ground.engine.client()
+    api = scenario.ground.engine.client()
     labels = ["io.kubernetes.container.name=driver-builder"]
     return [container["Id"] for container in api.containers(filters={"label": labels})]
 
 
-def kill_controller(story: Scenario) -> None:
+def kill_controller(scenario: Scenario) -> None:
     """SIGKILL, as the out-of-memory killer would; the kubelet starts the next one."""
-    api = story.ground.engine.client()
-    for container in controller_containers(story):
+    api = scenario.ground.engine.client()
+    for container in controller_containers(scenario):
         api.kill(container, signal="SIGKILL")
 
 
-def engines(story: Scenario) -> list[bool]:
+def engines(scenario: Scenario) -> list[bool]:
     """Tell of each pod of the controller that runs whether it has a container engine; none may be on its way."""
-    pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+    pods = scenario.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
     if any(pod["status"]["phase"] != "Running" for pod in pods):
         return []
     return [any(volume["name"] == "engine" for volume in pod["spec"]["volumes"]) for pod in pods]
 
 
 @contextlib.contextmanager
-def controller_with(story: Scenario, **environment: str) -> Iterator[None]:
+def controller_with(scenario: Scenario, **environment: str) -> Iterator[None]:
     """Let the controller run with other settings, by variables of its environment, and then with its own again."""
-    own = story.cluster.client.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    own = scenario.cluster.client.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
     first, *others = own
     added = [{"name": name, "value": value} for name, value in environment.items()]
-    _set_containers(story, [{**first, "env": [*first["env"], *added]}, *others])
+    _set_containers(scenario, [{**first, "env": [*first["env"], *added]}, *others])
     try:
         yield
     finally:
-        _set_containers(story, own)
+        _set_containers(scenario, own)
 
 
-def _set_containers(story: Scenario, containers: list[Json]) -> None:
+def _set_containers(scenario: Scenario, containers: list[Json]) -> None:
     """Change the containers of the controller, and wait until its only pod is one with them."""
-    story.cluster.client.patch(DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
+    scenario.cluster.client.patch(DEPLOYMENT, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     def check() -> bool:
-        pods = story.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+        pods = scenario.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
         running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
         return len(pods) == 1 and [pod["spec"]["containers"][0]["env"] for pod in running] == [containers[0]["env"]]
 
@@ -147,15 +147,15 @@ def _set_containers(story: Scenario, containers: list[Json]) -> None:
 
 
 @contextlib.contextmanager
-def stopped(story: Scenario, *processes: str) -> Iterator[None]:
+def stopped(scenario: Scenario, *processes: str) -> Iterator[None]:
     """Freeze processes of the ground: they answer nobody, and lose nothing."""
     for name in processes:
-        story.ground.processes.signal(name, signal.SIGSTOP)
+        scenario.ground.processes.signal(name, signal.SIGSTOP)
     try:
         yield
     finally:
         for name in processes:
-            story.ground.processes.signal(name, signal.SIGCONT)
+            scenario.ground.processes.signal(name, signal.SIGCONT)
 
 
 def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.1) -> None:
@@ -166,9 +166,9 @@ def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_
         time.sleep(every)
 
 
-def controller_log(story: Scenario) -> str:
+def controller_log(scenario: Scenario) -> str:
     """All that controllers have said, the killed ones too and in their order, straight from the engine."""
-    api = story.ground.engine.client()
+    api = scenario.ground.engine.client()
     labels = ["io.kubernetes.container.name=driver-builder"]
     texts = []
     for container in sorted(api.containers(all=True, filters={"label": labels}), key=itemgetter("Created")):
@@ -177,8 +177,8 @@ def controller_log(story: Scenario) -> str:
     return "\n".join(texts)
 
 
-def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[str]) -> Json:
-    """Run a privileged pod on one guest, past the scheduler, with the loader in it; gives its terminated state."""
+def run_pod(scenario: Scenario, name: str, guest: Guest, image: str, command: list[str]) -> Json:
+    """Run a privileged pod on one guest, past the scheduler, with the loader in it; returns its terminated state."""
     loader = {"name": "driverwright", "mountPath": "/driverwright"}
     pod: Json = {
         "apiVersion": "v1",
@@ -194,7 +194,7 @@ def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[
             "initContainers": [
                 {
                     "name": "loader",
-                    "image": story.images["loader"],
+                    "image": scenario.images["loader"],
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["/busybox", "cp", "/busybox", "/loader.sh", "/driverwright/"],
                     "volumeMounts": [loader],
@@ -213,10 +213,10 @@ def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[
         },
     }
     path = PODS.path(namespace=NAMESPACE, name=name)
-    story.cluster.client.create(PODS.path(namespace=NAMESPACE), pod)
+    scenario.cluster.client.create(PODS.path(namespace=NAMESPACE), pod)
 
     def ended() -> Json | None:
-        status = story.cluster.client.get(path).get("status") or {}
+        status = scenario.cluster.client.get(path).get("status") or {}
         for container in status.get("containerStatuses") or ():
             state: Json | None = container["state"].get("terminated")
             if state is not None:
@@ -224,19 +224,19 @@ def run_pod(story: Scenario, name: str, guest: Guest, image: str, command: list[
         return None
 
     try:
-        return story.cluster.wait(f"pod {name} has ended", ended, timeout=SETTLE_SECONDS)
+        return scenario.cluster.wait(f"pod {name} has ended", ended, timeout=SETTLE_SECONDS)
     finally:
-        story.cluster.client.delete(path)
+        scenario.cluster.client.delete(path)
 
 
-def pod_uids(story: Scenario) -> dict[str, str]:
-    """Give the uid of the driver's pod on each node; one that was made a moment ago has none yet."""
-    pods = story.cluster.driver_pods(DRIVER)
+def pod_uids(scenario: Scenario) -> dict[str, str]:
+    """Return the uid of the driver's pod on each node; one that was made a moment ago has none yet."""
+    pods = scenario.cluster.driver_pods(DRIVER)
     return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if "nodeName" in pod["spec"]}
 
 
 def live_module(guest: Guest) -> str:
-    """Give reference count, identity and load of the driver's module in a guest's kernel.
+    """Return reference count, identity and load of the driver's module in a guest's kernel.
 
     Of a few readings the lowest count: who only looks at the device (a probe does) may hold it for a moment. The kernel
     makes the module's folder when it is loaded; a module that was loaded anew has another one.
@@ -245,33 +245,33 @@ def live_module(guest: Guest) -> str:
     return guest.check(f"cd /sys/module/edudrv && {lowest} && cat srcversion && stat -c %i .")
 
 
-def image_of(story: Scenario, kernel: str) -> str:
+def image_of(scenario: Scenario, kernel: str) -> str:
     """The driver image for a kernel, by digest, as nodes pull it."""
-    target = story.cluster.targets(DRIVER)[kernel]
-    return f"{story.ground.registry.host}/{REPOSITORY}@{target['imageDigest']}"
+    target = scenario.cluster.targets(DRIVER)[kernel]
+    return f"{scenario.ground.registry.host}/{REPOSITORY}@{target['imageDigest']}"
 
 
 def verdict(state: Json) -> dict[str, Any]:
-    """Read the loader's verdict out of a terminated state."""
+    """Read the loader's verdict from a terminated state."""
     read: dict[str, Any] = json.loads(state["message"])
     return read
 
 
-def image_size(story: Scenario, kernel: str) -> int:
+def image_size(scenario: Scenario, kernel: str) -> int:
     """Unpacked size of the driver image for a kernel, in bytes."""
-    api = story.ground.engine.client()
-    image = image_of(story, kernel)
+    api = scenario.ground.engine.client()
+    image = image_of(scenario, kernel)
     api.pull(image)
     size: int = api.inspect_image(image)["Size"]
     return size
 
 
-def unloading(story: Scenario) -> Json:
-    """Give the driver's condition ``Unloading``, empty where there is none."""
-    conditions = story.cluster.driver(DRIVER).get("status", {}).get("conditions", ())
+def unloading(scenario: Scenario) -> Json:
+    """Return the driver's condition ``Unloading``, empty where there is none."""
+    conditions = scenario.cluster.driver(DRIVER).get("status", {}).get("conditions", ())
     return next((item for item in conditions if item["type"] == "Unloading"), {})
 
 
-def wait_until(story: Scenario, what: str, is_so: Callable[[], bool]) -> None:
+def wait_until(scenario: Scenario, what: str, is_so: Callable[[], bool]) -> None:
     """Wait for something to become true."""
-    story.cluster.wait(what, lambda: is_so() or None, timeout=SETTLE_SECONDS)
+    scenario.cluster.wait(what, lambda: is_so() or None, timeout=SETTLE_SECONDS)

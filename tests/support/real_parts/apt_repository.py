@@ -39,7 +39,7 @@ def served_headers(folder: Path, *, like: str, kernel: str, suites: Sequence[str
 
 
 def _suite(folder: Path, packages: bytes) -> Path:
-    """Make a suite with all packages; gives its Release file."""
+    """Make a suite with all packages; returns its Release file."""
     pool = folder / "main" / "binary-amd64"
     pool.mkdir(parents=True)
     (pool / "Packages").write_bytes(packages)
@@ -81,7 +81,7 @@ def _headers_package(folder: Path, *, like: str, kernel: str) -> None:
 
 
 def _sign(home: str, releases: Iterable[Path]) -> bytes:
-    """Sign Release files with a key made for them; gives the public key."""
+    """Sign Release files with a key made for them; returns the public key."""
     gpg = ["gpg", "--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
     _run([*gpg, "--quick-generate-key", "archive@example.com", "ed25519", "sign", "1d"])
     for release in releases:

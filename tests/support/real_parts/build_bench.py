@@ -62,7 +62,7 @@ class BuildBench:
         self._secret = SECRET
 
     def build(self, request: BuildRequest) -> FailedBuild | None:
-        """Carry out a build to its end; gives how it failed."""
+        """Carry out a build to its end; returns how it failed."""
         action = StartBuild(
             namespace=NAMESPACE,
             request=request,

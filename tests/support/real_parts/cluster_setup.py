@@ -28,7 +28,7 @@ def documents(*paths: str) -> Iterator[Json]:
 
 
 def path_of(obj: Json) -> str:
-    """Say where an object lives."""
+    """Return where an object lives."""
     resource, metadata = resources.of(obj), obj["metadata"]
     return resource.path(namespace=metadata.get("namespace"), name=metadata["name"])
 

@@ -157,11 +157,11 @@ class Life:
             self._started += 1
 
     def _has_lost_its_lease(self) -> bool:
-        """Tell whether the controller ended as it has to on a machine where the API server takes seconds to answer."""
+        """Return whether the controller ended as it must when the API server takes seconds to answer."""
         return any("lease: not renewed for" in line for line in self.log().splitlines()[-10:])
 
     def log(self) -> str:
-        """Give what all controllers of this life said."""
+        """Return what all controllers of this life said."""
         path = self._folder / "controller.log"
         return path.read_text() if path.exists() else ""
 
@@ -170,11 +170,11 @@ class Life:
         return Counter(re.findall(r"build (\w+): starting ", self.log()))
 
     def passes(self) -> float:
-        """Count the passes that the controller has done since it was started."""
+        """Count the reconciles that the controller has done since it was started."""
         return self._metric("driver_builder_reconcile_seconds_count")
 
     def _metric(self, name: str) -> float:
-        """Give the sum of a metric; 0 while the controller does not answer."""
+        """Return the sum of a metric; 0 while the controller does not answer."""
         try:
             text = requests.get(f"http://127.0.0.1:{self._port}/metrics", timeout=30).text
         except requests.ConnectionError:
@@ -310,7 +310,7 @@ class Life:
         return self._root.list(path, label_selector=manifests.DRIVER_LABEL).items
 
     def _is_quiet(self) -> bool:
-        """Tell whether a second passes without a write, under a controller that lives and has the Lease."""
+        """Return whether a second passes without a write, under a controller that lives and has the Lease."""
         before = len(self.writes)
         if self.log().count("acting as controller-0") < self._started:
             return False
@@ -319,12 +319,12 @@ class Life:
         return alive and before == len(self.writes)
 
     def tags(self) -> list[str]:
-        """Give the tags in the driver's repository, and that of each list of documents."""
+        """Return the tags in the driver's repository, and that of each list of documents."""
         answer = self._parts.tags(f"{self.name}/edu")
         return sorted("documents" if tag.startswith("sha256-") else tag.rpartition("-")[0] for tag in answer)
 
     def state(self) -> Json:
-        """Give what is the same in every life that went the same way: no times, no names of its own."""
+        """Return what is the same in every life that went the same way: no times, no names of its own."""
         status = self._driver().get("status") or {}
         targets, conditions = status.get("targets") or (), status.get("conditions") or ()
         events = self._root.list(EVENTS.path(namespace=self.name)).items

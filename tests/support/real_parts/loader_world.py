@@ -109,11 +109,11 @@ class World:
             self.will_load(name, devices=[DEVICE] if name == names[-1] else [])
 
     def host_modules(self, text: str) -> None:
-        """Give the node a modules.dep of its own."""
+        """Write a modules.dep of the node itself."""
         write(self.root / "host" / KERNEL / "modules.dep", text)
 
     def will_load(self, name: str, *, srcversion: str = SRCVERSION, devices: list[str] | None = None) -> Path:
-        """Say what insmod of this module makes of sysfs."""
+        """Return what insmod of this module makes of sysfs."""
         return self._module(self.root / "modules-to-be", name, srcversion, devices or [])
 
     def is_live(self, name: str, *, srcversion: str = SRCVERSION, refcnt: int = 0) -> Path:

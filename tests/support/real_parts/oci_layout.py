@@ -26,7 +26,7 @@ def save(repository: str, folder: Path) -> None:
 
 
 def push(folder: Path, repository: str) -> None:
-    """Give a repository all that a layout has, its tags included."""
+    """Push everything in a layout to a repository, including its tags."""
     for described in json.loads((folder / "index.json").read_text())["manifests"]:
         _push_manifest(folder, described, repository)
         _put_manifest(folder, described, repository, described["annotations"][TAG])

@@ -51,12 +51,12 @@ class PlayedNodes(threading.Thread):
         self._kernels = {**self._kernels, metadata["name"]: metadata["labels"][names.KERNEL_VERSION_LABEL]}
 
     def reboot(self, name: str, kernel: str) -> None:
-        """Boot a node into another kernel, as its labels tell."""
+        """Boot a node into another kernel, as its labels say."""
         self._kernels = {**self._kernels, name: kernel}
         self._client.patch(NODES.path(name=name), {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}}})
 
     def ready_labels(self, label: str) -> dict[str, str | None]:
-        """Give the value of a label by node."""
+        """Return the value of a label by node."""
         found = self._client.list(NODES.path(), label_selector=f"pool={self._pool}").items
         return {obj["metadata"]["name"]: obj["metadata"]["labels"].get(label) for obj in found}
 
@@ -82,7 +82,7 @@ class PlayedNodes(threading.Thread):
             self._force_delete(pod)
 
     def pods(self) -> list[Json]:
-        """Give the pods."""
+        """Return the pods."""
         return self._client.list(PODS.path(namespace=self._namespace), label_selector=self._selector).items
 
     def play(self) -> None:

@@ -146,7 +146,7 @@ class Headers:
         self._own = folder / "tree/usr/src" / kernel.headers_package
 
     def under(self, release: str, place: str) -> tuple[tuple[Path, str], ...]:
-        """Give the folders of a package that brings them to ``place`` for a kernel that calls itself ``release``."""
+        """Return the folders of a package that brings them to ``place`` for a kernel that calls itself ``release``."""
         renamed = self._folder / release
         shutil.copytree(self._own, renamed, symlinks=True)
         for link in renamed.iterdir():

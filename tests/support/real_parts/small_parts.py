@@ -78,7 +78,7 @@ class SmallRegistry:
         return cls(disk, f"127.0.0.1:{port}")
 
     def resize(self, size: str) -> None:
-        """Give it a disk of that size, as ``mount`` writes sizes."""
+        """Change the size of its disk, in the notation of ``mount``."""
         self._disk.resize(size)
 
 
@@ -111,7 +111,7 @@ class SmallEngine:
         return engine
 
     def answers(self) -> bool:
-        """Tell whether it takes requests."""
+        """Return whether it takes requests."""
         return Path(self.socket.removeprefix("unix://")).exists() and self._pings()
 
     def _pings(self) -> bool:
@@ -122,14 +122,14 @@ class SmallEngine:
             return False
 
     def pull(self, image: str) -> None:
-        """Get an image from the ground's registry."""
+        """Get an image from the testbed's registry."""
         with docker_engine(self.socket) as api:
             repository, _, tag = image.rpartition(":")
             api.pull(repository, tag=tag)
             assert api.inspect_image(image)
 
     def resize(self, size: str) -> None:
-        """Give it a disk of that size, as ``mount`` writes sizes."""
+        """Change the size of its disk, in the notation of ``mount``."""
         self._disk.resize(size)
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder while the block runs; gives the URL of its top, without a slash at its end."""
+    """Serve a folder while the block runs; returns the URL of its top, without a slash at its end."""
     handler = functools.partial(_Silent, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
