@@ -1,1 +1,1 @@
-"""The whole loop as a story of steps: ``make demo`` tells it to a person, ``tests/cluster`` asserts it."""
+"""The whole loop as a scenario of steps: ``make demo`` shows it to a person, ``tests/cluster`` asserts it."""

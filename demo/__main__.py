@@ -1,6 +1,6 @@
-"""``make demo``: the story for a person who watches, on this machine or on a cluster of theirs.
+"""``make demo``: runs the scenario and reports it, on this machine or on the user's own cluster.
 
-``python -m demo remove`` takes away what a demo on a cluster of the user's left behind.
+``python -m demo remove`` removes what a demo on the user's own cluster left behind.
 """
 
 import os
@@ -13,7 +13,7 @@ from demo.own_settings import SettingsError, from_environment
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Tell the story; 0 when it came true, 1 when it did not, 2 for wrong usage."""
+    """Run the scenario; 0 when it succeeded, 1 when it failed, 2 for wrong usage."""
     console = reporter.console()
     if list(arguments) not in ([], ["remove"]):
         console.print(__doc__, markup=False)
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"demo: {error}", style="bold red", markup=False, soft_wrap=True)
         return 2
     if settings is None:
-        return demo.tell(console, keep=os.environ.get("DEMO_KEEP") == "1")
-    return own_demo.tell(settings, console)
+        return demo.run(console, keep=os.environ.get("DEMO_KEEP") == "1")
+    return own_demo.run(settings, console)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the story looks at in a cluster, and how it waits: with a deadline, and with words for what it saw last."""
+"""What the scenario reads from a cluster, and how it waits: with a deadline, and with words for what it saw last."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ T = TypeVar("T")
 NAMESPACE = "driverwright"
 
 
-class StoryError(Exception):
-    """A step of the story did not come true; the message says what was waited for and what was seen last."""
+class ScenarioError(Exception):
+    """A step of the scenario failed; the message says what was waited for and what was seen last."""
 
 
 class Cluster:
-    """Reads a cluster for the story and its assertions."""
+    """Reads a cluster for the scenario and its assertions."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -40,7 +40,7 @@ class Cluster:
         ``seen`` describes the present state, for ``detail`` while waiting and for the error at the end.
 
         Raises:
-            StoryError: after ``timeout`` seconds.
+            ScenarioError: after ``timeout`` seconds.
         """
         end = time.monotonic() + timeout
         last = ""
@@ -55,7 +55,7 @@ class Cluster:
             if detail is not None and last:
                 detail(last)
             if time.monotonic() > end:
-                raise StoryError(f"{what}: timed out after {timeout:.0f} s; last seen: {last or 'nothing'}")
+                raise ScenarioError(f"{what}: timed out after {timeout:.0f} s; last seen: {last or 'nothing'}")
             time.sleep(every)
 
     def node(self, name: str) -> Json:

@@ -1,19 +1,19 @@
-"""The demo on this machine: a proving ground comes up, the story is told there, and the ground goes again."""
+"""The demo on this machine: a testbed is started, the scenario runs there, and the testbed is removed."""
 
 import time
 
 from rich.console import Console
 
 from demo import reporter
-from demo.cluster import StoryError
+from demo.cluster import ScenarioError
 from demo.scenario import Scenario
 from kube_api.errors import KubeApiError
 from testbed import Testbed, TestbedError, for_terminal
 from tools.product_images import ImageError
 
 
-def tell(console: Console, *, keep: bool) -> int:
-    """Tell the story; 0 when it came true, 1 with the failed step's name and its logs otherwise."""
+def run(console: Console, *, keep: bool) -> int:
+    """Run the scenario; 0 when it succeeded, 1 with the failed step's name and its logs otherwise."""
     began = time.monotonic()
     progress = reporter.NamedSteps(for_terminal())
     console.rule("driverwright: the right driver on every kernel")
@@ -23,8 +23,8 @@ def tell(console: Console, *, keep: bool) -> int:
         reporter.failure(console, progress.failed, error, time.monotonic() - began)
         return 1
     try:
-        _tell(Scenario(ground, progress), console, keep=keep)
-    except (StoryError, ImageError, TestbedError, KubeApiError) as error:
+        _run(Scenario(ground, progress), console, keep=keep)
+    except (ScenarioError, ImageError, TestbedError, KubeApiError) as error:
         reporter.failure(console, progress.failed, error, time.monotonic() - began)
         console.print(f"logs: {ground.logs}")
         ground.down(keep_logs=True)
@@ -42,18 +42,18 @@ def tell(console: Console, *, keep: bool) -> int:
     return 0
 
 
-def _tell(story: Scenario, console: Console, *, keep: bool) -> None:
-    story.build_product()
-    story.boot_nodes()
-    story.deploy_programs()
-    story.wait_for_labels()
-    story.apply_driver()
-    story.wait_for_builds()
-    story.wait_for_ready()
-    console.print(f"  workload: {story.run_workload()}")
-    story.reboot_into_third_kernel()
-    console.print(f"  workload: {story.run_workload('edu-factorial-again')}")
-    story.force_rebuild()
-    console.print(reporter.drivers(story.table()))
+def _run(scenario: Scenario, console: Console, *, keep: bool) -> None:
+    scenario.build_product()
+    scenario.boot_nodes()
+    scenario.deploy_programs()
+    scenario.wait_for_labels()
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
+    console.print(f"  workload: {scenario.run_workload()}")
+    scenario.reboot_into_third_kernel()
+    console.print(f"  workload: {scenario.run_workload('edu-factorial-again')}")
+    scenario.force_rebuild()
+    console.print(reporter.drivers(scenario.table()))
     if not keep:
-        story.remove_driver()
+        scenario.remove_driver()

@@ -1,6 +1,6 @@
-"""The story on a cluster of the user's: no node is made, rebooted or looked into, and nothing is left behind.
+"""The scenario on the user's own cluster: no node is made, rebooted or looked into, and nothing is left behind.
 
-What can be told depends on what is there: labels always; driver-builder where a node is labelled for builds; the driver
+Which steps run depends on the cluster: labels always; driver-builder where a node is labelled for builds; the driver
 where a node has the edu device.
 """
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from demo import deploy, removal
-from demo.cluster import NAMESPACE, Cluster, Json, StoryError
+from demo.cluster import NAMESPACE, Cluster, Json, ScenarioError
 from demo.own_nodes import ARCHITECTURE, OwnNode, Surroundings
 from demo.own_settings import OwnSettings
 from demo.patient import PatientClient
@@ -34,8 +34,8 @@ _HOST_PORTS = {"driver-builder": 9810, "nfd-worker": 9809}
 _OUR_PLATFORM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": ARCHITECTURE}
 
 
-class OwnClusterStory(Steps[OwnNode]):
-    """Tells the story on a cluster of the user's, as far as its nodes allow."""
+class OwnClusterScenario(Steps[OwnNode]):
+    """The scenario on the user's own cluster, as far as its nodes allow."""
 
     def __init__(self, settings: OwnSettings, progress: Progress) -> None:
         client = PatientClient.from_environment(str(settings.kubeconfig))
@@ -57,12 +57,12 @@ class OwnClusterStory(Steps[OwnNode]):
         with self.progress.step("Reach the API server, the container engine and the registry"):
             version = self.stage.engine.version()
             if version["Arch"] != ARCHITECTURE:
-                raise StoryError(
+                raise ScenarioError(
                     f"the container engine builds for {version['Arch']}, the demo's images are {ARCHITECTURE}"
                 )
             nodes = tuple(self.all_nodes())
             if not any(node.can_run_us for node in nodes):
-                raise StoryError(f"no node is Ready and linux/{ARCHITECTURE}: {len(nodes)} nodes in all")
+                raise ScenarioError(f"no node is Ready and linux/{ARCHITECTURE}: {len(nodes)} nodes in all")
             return Surroundings(
                 server=str(self.cluster.client.get("/version")["gitVersion"]),
                 engine=str(version["Version"]),
@@ -78,7 +78,7 @@ class OwnClusterStory(Steps[OwnNode]):
                 return "answers, and wants credentials"
             case Unreachable() | Invalid() as refusal:
                 hint = "" if self.settings.plain_http else "; DEMO_PLAIN_HTTP=1 speaks to a registry without TLS"
-                raise StoryError(f"DEMO_REGISTRY: {refusal.message}{hint}")
+                raise ScenarioError(f"DEMO_REGISTRY: {refusal.message}{hint}")
             case _:
                 return "answers"
 
@@ -93,12 +93,12 @@ class OwnClusterStory(Steps[OwnNode]):
         """Make sure that nothing of ours is there; with DEMO_FORCE=1 take away what an earlier demo left.
 
         Raises:
-            StoryError: it names what is there.
+            ScenarioError: it names what is there.
         """
         with self.progress.step("Check that nothing of an earlier demo is left"):
             there = self._what_is_there()
             if there and not self.settings.force:
-                raise StoryError(
+                raise ScenarioError(
                     f"the cluster already has: {', '.join(there)}. Nothing was changed. Remove what an earlier"
                     f" demo left with {self.settings.removal_command}; DEMO_FORCE=1 does that and continues; it"
                     " overwrites objects of others with these names"
@@ -111,7 +111,7 @@ class OwnClusterStory(Steps[OwnNode]):
     def _refuse_a_driver_of_others(self) -> None:
         path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
         if not self._is_gone(path):
-            raise StoryError(
+            raise ScenarioError(
                 f"there is a DriverContainer {NAMESPACE}/{DRIVER} that the demo did not make: delete it first"
             )
 
@@ -191,7 +191,7 @@ class OwnClusterStory(Steps[OwnNode]):
                     )
         return Seen(kernel=node.kernel.release, module="", device="")
 
-    # -------------------------------------------------------------- steps of this story alone
+    # -------------------------------------------------------------- steps of this scenario alone
 
     def build_product(self) -> None:
         """Build and push the images; nodes are given their digests, as they may have older ones of these names."""

@@ -1,4 +1,4 @@
-"""The demo on a cluster of the user's: the story as far as its nodes allow, and everything taken away again."""
+"""The demo on the user's own cluster: the scenario as far as its nodes allow, then everything is removed."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from docker.errors import DockerException
 from rich.console import Console
 
 from demo import removal, reporter
-from demo.cluster import NAMESPACE, Cluster, StoryError
-from demo.own_cluster import OwnClusterStory
+from demo.cluster import NAMESPACE, Cluster, ScenarioError
+from demo.own_cluster import OwnClusterScenario
 from demo.own_nodes import OwnNode, Surroundings
 from demo.own_settings import OwnSettings, existing_file
 from demo.stage import EDU_LABEL
@@ -22,18 +22,18 @@ _GO_ON = "The demo continues without builds; to build, run this and start the de
 _ADD_EDU = (
     "Any QEMU machine can have one: add `-device edu` to the command line of a node's machine and start it again."
 )
-_FORESEEN = (StoryError, ImageError, KubeApiError, DockerException)
+_FORESEEN = (ScenarioError, ImageError, KubeApiError, DockerException)
 
 
-def tell(settings: OwnSettings, console: Console) -> int:
-    """Tell the story; 0 when it came true as far as the cluster allows, 1 with the failed step otherwise."""
+def run(settings: OwnSettings, console: Console) -> int:
+    """Run the scenario; 0 when it succeeded as far as the cluster allows, 1 with the failed step otherwise."""
     began = time.monotonic()
     progress = reporter.NamedSteps(for_terminal())
     console.rule("driverwright: the right driver on every kernel")
     try:
-        story = OwnClusterStory(settings, progress)
-        _show_surroundings(story.look_around(), console)
-        story.make_room()
+        scenario = OwnClusterScenario(settings, progress)
+        _show_surroundings(scenario.look_around(), console)
+        scenario.make_room()
     except _FORESEEN as error:
         reporter.failure(console, progress.failed, error, time.monotonic() - began)
         return 1
@@ -41,55 +41,55 @@ def tell(settings: OwnSettings, console: Console) -> int:
         return 130
     code = 1
     try:
-        _tell(story, console)
+        _run(scenario, console)
         code = 0
     except _FORESEEN as error:
         reporter.failure(console, progress.failed, error, time.monotonic() - began)
-        _show_evidence(story, console)
+        _show_evidence(scenario, console)
     except KeyboardInterrupt:
         code = 130
     finally:
-        is_clean = _leave(story, console)
+        is_clean = _leave(scenario, console)
     if code == 0 and is_clean:
         reporter.success(console, time.monotonic() - began)
     return code if is_clean else code or 1
 
 
-def _tell(story: OwnClusterStory, console: Console) -> None:
-    story.build_product()
-    story.deploy_programs()
-    _show_labels(story.wait_for_labels(), console)
-    has_builder, has_device = bool(story.builder_nodes()), bool(story.nodes())
+def _run(scenario: OwnClusterScenario, console: Console) -> None:
+    scenario.build_product()
+    scenario.deploy_programs()
+    _show_labels(scenario.wait_for_labels(), console)
+    has_builder, has_device = bool(scenario.builder_nodes()), bool(scenario.nodes())
     if not has_builder:
         _say(console, f"No node is labelled for driver-builder, which needs one with a Docker Engine. {_GO_ON}")
-        _say(console, f"  {story.how_to_get_a_builder()}")
+        _say(console, f"  {scenario.how_to_get_a_builder()}")
     if not has_device:
         _say(console, f"No node has the edu device ({EDU_LABEL}), so there is no driver to build. {_ADD_EDU}")
     if has_builder and has_device:
-        _tell_of_the_driver(story, console)
+        _run_with_driver(scenario, console)
     else:
-        _tell_without_driver(story, console, has_builder=has_builder)
+        _run_without_driver(scenario, console, has_builder=has_builder)
 
 
-def _tell_of_the_driver(story: OwnClusterStory, console: Console) -> None:
-    story.apply_driver()
-    story.wait_for_builds()
-    story.wait_for_ready()
-    _say(console, f"  workload: {story.run_workload()}")
-    story.force_rebuild()
-    console.print(reporter.drivers(story.table()))
-    if not story.settings.keep:
-        story.remove_driver()
+def _run_with_driver(scenario: OwnClusterScenario, console: Console) -> None:
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
+    _say(console, f"  workload: {scenario.run_workload()}")
+    scenario.force_rebuild()
+    console.print(reporter.drivers(scenario.table()))
+    if not scenario.settings.keep:
+        scenario.remove_driver()
 
 
-def _tell_without_driver(story: OwnClusterStory, console: Console, *, has_builder: bool) -> None:
+def _run_without_driver(scenario: OwnClusterScenario, console: Console, *, has_builder: bool) -> None:
     """Apply the driver all the same: that nothing is to be done for it is what driver-builder should say."""
-    story.apply_driver()
+    scenario.apply_driver()
     if has_builder:
-        story.wait_until_observed()
+        scenario.wait_until_observed()
     for command in ("status", "plan"):
         _say(console, f"$ driver-builder {command}", style="bold")
-        _say(console, story.driver_builder(command))
+        _say(console, scenario.driver_builder(command))
     console.print("The demo ends here.", style="bold")
 
 
@@ -104,10 +104,10 @@ def _show_labels(found: Sequence[OwnNode], console: Console) -> None:
     console.print(reporter.table("what nfd-worker made of the nodes", ("node", "kernel", "OS", "labels"), rows))
 
 
-def _show_evidence(story: OwnClusterStory, console: Console) -> None:
-    for part in story.evidence():
+def _show_evidence(scenario: OwnClusterScenario, console: Console) -> None:
+    for part in scenario.evidence():
         _say(console, part)
-    keeping = "" if story.settings.keep else "Leave everything in place with DEMO_KEEP=1. "
+    keeping = "" if scenario.settings.keep else "Leave everything in place with DEMO_KEEP=1. "
     _say(console, f"{keeping}Where to look:")
     for words in (
         f"-n {NAMESPACE} get pods,drivercontainers -o wide",
@@ -115,16 +115,16 @@ def _show_evidence(story: OwnClusterStory, console: Console) -> None:
         f"-n {NAMESPACE} logs deployment/driver-builder",
         f"-n {NAMESPACE} logs daemonset/nfd-worker",
     ):
-        _say(console, f"  {story.settings.kubectl(words)}")
+        _say(console, f"  {scenario.settings.kubectl(words)}")
 
 
-def _leave(story: OwnClusterStory, console: Console) -> bool:
-    remedy = story.settings.removal_command
-    if story.settings.keep:
+def _leave(scenario: OwnClusterScenario, console: Console) -> bool:
+    remedy = scenario.settings.removal_command
+    if scenario.settings.keep:
         _say(console, f"kept; remove it with: {remedy}")
         return True
     try:
-        story.remove()
+        scenario.remove()
     except _FORESEEN as error:
         _say(console, f"not everything was removed: {error}\ntry again with: {remedy}")
         return False

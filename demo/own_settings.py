@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.cluster import StoryError
+from demo.cluster import ScenarioError
 
 _REGISTRY = re.compile(r"[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _YES_AND_NO = {"1": True, "0": False, "": False}
 
 
-class SettingsError(StoryError):
+class SettingsError(ScenarioError):
     """A variable of the demo is wrong; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSettings:
-    """Where the story is told, and what is odd about that cluster."""
+    """Where the scenario runs, and what is special about that cluster."""
 
     kubeconfig: Path
     registry: str

@@ -6,7 +6,7 @@ Works from what is in the cluster alone, so that a later process can clean up af
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from demo.cluster import NAMESPACE, Cluster, Json, StoryError
+from demo.cluster import NAMESPACE, Cluster, Json, ScenarioError
 from demo.stage import DRIVER, READY_LABEL, WORKER
 from driver_builder.objects import loaded
 from kube_api import names
@@ -44,7 +44,7 @@ _WORKER_ANNOTATIONS = {names.BOOT_ID_ANNOTATION, names.KERNEL_VERSION_ANNOTATION
 
 
 def is_marked(obj: Json) -> bool:
-    """Tell whether the demo made an object."""
+    """Return whether the demo made an object."""
     return MARK.items() <= (obj["metadata"].get("labels") or {}).items()
 
 
@@ -70,7 +70,7 @@ def _remove_drivers(cluster: Cluster, step: Step) -> None:
     _delete(cluster, DRIVER_CONTAINERS)
     try:
         _wait_until_none(cluster, "drivers", partial(_ours, cluster, DRIVER_CONTAINERS), step)
-    except StoryError:
+    except ScenarioError:
         # No controller runs that would let them go: what it would have done is done here.
         for driver in _ours(cluster, DRIVER_CONTAINERS):
             cluster.client.patch(_path(DRIVER_CONTAINERS, driver), {"metadata": {"finalizers": None}})

@@ -1,4 +1,4 @@
-"""The story on a proving ground, with nodes of our own making.
+"""The scenario on a testbed, with nodes that it boots.
 
 Two nodes come up on different kernels; workers label them; the edu DriverContainer is applied; an image is built,
 verified and pushed for each kernel; both nodes load it and become ready; a workload runs; one node reboots into a third
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from demo import deploy
-from demo.cluster import Cluster, StoryError
+from demo.cluster import Cluster, ScenarioError
 from demo.patient import PatientClient
 from demo.stage import (
     CONTROLLER,
@@ -36,7 +36,7 @@ __all__ = ["CONTROLLER", "DRIVER", "EDU_LABEL", "EXAMPLE", "READY_LABEL", "REPOS
 
 
 class Scenario(Steps[Guest]):
-    """Tells the story on a proving ground: boots the nodes, reboots one, and looks inside."""
+    """The scenario on a testbed: boots the nodes, reboots one, and looks inside."""
 
     keeps_images = True
 
@@ -92,7 +92,7 @@ class Scenario(Steps[Guest]):
         )
 
     def wait_for_labels(self) -> None:
-        """Wait until every guest's labels tell its kernel and its PCI device."""
+        """Wait until every guest's labels have its kernel and its PCI device."""
         with self.progress.step("nfd-worker labels the nodes") as step:
             for guest in self.guests.values():
                 self.wait_for_kernel_label(guest, step)
@@ -144,7 +144,7 @@ class Scenario(Steps[Guest]):
         """Make sure that nothing of the driver is left on a guest."""
         super().check_removed(node)
         if "edudrv" in node.run("cat /proc/modules")[1]:
-            raise StoryError(f"edudrv is still loaded on {node.name}")
+            raise ScenarioError(f"edudrv is still loaded on {node.name}")
 
     def look_at(self, node: Guest) -> Seen:
         """Look inside the guest, past everything that the product says."""

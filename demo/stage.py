@@ -1,4 +1,4 @@
-"""What the story is about and where it is told: names, nodes, and the values that its steps pass on."""
+"""What the scenario is about and where it runs: names, nodes, and the values that its steps pass on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where the story is told.
+    """Where the scenario runs.
 
     ``registry`` is ``host[:port][/path]``; ``pull_secret`` names a Secret with its credentials, for the controller and
     the nodes.

@@ -1,8 +1,8 @@
-"""The steps that the story has everywhere: they need a cluster, a registry and an engine, and no more.
+"""The steps that every scenario has: they need a cluster, a registry and an engine, and no more.
 
 Each step acts, waits until the cluster shows its effect, and leaves what it found. Where the nodes come from, and what
-is different about the cluster, is said by :class:`demo.scenario.Scenario` (the proving ground) and by
-:class:`demo.own_cluster.OwnClusterStory` (a cluster of the user's).
+is different about the cluster, is in :class:`demo.scenario.Scenario` (the testbed) and
+:class:`demo.own_cluster.OwnClusterScenario` (the user's own cluster).
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import yaml
 
 from demo import deploy
-from demo.cluster import NAMESPACE, Json, StoryError
+from demo.cluster import NAMESPACE, Json, ScenarioError
 from demo.stage import (
     BASE_IMAGE,
     BUILD_SECONDS,
@@ -44,7 +44,7 @@ _BUILD_STEP = re.compile(r"Step (\d+)/(\d+)")
 
 
 class Steps(ABC, Generic[AnyNode]):
-    """Tells the story. The steps are called in the order they are written in."""
+    """The scenario. Its steps are called in the order they are written in."""
 
     keeps_images = False
     """Whether the product's images are kept in the cache, for other engines than the one that builds them."""
@@ -137,7 +137,7 @@ class Steps(ABC, Generic[AnyNode]):
         """Wait for the image of one kernel; gives its digest, which is another one than ``not_digest``.
 
         Raises:
-            StoryError: after ``BUILD_SECONDS``; as soon as waiting is in vain, unless ``patient``.
+            ScenarioError: after ``BUILD_SECONDS``; as soon as waiting is in vain, unless ``patient``.
         """
 
         def check() -> str | None:
@@ -148,7 +148,7 @@ class Steps(ABC, Generic[AnyNode]):
                 return digest
             why = None if patient else hopeless(target)
             if why is not None:
-                raise StoryError(f"there will be no image for {kernel}: {why}")
+                raise ScenarioError(f"there will be no image for {kernel}: {why}")
             return None
 
         return self.cluster.wait(
@@ -210,7 +210,7 @@ class Steps(ABC, Generic[AnyNode]):
             said = self.cluster.log_tail(f"job-name={name}", 5) or str(ended.get("message", "")).strip()
             step.detail(said)
             if ended["exitCode"] != 0:
-                raise StoryError(f"Job {name} ended with {ended['exitCode']}: {said}")
+                raise ScenarioError(f"Job {name} ended with {ended['exitCode']}: {said}")
             return said
 
     def force_rebuild(self) -> dict[str, tuple[str, str]]:
@@ -243,10 +243,10 @@ class Steps(ABC, Generic[AnyNode]):
         """Make sure that nothing of the driver is left on a node.
 
         Raises:
-            StoryError: it names what is.
+            ScenarioError: it names what is.
         """
         if READY_LABEL in self.cluster.labels(node.name):
-            raise StoryError(f"{node.name} still has the ready label")
+            raise ScenarioError(f"{node.name} still has the ready label")
 
     def wait_until_driver_is_gone(self, step: Step | None = None) -> None:
         """Wait until neither the DriverContainer nor a pod of it is left."""

@@ -28,7 +28,7 @@ _NUMBERS: Mapping[str, Callable[[str], Ordered]] = {"": parse_integer, "version"
 
 
 def match_expression(expression: MatchExpression, *, present: bool, value: str | None) -> bool:
-    """Tell whether a condition holds for one element.
+    """Return whether a condition holds for one element.
 
     ``present``: whether there is an element of this name. ``value``: its value; None for a flag, which has none.
     Only operators that ask for presence can hold without a value, and only they look at their arguments then.

@@ -33,7 +33,7 @@ class Match(NamedTuple):
 
 
 def is_feature_name(name: str) -> bool:
-    """Tell whether a name has a domain and a feature, such as ``pci.device``."""
+    """Return whether a name has a domain and a feature, such as ``pci.device``."""
     domain, _, feature = name.partition(".")
     return bool(domain and feature)
 

@@ -16,7 +16,7 @@ _SHOWN = 60
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Tell whether ``pattern`` matches anywhere in ``text``.
+    """Return whether ``pattern`` matches anywhere in ``text``.
 
     Raises:
         MatchError: as :func:`check_pattern`.

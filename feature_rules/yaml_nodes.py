@@ -101,7 +101,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def is_null(node: yaml.Node | None) -> bool:
-    """Tell whether nothing is written here."""
+    """Return whether nothing is written here."""
     return node is None or node.tag == _NULL
 
 
@@ -140,7 +140,7 @@ class NodeReader:
         self.problems: list[RuleProblem] = []
 
     def report(self, node: yaml.Node, field: str, message: str, *, word: str = "", known: Sequence[str] = ()) -> None:
-        """Keep a problem with the line of its node, and with a hint where a ``word`` is none of the known ones."""
+        """Keep a problem with the line of its node, and with a hint where a ``word`` is not one of the known ones."""
         self.mistakes += 1
         if self.mistakes <= MAX_PROBLEMS:
             hint = nearest(word, known) if known else ""

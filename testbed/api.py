@@ -1,4 +1,4 @@
-"""Ask the ground's API server a few plain questions, without the client library that the product uses.
+"""Ask the testbed's API server a few plain questions, without the client library that the product uses.
 
 A testbed must not be wrong together with the code it proves.
 """
@@ -23,13 +23,13 @@ class ApiError(Exception):
 
 
 class Api:
-    """The API server, spoken to as the ground's administrator."""
+    """The API server, spoken to as the testbed's administrator."""
 
     def __init__(self, server: str, token: str, ca_file: Path) -> None:
         self.server = server
         self._token = token
         self._context = ssl.create_default_context(cafile=str(ca_file))
-        # The ground speaks to 127.0.0.1; a proxy in the environment must not come in between.
+        # The testbed speaks to 127.0.0.1; a proxy in the environment must not come in between.
         handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._context))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -51,7 +51,7 @@ class Api:
         return json.loads(self.text(path, method=method, body=body, kind=kind))
 
     def is_ready(self) -> bool:
-        """Tell whether the API server calls itself ready."""
+        """Return whether the API server calls itself ready."""
         try:
             return self.text("/readyz") == "ok"
         except (OSError, ApiError):
@@ -90,6 +90,6 @@ class Api:
 
 
 def is_node_ready(node: dict[str, Any] | None) -> bool:
-    """Tell whether a Node object says that it is Ready."""
+    """Return whether a Node object says that it is Ready."""
     conditions = (node or {}).get("status", {}).get("conditions", [])
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -65,7 +65,7 @@ def _add_node_commands(node: argparse.ArgumentParser, command: Callable[..., arg
     add = command("add", _node_add, "boot a QEMU guest and wait until its node is Ready", among=among)
     add.add_argument("name")
     add.add_argument("--kernel", metavar="RELEASE", help="as `kernels` lists them (default: the oldest chosen one)")
-    add.add_argument("--image", action="append", default=[], help="an image of the ground's registry to load before")
+    add.add_argument("--image", action="append", default=[], help="an image of the testbed's registry to load before")
     add.add_argument("--memory", type=int, default=512, metavar="MIB", help="the guest's memory (default 512)")
     add.add_argument(
         "--qemu", action="append", default=[], metavar="WORD", help="a further argument for QEMU, repeatable"

@@ -36,7 +36,7 @@ _SERVICE_RANGE = "10.96.0.0/16"
 
 
 class ControlPlane:
-    """The control plane of one ground; each component can be stopped, killed and started again by its name."""
+    """The control plane of one testbed; each component can be stopped, killed and started again by its name."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class ControlPlane:
 
     @property
     def authority(self) -> CertificateAuthority:
-        """The ground's certificate authority."""
+        """The testbed's certificate authority."""
         return CertificateAuthority(self._folder / "pki")
 
     @property
     def api(self) -> Api:
-        """The API server, as the ground itself asks it."""
+        """The API server, as the testbed itself asks it."""
         return Api(self.api_server, self._token, self.ca_file)
 
     @property
@@ -175,7 +175,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={pki}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--api-audiences=https://kubernetes.default.svc",
-            # The kubernetes service cannot lead to 127.0.0.1; pods are told the address in their environment.
+            # The kubernetes service cannot lead to 127.0.0.1; pods get the address in their environment.
             "--endpoint-reconciler-type=none",
             f"--egress-selector-config-file={self._folder}/egress.json",
             "--kubelet-preferred-address-types=InternalIP",

@@ -1,4 +1,4 @@
-"""A real Docker Engine of the ground's own, apart from any that the machine runs."""
+"""A real Docker Engine of the testbed's own, apart from any that the machine runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READY_TIMEOUT = 240.0
 
 
 class Engine:
-    """The container engine of one ground; containers and builds use the host's network."""
+    """The container engine of one testbed; containers and builds use the host's network."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -71,7 +71,7 @@ class Engine:
         ]
 
     def is_ready(self) -> bool:
-        """Tell whether the engine answers."""
+        """Return whether the engine answers."""
         # Not by its client library, which leaves sockets open when nobody answers.
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(10)

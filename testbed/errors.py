@@ -3,7 +3,7 @@
 TestbedError            anything that a caller may report; carries a hint for the person who started it
 ├── CommandError              a command of the machine failed; carries the end of its output
 ├── NotReadyError             something did not become ready in its time
-└── UnsupportedMachineError   not root, not Debian, a package missing: the ground cannot be had here
+└── UnsupportedMachineError   not root, not Debian, a package missing: the testbed cannot be had here
 """
 
 from __future__ import annotations

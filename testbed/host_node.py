@@ -1,7 +1,7 @@
-"""This machine as a node: a real kubelet on the ground's container engine.
+"""This machine as a node: a real kubelet on the testbed's container engine.
 
-Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the ground's own: the supervisor has put private ones in
-their place, visible to this ground's processes only, so that several grounds do not take each other's pods for
+Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the testbed's own: the supervisor has put private ones in
+their place, visible to this testbed's processes only, so that several testbeds do not take each other's pods for
 leftovers.
 """
 
@@ -57,7 +57,7 @@ class HostNode:
             self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT, step)
 
     def is_ready(self) -> bool:
-        """Tell whether the node is Ready."""
+        """Return whether the node is Ready."""
         return is_node_ready(self._control_plane.api.get(f"/api/v1/nodes/{self.name}"))
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class HostNode:
         return {
             **kubelet_configuration(port=self._port, ca_file=str(authority.file), pki=f"{pki}/host-kubelet"),
             "address": "127.0.0.1",
-            # Pods right below the ground's own group: kubelet tidies up only what it made itself.
+            # Pods right below the testbed's own group: kubelet tidies up only what it made itself.
             "cgroupRoot": f"/{self._folder.name}",
             "cgroupsPerQOS": False,
         }

@@ -1,7 +1,7 @@
 """Where the Kubernetes binaries come from: the user's own, or built once from Debian's source package and cached.
 
 A user's own are taken from KUBEBUILDER_ASSETS, or from a folder of PATH, when they are complete and of a release whose
-kubelet still speaks to Docker: the ground starts all parts with that release's options.
+kubelet still speaks to Docker: the testbed starts all parts with that release's options.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _folder_of_own_binaries() -> Path | None:
 
 
 def is_usable_release(version: str) -> bool:
-    """Tell from what `kubelet --version` prints whether the ground can start this release."""
+    """Return, from the output of `kubelet --version`, whether the testbed can start this release."""
     match = re.search(r"v1\.(\d+)\.", version)
     return bool(match and int(match[1]) in _USABLE_MINORS)
 

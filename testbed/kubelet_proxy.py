@@ -1,7 +1,7 @@
 """The way from the API server to the kubelets: an HTTP CONNECT proxy on a unix socket.
 
 `kubectl logs` and `kubectl exec` make the API server dial a node's address. A guest's address exists only inside
-QEMU, but every kubelet of a ground has a port of its own, which on this machine leads to it on 127.0.0.1 (the host's
+QEMU, but every kubelet of a testbed has a port of its own, which on this machine leads to it on 127.0.0.1 (the host's
 kubelet listens there, QEMU forwards the guests'). So the proxy keeps the port and takes 127.0.0.1 for the address; no
 address or route of the machine is touched. Run by the supervisor as `kubelet_proxy.py SOCKET`.
 """

@@ -1,4 +1,4 @@
-"""The ground's own certificate authority, so that TLS is verified everywhere and never switched off."""
+"""The testbed's own certificate authority, so that TLS is verified everywhere and never switched off."""
 
 from __future__ import annotations
 

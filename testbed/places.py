@@ -1,4 +1,4 @@
-"""Where grounds live on disk, which of them are running, and what is done with the remains of dead ones."""
+"""Where testbeds live on disk, which of them are running, and what is done with the remains of dead ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _START_SECONDS = 120.0
 
 
 def new_folder() -> Path:
-    """Return the folder of a ground to be started."""
+    """Return the folder of a testbed to be started."""
     return _BASE / f"{_PREFIX}{secrets.token_hex(3)}"
 
 
 def is_alive(folder: Path) -> bool:
-    """Tell whether the supervisor of a ground answers."""
+    """Return whether the supervisor of a testbed answers."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(folder / supervisor.SOCKET_NAME))
@@ -35,20 +35,20 @@ def is_alive(folder: Path) -> bool:
 
 
 def running_grounds() -> list[Path]:
-    """Return the folders of all running grounds, the oldest first."""
+    """Return the folders of all running testbeds, the oldest first."""
     folders = [folder for folder in _BASE.glob(f"{_PREFIX}*") if is_ground(folder) and is_alive(folder)]
     return sorted(folders, key=lambda folder: folder.stat().st_ctime)
 
 
 def started_by_hand(folders: Iterable[Path]) -> list[Path]:
-    """Return those of the grounds that `up` started and any command may end."""
+    """Return those of the testbeds that `up` started and any command may end."""
     return [folder for folder in folders if GroundState.load(folder).by_hand]
 
 
 def find_ground(name: str | None) -> Path:
-    """Return the folder of the running ground called `name`, or of the only one that was started by hand.
+    """Return the folder of the running testbed called `name`, or of the only one that was started by hand.
 
-    A ground that a test session started for itself must be named: nobody is to end it by accident.
+    A testbed that a test session started for itself must be named: nobody is to end it by accident.
     """
     everyone = running_grounds()
     running = started_by_hand(everyone) if name is None else [path for path in everyone if path.name == name]
@@ -64,7 +64,7 @@ def find_ground(name: str | None) -> Path:
 
 
 def remove_remains() -> None:
-    """Remove what is left of grounds whose supervisor was killed, and logs that were kept long enough.
+    """Remove what is left of testbeds whose supervisor was killed, and logs that were kept long enough.
 
     Their processes and mounts are gone already, with the supervisor's namespaces.
     """

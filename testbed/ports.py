@@ -1,4 +1,4 @@
-"""Free TCP ports for the parts of one ground."""
+"""Free TCP ports for the parts of one testbed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _claims: list[socket.socket] = []
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on; no other test process is given them while this one lives.
 
-    A part may start to listen minutes later: the first ground of a machine builds Kubernetes before.
+    A part may start to listen minutes later: the first testbed of a machine builds Kubernetes before.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(_RANGE, len(_RANGE)):
@@ -47,7 +47,7 @@ def _is_free(port: int) -> bool:
 
 
 def accepts_connections(port: int) -> bool:
-    """Tell whether somebody listens on 127.0.0.1:port."""
+    """Return whether somebody listens on 127.0.0.1:port."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2):
             return True

@@ -20,11 +20,11 @@ from testbed.progress import Step
 
 _SUPERVISOR_START_TIMEOUT = 20.0
 _REMOVAL_SECONDS = 300.0
-"""A ground may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
+"""A testbed may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
 
 
 class Processes:
-    """The processes of one ground, below its supervisor."""
+    """The processes of one testbed, below its supervisor."""
 
     def __init__(self, folder: Path, watcher: subprocess.Popen[bytes] | None = None) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Processes:
 
     @classmethod
     def start(cls, folder: Path, *, outlive_harness: bool) -> Processes:
-        """Start the supervisor of a new ground; without `outlive_harness` it ends when this process does."""
+        """Start the supervisor of a new testbed; without `outlive_harness` it ends when this process does."""
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         lifeline = [] if outlive_harness else ["--lifeline"]
         with (folder / "logs" / "watcher.log").open("ab") as log:
@@ -91,7 +91,7 @@ class Processes:
         self._ask("spawn", name=name)
 
     def is_running(self, name: str) -> bool:
-        """Tell whether the process runs."""
+        """Return whether the process runs."""
         return bool(self._ask("status", names=[name])["processes"][name]["pid"])
 
     def exit_status(self, name: str) -> int | None:
@@ -120,7 +120,7 @@ class Processes:
         self.wait_ended(name, 20)
 
     def wait_ended(self, name: str, timeout: float) -> bool:
-        """Wait for a process to end; tell whether it did."""
+        """Wait for a process to end; returns whether it did."""
         deadline = time.monotonic() + timeout
         while self.is_running(name):
             if time.monotonic() > deadline:
@@ -142,7 +142,7 @@ class Processes:
             time.sleep(0.1)
 
     def end(self, *, keep_logs: bool) -> None:
-        """End everything and remove the folder of the ground, all but its logs where these are wanted."""
+        """End everything and remove the folder of the testbed, all but its logs where these are wanted."""
         try:
             self._ask("shutdown", keep_logs=keep_logs)
         except (TestbedError, OSError):

@@ -20,7 +20,7 @@ _READY_TIMEOUT = 240.0
 
 
 class Registry:
-    """The registry of one ground; its port and its content stay over restarts."""
+    """The registry of one testbed; its port and its content stay over restarts."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Registry:
             self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT, step)
 
     def is_ready(self) -> bool:
-        """Tell whether the registry takes connections."""
+        """Return whether the registry takes connections."""
         return accepts_connections(self.port)
 
     def start(self) -> None:

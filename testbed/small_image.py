@@ -1,4 +1,4 @@
-"""A tiny image for pods: static busybox, used as the sandbox ("pause") of every pod and for the ground's own checks."""
+"""A tiny image for pods: static busybox, used as the sandbox ("pause") of every pod and for the testbed's checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE = 'CMD ["/bin/sh", "-c", "trap exit TERM INT; while :; do sleep 3600 & wa
 
 
 def small_image_ref(registry: Registry) -> str:
-    """Return the image's reference in the ground's registry."""
+    """Return the image's reference in the testbed's registry."""
     return f"{registry.host}/proving-ground/busybox:1"
 
 

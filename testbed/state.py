@@ -1,4 +1,4 @@
-"""What must be remembered of a running ground, so that a later command can attach to it."""
+"""What must be remembered of a running testbed, so that a later command can attach to it."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class GroundState:
 
     @classmethod
     def load(cls, folder: Path) -> GroundState:
-        """Read the state of a running ground."""
+        """Read the state of a running testbed."""
         raw: dict[str, Any] = json.loads((folder / _FILE).read_text())
         guests = {name: GuestState(**guest) for name, guest in raw.pop("guests").items()}
         return cls(**raw, guests=guests)
 
 
 def is_ground(folder: Path) -> bool:
-    """Tell whether a folder holds a ground."""
+    """Return whether a folder holds a testbed."""
     return (folder / _FILE).is_file()

@@ -2,7 +2,7 @@
 
 Two processes, started as `supervisor.py watch FOLDER`:
 
-watch   stays outside; ends the ground when its harness goes away, however it goes, and removes what is left on disk
+watch   stays outside; ends the testbed when its harness goes away, however it goes, and removes what is left on disk
 serve   is process 1 of a process and mount namespace of its own; starts, signals and reaps what it is asked to
 
 The namespaces are what makes the end certain: when process 1 is gone the kernel kills every process below it, daemons,
@@ -32,7 +32,7 @@ SOCKET_NAME = "keeper.sock"
 KEEP_LOGS_STATUS = 3
 _CGROUPS = Path("/sys/fs/cgroup")
 
-# Folders whose place is fixed in kubelet, containerd or Docker: each ground sees folders of its own there.
+# Folders whose place is fixed in kubelet, containerd or Docker: each testbed sees folders of its own there.
 _PRIVATE_FOLDERS = (
     "/etc/docker",
     "/etc/kubernetes",
@@ -48,7 +48,7 @@ _PRIVATE_FOLDERS = (
 
 
 def watch(folder: Path, *, lifeline: bool) -> None:
-    """Run the ground until it ends by itself or the lifeline (standard input) is closed, then clean up."""
+    """Run the testbed until it ends by itself or the lifeline (standard input) is closed, then clean up."""
     # In case the watcher itself is killed: this process has one thread, so the signal comes exactly then.
     mortal = ["setpriv", "--pdeathsig", "KILL", "--"]
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
@@ -95,7 +95,7 @@ def _remove_cgroup(group: Path) -> None:
 
 
 def remove_folder(folder: Path, *, keep_logs: bool) -> None:
-    """Remove the folder of a ground, all of it or all but its logs."""
+    """Remove the folder of a testbed, all of it or all but its logs."""
     doomed = [path for path in folder.iterdir() if path.name != "logs"] if keep_logs else [folder]
     subprocess.run(["rm", "-rf", "--one-file-system", *map(str, doomed)], check=False)
 
@@ -226,7 +226,7 @@ def _fork_and_execute(spec: dict[str, Any]) -> int:
 
 
 def serve(folder: Path) -> None:
-    """Be process 1 of the ground."""
+    """Be process 1 of the testbed."""
     for place in _PRIVATE_FOLDERS:
         own = folder / "private" / place.strip("/").replace("/", "-")
         own.mkdir(parents=True)

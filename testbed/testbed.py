@@ -34,7 +34,7 @@ Part = TypeVar("Part")
 class Testbed:
     """Real Kubernetes, engine, registry and nodes on this machine.
 
-    `start` gives a ground that ends with the `with` block, and with this process however that ends; `up` one that
+    `start` gives a testbed that ends with the `with` block, and with this process however that ends; `up` one that
     outlives it, until somebody calls `attach().down()`.
     """
 
@@ -67,7 +67,7 @@ class Testbed:
         preparation: Preparation | None = None,
         outlive_harness: bool = False,
     ) -> Testbed:
-        """Bring up a ground of the parts asked for.
+        """Bring up a testbed of the parts asked for.
 
         control_plane  etcd, API server and controller manager
         nodes          the scheduler too, so that pods run (guests can be added)
@@ -106,7 +106,7 @@ class Testbed:
 
     @classmethod
     def up(cls, *, progress: Progress | None = None, host_node: bool = True) -> Testbed:
-        """Bring up a whole ground that outlives this process."""
+        """Bring up a whole testbed that outlives this process."""
         return cls.start(progress=progress, host_node=host_node, outlive_harness=True)
 
     @classmethod
@@ -119,7 +119,7 @@ class Testbed:
         return ground
 
     def down(self, *, keep_logs: bool = False) -> None:
-        """End the ground and remove every trace of it, but for its logs where these are wanted."""
+        """End the testbed and remove every trace of it, but for its logs where these are wanted."""
         self._processes.end(keep_logs=keep_logs)
 
     def __enter__(self) -> Testbed:
@@ -202,12 +202,12 @@ class Testbed:
 
     @property
     def name(self) -> str:
-        """The ground's name, unique on this machine."""
+        """The testbed's name, unique on this machine."""
         return self._state.name
 
     @property
     def folder(self) -> Path:
-        """The ground's folder; it goes with the ground."""
+        """The testbed's folder; it goes with the testbed."""
         return self._processes.folder
 
     @property
@@ -217,7 +217,7 @@ class Testbed:
 
     @property
     def processes(self) -> Processes:
-        """All processes of the ground, by name."""
+        """All processes of the testbed, by name."""
         return self._processes
 
     @property
@@ -249,7 +249,7 @@ class Testbed:
 
     @property
     def api(self) -> Api:
-        """The API server, as the ground itself asks it."""
+        """The API server, as the testbed itself asks it."""
         return self.control_plane.api
 
     @property
@@ -294,17 +294,17 @@ class Testbed:
 
     @property
     def has_kubernetes(self) -> bool:
-        """Tell whether the ground has a control plane."""
+        """Return whether the testbed has a control plane."""
         return self._control_plane is not None
 
     @property
     def has_engine(self) -> bool:
-        """Tell whether the ground has a container engine and a registry."""
+        """Return whether the testbed has a container engine and a registry."""
         return self._engine is not None
 
     @property
     def has_guests(self) -> bool:
-        """Tell whether the ground can have guests."""
+        """Return whether the testbed can have guests."""
         return self._guests is not None
 
     @property
@@ -317,7 +317,7 @@ class Testbed:
         return self._guests.kernels(count) if self._guests else choose_kernels(count, self._progress)
 
     def preload(self, images: Sequence[str]) -> None:
-        """Put images of the ground's registry onto the disk of the guests that are added from now on."""
+        """Put images of the testbed's registry onto the disk of the guests that are added from now on."""
         self.guests.preload(images)
 
     def add_guest(
@@ -339,7 +339,7 @@ class Testbed:
 
 def _part(part: Part | None, name: str) -> Part:
     if part is None:
-        raise TestbedError(f"this ground was started without its {name}")
+        raise TestbedError(f"this testbed was started without its {name}")
     return part
 
 

@@ -1,6 +1,6 @@
 """The container engine's data, kept warm in the cache: the base image, and the layers that every run would make anew.
 
-Each ground gets a copy of its own. What the layers hold is linked, not copied: engines never write into a layer that
+Each testbed gets a copy of its own. What the layers hold is linked, not copied: engines never write into a layer that
 is there (overlayfs copies up first). Everything else, databases above all, is copied.
 
 What is kept only spares work. Base image and engine are part of the name, as is whatever the preparation says that it
@@ -33,7 +33,7 @@ class Preparation:
 
 
 def provide(data: Path, key: str, fill: Callable[[], None], step: Step) -> bool:
-    """Put the kept data of ``key`` into the folder ``data``; tell whether it was there.
+    """Put the kept data of ``key`` into the folder ``data``; returns whether it was there.
 
     Otherwise ``fill`` is called, which leaves ``data`` filled and the engine stopped, and a copy is kept.
     """

@@ -66,7 +66,7 @@ def request(driver: str, version: str, kernel: str, base_image: str) -> BuildReq
         version=re.sub(r"[^A-Za-z0-9_.-]", "_", version),
         target=target,
         template=TEMPLATE,
-        recipe=templates.recipe_versions()[TEMPLATE],
+        recipe=templates.template_versions()[TEMPLATE],
         base_image=base_image,
         source=source(driver),
         modules=DRIVERS[driver],

@@ -55,7 +55,7 @@ def tokens(source: str) -> Iterator[Token]:
     """Cut ``source`` into tokens; the last one is of kind ``end of template``.
 
     Raises:
-        TemplateError: at what is no token: a stray character, a string, comment or action that does not end.
+        TemplateError: at what is not a token: a stray character, a string, comment or action that does not end.
     """
     position, line = 0, 1
     trims_left = False

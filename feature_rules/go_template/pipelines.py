@@ -68,7 +68,7 @@ class Tokens:
         self._place -= 1
 
     def expect(self, kind: str, context: str) -> Token:
-        """Take the next token that is no space; it must be of ``kind``."""
+        """Take the next token that is not a space; it must be of ``kind``."""
         token = self.next_visible()
         if token.kind != kind:
             raise unexpected(token, context)
@@ -98,7 +98,7 @@ class PipelineParser:
         self._depth = 0
 
     def mark(self) -> int:
-        """Tell how many variables are in scope, for :meth:`release`."""
+        """Return how many variables are in scope, for :meth:`release`."""
         return len(self._variables)
 
     def release(self, mark: int) -> None:

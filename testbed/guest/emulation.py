@@ -1,4 +1,4 @@
-"""What every guest's command line has in common: QEMU without hardware help, and what its kernel is told."""
+"""What every guest's command line has in common: QEMU without hardware help, and its kernel's command line."""
 
 from collections.abc import Sequence
 

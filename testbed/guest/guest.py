@@ -85,7 +85,7 @@ class Guest:
         if self.is_running():
             raise TestbedError(f"{self.name} is running already", hint="use reboot(kernel)")
         if kernel.release not in self._state.kernels:
-            hint = f"its disk holds {', '.join(self._state.kernels)}; ask the ground for all kernels before adding it"
+            hint = f"its disk holds {', '.join(self._state.kernels)}; ask the testbed for all kernels before adding it"
             raise TestbedError(f"the disk of {self.name} has no modules of {kernel.release}", hint=hint)
         archive = self._file(".initramfs")
         archive.write_bytes(initramfs(kernel) + self._make_files(self._state))
@@ -124,12 +124,12 @@ class Guest:
             self.power_cut()
 
     def power_cut(self) -> None:
-        """Take the power away: nothing is written back, nobody is told."""
+        """Take the power away: nothing is written back, and no shutdown runs."""
         self._processes.signal(self._process, signal.SIGKILL)
         self._processes.wait_ended(self._process, 20)
 
     def is_running(self) -> bool:
-        """Tell whether the guest's QEMU runs."""
+        """Return whether the guest's QEMU runs."""
         return self._process in self._processes.states() and self._processes.is_running(self._process)
 
     # -------------------------------------------------------------- asking

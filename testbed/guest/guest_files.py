@@ -1,7 +1,7 @@
-"""What one guest alone is told: its name, its certificates, its ground's ports.
+"""What one guest alone gets: its name, its certificates, its testbed's ports.
 
 All of it comes with the initial root file system and is kept in memory (/run/guest), so that one disk template fits
-every guest of every ground.
+every guest of every testbed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PACKAGES = tuple({*disk.PACKAGES, *images.PACKAGES, *emulation.PACKAGES})
 
 
 class Guests:
-    """The QEMU guests of a ground."""
+    """The QEMU guests of a testbed."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Guests:
         return self._kernels[release]
 
     def preload(self, references: Sequence[str]) -> None:
-        """Put images of the ground's registry onto the disk of the guests that are added from now on."""
+        """Put images of the testbed's registry onto the disk of the guests that are added from now on."""
         ensure_packages(PACKAGES, self._progress)
         self._state.preloaded = sorted({*self._state.preloaded, *references})
         self._remember()

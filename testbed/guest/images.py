@@ -38,8 +38,8 @@ def split_reference(reference: str, registry: Registry) -> tuple[str, str]:
             path = reference.removeprefix(f"{host}/")
             repository, separator, name = path.partition("@") if "@" in path else path.rpartition(":")
             return (repository, name) if separator else (path, "latest")
-    hint = f"push it to the ground's registry first, as {registry.host}/..."
-    raise TestbedError(f"{reference} is not in the ground's registry", hint=hint)
+    hint = f"push it to the testbed's registry first, as {registry.host}/..."
+    raise TestbedError(f"{reference} is not in the testbed's registry", hint=hint)
 
 
 def digest_of(reference: str, registry: Registry) -> str:

@@ -21,7 +21,7 @@ RULES = CONFIG_MAPS.path(namespace=NAMESPACE, name="nfd-worker-rules")
 
 @pytest.fixture
 def client(control_plane_ground: Testbed) -> Iterator[Client]:
-    """Give an administrator of a cluster without rules."""
+    """Return an administrator of a cluster without rules."""
     client = admin(control_plane_ground)
     install(client)
     yield client
@@ -31,7 +31,7 @@ def client(control_plane_ground: Testbed) -> Iterator[Client]:
 
 @pytest.fixture
 def sync(control_plane_ground: Testbed, client: Client) -> FeatureRulesSync:
-    """Give the controller's part, with the controller's own rights."""
+    """Return the controller's part, with the controller's own rights."""
     assert client
     own = as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
     return FeatureRulesSync(own, namespace=NAMESPACE, stop=threading.Event())

@@ -47,7 +47,7 @@ LATER: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "kernel without a driver": {"move": ("delete daemonsets", "write nodes", "write the status")},
 }  # fmt: skip
-"""The stages that follow an installation in two stories, and the boundaries at which each controller is killed.
+"""The stages that follow an installation in two sequences, and the boundaries at which each controller is killed.
 
 Those of the push are taken in the installation.
 """
@@ -60,12 +60,12 @@ def parts(control_plane_ground: Testbed, engine_ground: Testbed, tmp_path_factor
 
 
 def lived(
-    parts: Parts, story: tuple[str, ...], kills: frozenset[Boundary] = frozenset()
+    parts: Parts, sequence: tuple[str, ...], kills: frozenset[Boundary] = frozenset()
 ) -> tuple[Life, dict[str, Json]]:
-    """Live through a story; gives the state at the end of each stage."""
+    """Live through a sequence; returns the state at the end of each stage."""
     life = parts.life(kills)
     try:
-        return life, {stage: life.enter(stage, STAGES[stage]) for stage in story}
+        return life, {stage: life.enter(stage, STAGES[stage]) for stage in sequence}
     finally:
         life.end()
 
@@ -125,10 +125,10 @@ def test_killed_again_and_again(parts: Parts) -> None:
     """Lives in which each boundary of the later stages is killed, one after the other, beside lives without a kill."""
 
     def compare(stages: dict[str, tuple[str, ...]]) -> None:
-        story = ("install", *stages)
+        sequence = ("install", *stages)
         kills = frozenset(Boundary(stage=stage, name=name, number=1) for stage in stages for name in stages[stage])
         with ThreadPoolExecutor(2) as two:
-            undisturbed, disturbed = two.map(lambda kills: lived(parts, story, kills), (frozenset(), kills))
+            undisturbed, disturbed = two.map(lambda kills: lived(parts, sequence, kills), (frozenset(), kills))
         assert undisturbed[0].killed == []
         assert set(disturbed[0].killed) == kills
         assert_nothing_was_lost(*disturbed, undisturbed[1])

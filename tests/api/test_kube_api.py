@@ -34,7 +34,7 @@ def _clean(client: Client) -> Iterator[None]:
 
 
 def path(name: str) -> str:
-    """Say where a ConfigMap lives."""
+    """Return where a ConfigMap lives."""
     return CONFIG_MAPS.path(namespace=NAMESPACE, name=name)
 
 
@@ -92,7 +92,7 @@ def test_a_long_list_comes_in_pages(client: Client) -> None:
 
 
 @pytest.mark.parametrize("metadata_only", [pytest.param(False, id="whole"), pytest.param(True, id="metadata")])
-def test_a_watch_tells_every_change_in_order(client: Client, metadata_only: bool) -> None:
+def test_a_watch_reports_every_change_in_order(client: Client, metadata_only: bool) -> None:
     """From the version of a list on, each change is an event."""
     version = client.list(COLLECTION, label_selector="test").resource_version
     client.create(COLLECTION, config_map("w", x="1"))
@@ -139,7 +139,7 @@ def test_what_the_server_refuses_has_its_class(client: Client, request_name: str
 
 
 @pytest.mark.usefixtures("client")
-def test_another_identity_is_told_no(control_plane_ground: Testbed) -> None:
+def test_another_identity_is_refused(control_plane_ground: Testbed) -> None:
     """Without permission: Forbidden. Without valid credentials: Unauthorized."""
     nobody = as_service_account(control_plane_ground, NAMESPACE, "default")
     with pytest.raises(Forbidden):

@@ -106,7 +106,7 @@ def _restart(life: Life, parts: Parts, seen: Upgrade) -> None:
 
 
 def _seen(life: Life, parts: Parts) -> Json:
-    """Give the objects as they are now: the DaemonSet, and its pods by name."""
+    """Return the objects as they are now: the DaemonSet, and its pods by name."""
     (daemon_set,) = parts.root.list(DAEMON_SETS.path(namespace=life.name)).items
     return {"daemon set": daemon_set, "pods": {pod["metadata"]["name"]: pod for pod in life.nodes.pods()}}
 

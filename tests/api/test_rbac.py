@@ -1,7 +1,6 @@
 """What the two programs' accounts may do, asked of a real API server: all they need, and nothing besides."""
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 
@@ -34,20 +33,14 @@ from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Invalid, NotFound
 from kube_api.resources import (
-    CLUSTER_ROLES,
     CONFIG_MAPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
-    DEPLOYMENTS,
     DRIVER_CONTAINERS,
     EVENTS,
     JOBS,
-    LEASES,
     NAMESPACES,
     NODES,
     PODS,
-    ROLE_BINDINGS,
-    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
 )
@@ -56,8 +49,15 @@ from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.wire import PublishRequest
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.forbidden_acts import (
+    BUILD_MUST_NOT,
+    BUILDER_MUST_NOT,
+    ELSEWHERE,
+    NAMESPACE,
+    POD,
+    WORKER_MUST_NOT,
+)
 from tests.support.real_parts.cluster_setup import (
-    Json,
     admin,
     as_service_account,
     create_quietly,
@@ -65,9 +65,6 @@ from tests.support.real_parts.cluster_setup import (
     make_namespace,
 )
 from tests.unit.driver_builder.builds.job.test_job_manifest import action as job_action
-
-NAMESPACE = "driverwright"
-ELSEWHERE = "elsewhere"
 
 
 @pytest.fixture(scope="module")
@@ -99,115 +96,6 @@ def worker(control_plane_ground: Testbed, root: Client) -> Client:
     """Connect as nfd-worker."""
     assert root
     return as_service_account(control_plane_ground, NAMESPACE, "nfd-worker")
-
-
-POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-RULES: Json = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
-
-Request = Callable[[Client], object]
-
-BUILDER_MUST_NOT: dict[str, Request] = {
-    "read one node whole": lambda c: c.get(NODES.path(name="node-a")),
-    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
-    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
-    "change a node's status": lambda c: c.patch(NODES.path(name="node-a", subresource="status"), {"status": {}}),
-    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
-    "list secrets everywhere": lambda c: c.list(SECRETS.path()),
-    "read secrets elsewhere": lambda c: c.get(SECRETS.path(namespace=ELSEWHERE, name="thing")),
-    "write secrets": lambda c: c.patch(SECRETS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
-    "read config maps elsewhere": lambda c: c.get(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
-    "change config maps": lambda c: c.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"data": {}}),
-    "replace config maps": lambda c: c.replace(
-        CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"metadata": {"name": "thing"}}
-    ),
-    "create config maps elsewhere": lambda c: c.create(
-        CONFIG_MAPS.path(namespace=ELSEWHERE), {"metadata": {"name": "new"}}
-    ),
-    "delete config maps elsewhere": lambda c: c.delete(CONFIG_MAPS.path(namespace=ELSEWHERE, name="thing")),
-    "create pods elsewhere": lambda c: c.create(PODS.path(namespace=ELSEWHERE), POD),
-    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
-    "exec into pods": lambda c: c.create(
-        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
-    ),
-    "list pods elsewhere": lambda c: c.list(PODS.path(namespace=ELSEWHERE)),
-    "delete pods elsewhere": lambda c: c.delete(PODS.path(namespace=ELSEWHERE, name="p")),
-    "create DaemonSets elsewhere": lambda c: c.create(DAEMON_SETS.path(namespace=ELSEWHERE), {"metadata": {}}),
-    "create Deployments": lambda c: c.create(DEPLOYMENTS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
-    "create Jobs elsewhere": lambda c: c.create(JOBS.path(namespace=ELSEWHERE), {"metadata": {"name": "j"}}),
-    "change Jobs": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j"), {"spec": {"suspend": True}}),
-    "list Jobs": lambda c: c.list(JOBS.path(namespace=NAMESPACE)),
-    "delete Jobs elsewhere": lambda c: c.delete(JOBS.path(namespace=ELSEWHERE, name="j")),
-    "read logs elsewhere": lambda c: c.get_text(PODS.path(namespace=ELSEWHERE, name="p", subresource="log")),
-    "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
-    "bind Roles": lambda c: c.create(ROLE_BINDINGS.path(namespace=NAMESPACE), {"metadata": {"name": "r"}}),
-    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
-    "change CRDs": lambda c: c.patch(
-        CUSTOM_RESOURCE_DEFINITIONS.path(name="drivercontainers.driverwright.io"), {"metadata": {}}
-    ),
-    "create DriverContainers": lambda c: c.create(
-        DRIVER_CONTAINERS.path(namespace=NAMESPACE), factories.driver_object("new", finalizer=False)
-    ),
-    "delete DriverContainers": lambda c: c.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")),
-    "read DriverContainers elsewhere": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=ELSEWHERE)),
-    "issue tokens": lambda c: c.create(
-        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token"), {"spec": {}}
-    ),
-    "list namespaces": lambda c: c.list(NAMESPACES.path()),
-    "read other namespaces": lambda c: c.get(NAMESPACES.path(name=ELSEWHERE)),
-    "change its namespace": lambda c: c.patch(NAMESPACES.path(name=NAMESPACE), {"metadata": {"labels": {"x": "y"}}}),
-    "take Leases elsewhere": lambda c: c.create(LEASES.path(namespace=ELSEWHERE), {"metadata": {"name": "l"}}),
-    "write Events elsewhere": lambda c: c.create(EVENTS.path(namespace=ELSEWHERE), {"metadata": {"name": "e"}}),
-}
-
-WORKER_MUST_NOT: dict[str, Request] = {
-    "list nodes": lambda c: c.list(NODES.path()),
-    "watch nodes": lambda c: list(c.watch(NODES.path(), resource_version="0", seconds=1)),
-    "replace nodes": lambda c: c.replace(NODES.path(name="node-a"), {"metadata": {"name": "node-a"}}),
-    "replace a node's status": lambda c: c.replace(
-        NODES.path(name="node-a", subresource="status"), {"metadata": {"name": "node-a"}}
-    ),
-    "reach a node's kubelet": lambda c: c.get(NODES.path(name="node-a", subresource="proxy")),
-    "create nodes by applying": lambda c: c.apply(
-        NODES.path(name="evil"),
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "evil"}},
-        field_manager="nfd-worker",
-    ),
-    "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
-    "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
-    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
-    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
-    "change pods": lambda c: c.patch(PODS.path(namespace=NAMESPACE, name="p"), {"metadata": {"labels": {}}}),
-    "delete pods": lambda c: c.delete(PODS.path(namespace=NAMESPACE, name="p")),
-    "exec into pods": lambda c: c.create(
-        PODS.path(namespace=NAMESPACE, name="p", subresource="exec") + "?command=sh", {}
-    ),
-    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
-    "list namespaces": lambda c: c.list(NAMESPACES.path()),
-    "read secrets": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
-    "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
-    "read config maps": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
-    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
-    "change DriverContainers": lambda c: c.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"), {}),
-    "create DaemonSets": lambda c: c.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "d"}}),
-    "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),
-    "take Leases": lambda c: c.create(LEASES.path(namespace=NAMESPACE), {"metadata": {"name": "l"}}),
-    "issue tokens": lambda c: c.create(
-        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="driver-builder", subresource="token"), {"spec": {}}
-    ),
-}
-
-
-BUILD_MUST_NOT: dict[str, Request] = {
-    "read a Secret": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
-    "list Secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
-    "read a ConfigMap": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
-    "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
-    "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
-    "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
-    "list nodes": lambda c: c.list(NODES.path()),
-    "list DriverContainers": lambda c: c.list(DRIVER_CONTAINERS.path(namespace=NAMESPACE)),
-    "write Events": lambda c: c.create(EVENTS.path(namespace=NAMESPACE), {"metadata": {"name": "e"}}),
-}
 
 
 @pytest.fixture(scope="module")
@@ -369,13 +257,14 @@ def test_driver_builder_may_report(builder: Client) -> None:
 
 def test_driver_builder_may_hold_its_lease(builder: Client) -> None:
     """Take, renew, give back, and take again."""
-    lease = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="one")
+    lease = Lease(builder, namespace=NAMESPACE, name="driver-builder", identity="one")
     assert lease.try_once()
     assert lease.try_once()
-    other = Lease(builder, namespace=NAMESPACE, name="rbac-test", identity="two")
+    other = Lease(builder, namespace=NAMESPACE, name="driver-builder", identity="two")
     assert not other.try_once()
     lease.release()
     assert other.try_once()
+    other.release()
 
 
 def test_nfd_worker_may_publish_to_its_node(worker: Client, root: Client) -> None:

@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 NAMESPACE = "driverwright"
 KERNEL, NEW_KERNEL = factories.KERNEL, "6.1.0-56-cloud-amd64"
-SETTINGS = PlanSettings(recipes=factories.SETTINGS.recipes, retry_min_seconds=2.0)
+SETTINGS = PlanSettings(template_versions=factories.SETTINGS.template_versions, retry_min_seconds=2.0)
 WAIT_SECONDS = 300.0
 
 
@@ -64,7 +64,7 @@ class Lab:
         self._nodes.add(name, kernel)
 
     def reboot(self, name: str, kernel: str) -> None:
-        """Boot a node into another kernel, as its labels tell."""
+        """Boot a node into another kernel, as its labels say."""
         self._nodes.reboot(name, kernel)
 
     def apply_driver(self, **changes: Any) -> None:
@@ -104,7 +104,7 @@ class Lab:
         )
         reconciler = Reconciler(
             observer=observer,
-            images=ImageReader(self._registries, SETTINGS.recipes),
+            images=ImageReader(self._registries, SETTINGS.template_versions),
             executor=Executor(self._builder, self._queue),
             reporter=Reporter(self._builder),
             builds=self._queue,
@@ -246,7 +246,7 @@ def test_a_driver_lives_from_apply_to_delete(make_lab: MakeLab, immortal: bool) 
 
 
 def exists(lab: Lab) -> bool:
-    """Tell whether the DriverContainer is still there."""
+    """Return whether the DriverContainer is still there."""
     try:
         lab.root.get(lab.path)
     except NotFound:
@@ -274,8 +274,8 @@ def test_a_new_version_rolls_over_the_nodes_one_by_one(make_lab: MakeLab) -> Non
     lab.until("the status agrees", lambda: lab.states() == {KERNEL: "Ready"})
 
 
-def test_a_failing_build_is_told_and_tried_again(make_lab: MakeLab) -> None:
-    """The failure stands in the status with its reason, an Event tells it, and the next try comes by itself."""
+def test_a_failing_build_is_reported_and_tried_again(make_lab: MakeLab) -> None:
+    """The failure is in the status with its reason and in an Event, and the next try comes by itself."""
     lab = make_lab("failing")
     lab.fail_builds = 1
     lab.add_node("failing-a", KERNEL)
@@ -337,8 +337,8 @@ def test_a_paused_driver_stands_still(make_lab: MakeLab) -> None:
     lab.until("resumed", lambda: lab.states() == {NEW_KERNEL: "Ready"})
 
 
-def test_what_the_api_server_refuses_is_told(make_lab: MakeLab) -> None:
-    """A toleration that our schema lets through and a DaemonSet's does not; mended, the driver goes on."""
+def test_what_the_api_server_refuses_is_reported(make_lab: MakeLab) -> None:
+    """A toleration that our schema accepts and a DaemonSet's does not; fixed, the driver goes on."""
     lab = make_lab("refused")
     lab.add_node("refused-a", KERNEL)
     lab.apply_driver(tolerations=[{"operator": "Sometimes"}])

@@ -45,7 +45,7 @@ def reason(lab: Lab) -> str:
 
 
 def test_a_driver_waits_for_its_certificate_and_is_built_anew_for_another(lab: Lab) -> None:
-    """Nothing of the spec is pruned; what is wrong is told, and goes on by itself when it is mended."""
+    """Nothing of the spec is pruned; errors are reported, and it continues by itself when they are fixed."""
     rules = [{"literal": "9.9-x", "signing": {"imageKeySecretRef": {"name": "i"}}}, {"regexp": ".*"}]
     lab.apply_driver(signing=SIGNING, kernelMappings=rules, build={"reuseAcrossKernels": False})
     kept = lab.root.get(lab.path)["spec"]

@@ -82,7 +82,7 @@ class Daemon:
         until(lambda: len(re.findall(pattern, self._log.read_text())) >= times, seconds, self._log.read_text)
 
     def end(self) -> int:
-        """Ask it to end; gives its exit status."""
+        """Ask it to end; returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
@@ -259,7 +259,7 @@ def test_unpublishing_takes_everything_back(
         assert "driverwright.io/boot-id" not in metadata(control_plane_ground, node).get("annotations", {})
 
 
-def test_the_worker_takes_over_when_it_is_told_to(
+def test_the_worker_takes_over_only_with_the_flag(
     control_plane_ground: Testbed, node: str, root: Path, kubeconfig: Path
 ) -> None:
     """What upstream tracked and the worker does not find goes."""

@@ -9,13 +9,13 @@ from tests.support.real_parts import order
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of nodes without our programs first: the story deploys them on the same nodes."""
-    items.sort(key=lambda item: "story" in getattr(item, "fixturenames", ()))
+    """Put the tests of nodes without our programs first: the scenario deploys them on the same nodes."""
+    items.sort(key=lambda item: "scenario" in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
 def booted(ground: Testbed, request: pytest.FixtureRequest) -> Scenario:
-    """The story up to two nodes, on which nothing runs yet."""
+    """The scenario up to two nodes, on which nothing runs yet."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         told = Scenario(ground, PlainLines())
         told.build_product()
@@ -24,8 +24,8 @@ def booted(ground: Testbed, request: pytest.FixtureRequest) -> Scenario:
 
 
 @pytest.fixture(scope="session")
-def story(booted: Scenario, request: pytest.FixtureRequest) -> Scenario:
-    """The story up to two labelled nodes; what comes after is the tests'."""
+def scenario(booted: Scenario, request: pytest.FixtureRequest) -> Scenario:
+    """The scenario up to two labelled nodes; what comes after is the tests'."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         booted.deploy_programs()
         booted.wait_for_labels()
@@ -34,7 +34,7 @@ def story(booted: Scenario, request: pytest.FixtureRequest) -> Scenario:
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster_in_order(request: pytest.FixtureRequest) -> None:
-    """Give each file that uses the story a cluster in order, whatever the file before it left."""
+    """Restore the cluster before each file that uses it, whatever the file before it left."""
     of_this_file = [item for item in request.session.items if item.path == request.path]
-    if any("story" in getattr(item, "fixturenames", ()) for item in of_this_file):
-        order.restore(request.getfixturevalue("story"))
+    if any("scenario" in getattr(item, "fixturenames", ()) for item in of_this_file):
+        order.restore(request.getfixturevalue("scenario"))

@@ -152,7 +152,7 @@ class Build:
         )
 
     def failure(self) -> DriverBuilderError:
-        """Build what cannot be built; gives how it ended, once nothing of it is left."""
+        """Build what cannot be built; returns how it ended, once nothing of it is left."""
         with pytest.raises(DriverBuilderError) as caught:
             self()
         wait_until("nothing of the build is left", lambda: not self.place.left(self.action.request.key))
@@ -275,7 +275,7 @@ def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.Captu
 def _preflight(
     place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str]
 ) -> tuple[Mapping[str, str], dict[str, bytes]]:
-    """Build, verify and push by the command; gives labels and files of what is in the registry then."""
+    """Build, verify and push by the command; returns labels and files of what is in the registry then."""
     repository = f"job-builds/by-{builder.value}"
     secrets = {"secrets": [{"name": SECRET}]} if builder is BuilderKind.JOB else {}
     driver = factories.driver_object(
@@ -498,7 +498,7 @@ def test_a_pod_that_cannot_start_is_given_up(waiting: Waiting, name: str, words:
     assert words in str(failure)
 
 
-def test_a_registry_that_refuses_is_told_as_such(place: Place, tmp_path: Path) -> None:
+def test_a_registry_that_refuses_is_reported_as_such(place: Place, tmp_path: Path) -> None:
     """The Secret of the registry reaches the second container only, and what it says comes back."""
     name = "job-push-elsewhere"
     config = json.dumps({"auths": {"elsewhere.example": {"username": "u", "password": "p"}}})

@@ -7,8 +7,8 @@ import pytest
 
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.job.job_manifest import BUILD_LABEL
-from driver_builder.discovery.job_kernel_discovery import JobKernelLookup
-from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.model.repositories import Repository
 from driver_builder.reasons import Reason
@@ -21,11 +21,11 @@ NAMESPACE = "driverwright"
 
 
 @pytest.fixture(scope="module")
-def asking(ground: Testbed) -> JobKernelLookup:
+def asking(ground: Testbed) -> JobKernelDiscovery:
     """What the controller asks with, as it is deployed."""
     install(admin(ground))
     client = as_service_account(ground, NAMESPACE, "driver-builder")
-    return JobKernelLookup(client, NAMESPACE, host_network=True)
+    return JobKernelDiscovery(client, NAMESPACE, host_network=True)
 
 
 def left(root: Client) -> list[str]:
@@ -38,14 +38,14 @@ def left(root: Client) -> list[str]:
     ]
 
 
-def test_a_job_is_told_what_an_engine_is_told(ground: Testbed, asking: JobKernelLookup) -> None:
+def test_a_job_finds_what_an_engine_finds(ground: Testbed, asking: JobKernelDiscovery) -> None:
     """The same kernels, twice, and nothing is left of either Job."""
     repository = Repository("debian", ground.base_image, "amd64")
-    by_job = asking.look_up(repository, cancelled=threading.Event())
+    by_job = asking.discover(repository, cancelled=threading.Event())
     with docker_engine(ground.engine.socket) as api:
-        assert by_job == DockerKernelLookup(api).look_up(repository, cancelled=threading.Event())
+        assert by_job == DockerKernelDiscovery(api).discover(repository, cancelled=threading.Event())
     assert any(release.endswith("-cloud-amd64") for release in by_job)
-    assert asking.look_up(repository, cancelled=threading.Event()) == by_job
+    assert asking.discover(repository, cancelled=threading.Event()) == by_job
     assert_all_is_gone(ground)
 
 
@@ -57,11 +57,11 @@ def assert_all_is_gone(ground: Testbed) -> None:
         time.sleep(0.5)
 
 
-def test_a_look_up_that_is_cancelled_leaves_nothing(ground: Testbed, asking: JobKernelLookup) -> None:
+def test_a_kernel_discovery_that_is_cancelled_leaves_nothing(ground: Testbed, asking: JobKernelDiscovery) -> None:
     """As when the controller is stopped in the middle of one."""
     cancelled = threading.Event()
     threading.Timer(2.0, cancelled.set).start()
     with pytest.raises(BuildFailed) as caught:
-        asking.look_up(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
+        asking.discover(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
     assert caught.value.reason is Reason.CANCELLED
     assert_all_is_gone(ground)

@@ -1,4 +1,4 @@
-"""The demo's story, step by step, asserted against the API server, the registry and inside the guests.
+"""The demo's scenario, step by step, asserted against the API server, the registry and inside the guests.
 
 The tests build on each other, in the order they are written in: a step that fails makes the later ones fail as well.
 """
@@ -19,19 +19,19 @@ from tests.support.real_parts import acts
 MIB = 1 << 20
 
 
-def image_labels(story: Scenario, kernel: str) -> dict[str, str]:
+def image_labels(scenario: Scenario, kernel: str) -> dict[str, str]:
     """Read the labels of the image that the driver's status names for a kernel."""
-    target = story.cluster.targets(DRIVER)[kernel]
-    registry = RegistryClient(story.ground.registry.host, plain_http=True)
+    target = scenario.cluster.targets(DRIVER)[kernel]
+    registry = RegistryClient(scenario.ground.registry.host, plain_http=True)
     state = registry.inspect(REPOSITORY, target["imageDigest"])
     assert isinstance(state, Present), state
     return dict(state.labels)
 
 
-def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(story: Scenario) -> None:
+def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(scenario: Scenario) -> None:
     """Labels are those that Node Feature Discovery would set, and annotations say which boot they are of."""
-    for guest in story.guests.values():
-        node = story.cluster.node(guest.name)
+    for guest in scenario.guests.values():
+        node = scenario.cluster.node(guest.name)
         labels, annotations = node["metadata"]["labels"], node["metadata"]["annotations"]
         running = guest.run("uname -r")[1].strip()
         assert running == guest.kernel.release == node["status"]["nodeInfo"]["kernelVersion"]
@@ -45,179 +45,179 @@ def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(story: Scenario)
         assert annotations[names.KERNEL_VERSION_ANNOTATION] == running
 
 
-def test_an_image_is_built_and_pushed_for_each_kernel(story: Scenario) -> None:
+def test_an_image_is_built_and_pushed_for_each_kernel(scenario: Scenario) -> None:
     """Each image names its kernel, its build key and the identity of its module, and is small."""
-    story.apply_driver()
-    story.wait_for_builds()
-    targets = story.cluster.targets(DRIVER)
-    assert set(targets) == {guest.kernel.release for guest in story.guests.values()}
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    targets = scenario.cluster.targets(DRIVER)
+    assert set(targets) == {guest.kernel.release for guest in scenario.guests.values()}
     assert len({target["imageDigest"] for target in targets.values()}) == len(targets)
     for kernel, target in targets.items():
-        labels = image_labels(story, kernel)
+        labels = image_labels(scenario, kernel)
         assert labels[images.KERNEL_LABEL] == kernel
         assert target["image"].endswith(labels[images.KEY_LABEL])
         assert [module["name"] for module in json.loads(labels[images.MODULES_LABEL])] == ["edudrv"]
-        assert acts.image_size(story, kernel) < MIB
+        assert acts.image_size(scenario, kernel) < MIB
 
 
-def test_ready_means_loaded_bound_and_of_this_image(story: Scenario) -> None:
+def test_ready_means_loaded_bound_and_of_this_image(scenario: Scenario) -> None:
     """Where the ready label is, the module is live with the image's srcversion and bound to the device."""
-    story.wait_for_ready()
-    for guest in story.guests.values():
-        assert_proven(story, guest.name)
-    assert story.cluster.condition(DRIVER, "Ready")["reason"] == "AllNodesReady"
-    assert story.cluster.condition(DRIVER, "Degraded")["status"] == "False"
-    assert READY_LABEL not in story.cluster.labels(story.ground.host_node_name)
+    scenario.wait_for_ready()
+    for guest in scenario.guests.values():
+        assert_proven(scenario, guest.name)
+    assert scenario.cluster.condition(DRIVER, "Ready")["reason"] == "AllNodesReady"
+    assert scenario.cluster.condition(DRIVER, "Degraded")["status"] == "False"
+    assert READY_LABEL not in scenario.cluster.labels(scenario.ground.host_node_name)
 
 
-def assert_proven(story: Scenario, name: str) -> None:
+def assert_proven(scenario: Scenario, name: str) -> None:
     """Look into a guest for what its ready label claims."""
-    guest = story.guests[name]
-    assert story.cluster.labels(name)[READY_LABEL] == "1.0.0"
+    guest = scenario.guests[name]
+    assert scenario.cluster.labels(name)[READY_LABEL] == "1.0.0"
     loaded = [line.split() for line in guest.run("cat /proc/modules")[1].splitlines()]
     assert [words[4] for words in loaded if words and words[0] == "edudrv"] == ["Live"]
-    modules = json.loads(image_labels(story, guest.kernel.release)[images.MODULES_LABEL])
+    modules = json.loads(image_labels(scenario, guest.kernel.release)[images.MODULES_LABEL])
     assert guest.run("cat /sys/module/edudrv/srcversion")[1].strip() == modules[0]["identity"]
-    assert len(story.bound_devices(guest)) == 1
+    assert len(scenario.bound_devices(guest)) == 1
 
 
-def test_each_target_has_a_daemon_set_of_its_own_by_digest(story: Scenario) -> None:
+def test_each_target_has_a_daemon_set_of_its_own_by_digest(scenario: Scenario) -> None:
     """Nodes are given the digest that was verified, never a tag."""
-    digests = {target["imageDigest"] for target in story.cluster.targets(DRIVER).values()}
+    digests = {target["imageDigest"] for target in scenario.cluster.targets(DRIVER).values()}
     found = {
         item["spec"]["template"]["spec"]["containers"][0]["image"].partition("@")[2]
-        for item in story.cluster.daemon_sets(DRIVER)
+        for item in scenario.cluster.daemon_sets(DRIVER)
     }
     assert found == digests
-    for item in story.cluster.daemon_sets(DRIVER):
+    for item in scenario.cluster.daemon_sets(DRIVER):
         assert item["metadata"]["ownerReferences"][0]["kind"] == "DriverContainer"
 
 
-def test_a_workload_that_selects_the_label_computes_on_the_device(story: Scenario) -> None:
+def test_a_workload_that_selects_the_label_computes_on_the_device(scenario: Scenario) -> None:
     """The Job runs on a ready node and reads the right factorial from /dev/edu0."""
-    assert story.run_workload() == "10! = 3628800"
+    assert scenario.run_workload() == "10! = 3628800"
 
 
-def test_a_node_with_a_new_kernel_gets_its_driver_by_itself(story: Scenario) -> None:
+def test_a_node_with_a_new_kernel_gets_its_driver_by_itself(scenario: Scenario) -> None:
     """After a reboot into a third kernel the driver is built, loaded and proven; the old DaemonSet is gone."""
-    old = story.guests["guest-a"].kernel.release
-    before = {item["metadata"]["name"] for item in story.cluster.daemon_sets(DRIVER)}
-    story.reboot_into_third_kernel()
-    new = story.guests["guest-a"].kernel.release
-    assert_proven(story, "guest-a")
-    assert_proven(story, "guest-b")
-    assert new in story.cluster.targets(DRIVER)
-    assert old not in story.cluster.targets(DRIVER)
-    after = {item["metadata"]["name"] for item in story.cluster.daemon_sets(DRIVER)}
+    old = scenario.guests["guest-a"].kernel.release
+    before = {item["metadata"]["name"] for item in scenario.cluster.daemon_sets(DRIVER)}
+    scenario.reboot_into_third_kernel()
+    new = scenario.guests["guest-a"].kernel.release
+    assert_proven(scenario, "guest-a")
+    assert_proven(scenario, "guest-b")
+    assert new in scenario.cluster.targets(DRIVER)
+    assert old not in scenario.cluster.targets(DRIVER)
+    after = {item["metadata"]["name"] for item in scenario.cluster.daemon_sets(DRIVER)}
     assert len(after) == 2
     assert len(after & before) == 1
-    assert story.run_workload("edu-factorial-again") == "10! = 3628800"
+    assert scenario.run_workload("edu-factorial-again") == "10! = 3628800"
 
 
-def test_an_annotation_forces_a_rebuild_of_every_target(story: Scenario) -> None:
+def test_an_annotation_forces_a_rebuild_of_every_target(scenario: Scenario) -> None:
     """New images under new keys, rolled out and proven, and the request is acknowledged in the status."""
-    for before, after in story.force_rebuild().values():
+    for before, after in scenario.force_rebuild().values():
         assert before != after
-    for guest in story.guests:
-        assert_proven(story, guest)
-    driver = story.cluster.driver(DRIVER)
+    for guest in scenario.guests:
+        assert_proven(scenario, guest)
+    driver = scenario.cluster.driver(DRIVER)
     assert set(driver["status"]["rebuild"]["requests"]) == {"DriverContainer"}
 
 
-def test_an_old_rebuild_request_never_rebuilds_twice(story: Scenario) -> None:
+def test_an_old_rebuild_request_never_rebuilds_twice(scenario: Scenario) -> None:
     """Neither a restart of the controller nor taking the annotation away changes any image."""
-    before = {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
+    before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
-    story.cluster.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
-    restart_controller(story)
-    assert "starting" not in story.cluster.log_tail(CONTROLLER, 200)
-    assert before == {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
-    assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
+    scenario.cluster.client.patch(path, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
+    restart_controller(scenario)
+    assert "starting" not in scenario.cluster.log_tail(CONTROLLER, 200)
+    assert before == {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
+    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}
 
 
-def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(story: Scenario) -> None:
+def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(scenario: Scenario) -> None:
     """The other kernel keeps its image, and the status says who asked."""
-    here, there = story.guests["guest-b"].kernel.release, story.guests["guest-a"].kernel.release
-    before = {kernel: target["imageDigest"] for kernel, target in story.cluster.targets(DRIVER).items()}
-    pods_before = acts.pod_uids(story)
+    here, there = scenario.guests["guest-b"].kernel.release, scenario.guests["guest-a"].kernel.release
+    before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
+    pods_before = acts.pod_uids(scenario)
     wish = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "once"}}}
-    story.cluster.client.patch(NODES.path(name="guest-b"), wish)
-    story.wait_for_image(here, acts.SILENT, not_digest=before[here])
-    wait_for_another_pod(story, "guest-b", pods_before["guest-b"])
-    story.wait_for_ready()
-    assert_proven(story, "guest-b")
-    assert story.cluster.targets(DRIVER)[there]["imageDigest"] == before[there]
-    assert "Node/guest-b" in story.cluster.driver(DRIVER)["status"]["rebuild"]["requests"]
-    pods = acts.pod_uids(story)
+    scenario.cluster.client.patch(NODES.path(name="guest-b"), wish)
+    scenario.wait_for_image(here, acts.SILENT, not_digest=before[here])
+    wait_for_another_pod(scenario, "guest-b", pods_before["guest-b"])
+    scenario.wait_for_ready()
+    assert_proven(scenario, "guest-b")
+    assert scenario.cluster.targets(DRIVER)[there]["imageDigest"] == before[there]
+    assert "Node/guest-b" in scenario.cluster.driver(DRIVER)["status"]["rebuild"]["requests"]
+    pods = acts.pod_uids(scenario)
     assert (pods["guest-a"], pods["guest-b"] != pods_before["guest-b"]) == (pods_before["guest-a"], True)
 
 
-def test_a_restart_of_the_controller_takes_no_label_away(story: Scenario) -> None:
+def test_a_restart_of_the_controller_takes_no_label_away(scenario: Scenario) -> None:
     """Nodes stay ready while no controller runs and while a new one starts."""
-    delete_pods(story, CONTROLLER)
+    delete_pods(scenario, CONTROLLER)
     for _ in range(10):
-        for guest in story.guests:
-            assert READY_LABEL in story.cluster.labels(guest)
+        for guest in scenario.guests:
+            assert READY_LABEL in scenario.cluster.labels(guest)
         time.sleep(0.5)
-    story.wait_for_controller()
+    scenario.wait_for_controller()
 
 
-def delete_pods(story: Scenario, selector: str, node: str | None = None) -> None:
+def delete_pods(scenario: Scenario, selector: str, node: str | None = None) -> None:
     """Delete pods, all or those of one node; their owners make new ones."""
-    for pod in story.cluster.pods(selector):
+    for pod in scenario.cluster.pods(selector):
         if node in (None, pod["spec"]["nodeName"]):
-            story.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+            scenario.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
 
 
-def restart_controller(story: Scenario) -> None:
+def restart_controller(scenario: Scenario) -> None:
     """End the controller in an orderly way and give the next one time for its first passes."""
-    delete_pods(story, CONTROLLER)
+    delete_pods(scenario, CONTROLLER)
     time.sleep(3)
-    story.wait_for_controller()
+    scenario.wait_for_controller()
     time.sleep(5)
 
 
-def test_events_tell_the_story(story: Scenario) -> None:
+def test_events_report_each_step(scenario: Scenario) -> None:
     """Each step that matters is an Event on the DriverContainer."""
-    acts.wait_for_events(story, "BuildStarted", "RollingOut", "TargetReady")
+    acts.wait_for_events(scenario, "BuildStarted", "RollingOut", "TargetReady")
 
 
-def test_what_changes_nothing_on_a_node_moves_nothing(story: Scenario) -> None:
+def test_what_changes_nothing_on_a_node_moves_nothing(scenario: Scenario) -> None:
     """Another version of the operating system on the same kernel, and other tolerations: pods, modules, labels stay."""
-    guest = story.guests["guest-b"]
-    pods, module = acts.pod_uids(story), acts.live_module(guest)
+    guest = scenario.guests["guest-b"]
+    pods, module = acts.pod_uids(scenario), acts.live_module(guest)
     labels = {names.OS_VERSION_LABEL: "99.1"}
-    story.cluster.client.patch(NODES.path(name=guest.name), {"metadata": {"labels": labels}})
+    scenario.cluster.client.patch(NODES.path(name=guest.name), {"metadata": {"labels": labels}})
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
-    story.cluster.client.patch(
+    scenario.cluster.client.patch(
         path, {"spec": {"tolerations": [{"operator": "Exists"}, {"key": "gpu", "operator": "Exists"}]}}
     )
     for _ in range(16):
-        assert all(READY_LABEL in story.cluster.labels(name) for name in story.guests)
+        assert all(READY_LABEL in scenario.cluster.labels(name) for name in scenario.guests)
         time.sleep(0.5)
     # A probe that a busy guest did not answer in time is told and moves nothing either.
-    story.wait_for_ready()
-    assert acts.pod_uids(story) == pods
+    scenario.wait_for_ready()
+    assert acts.pod_uids(scenario) == pods
     assert acts.live_module(guest) == module
 
 
-def test_a_module_removed_by_hand_is_loaded_again(story: Scenario) -> None:
+def test_a_module_removed_by_hand_is_loaded_again(scenario: Scenario) -> None:
     """Ready is a fact: a module that is gone from the kernel is noticed, its pod is replaced and loads it."""
-    guest = story.guests["guest-b"]
-    before = acts.pod_uids(story)[guest.name]
+    guest = scenario.guests["guest-b"]
+    before = acts.pod_uids(scenario)[guest.name]
     assert guest.run("rmmod edudrv")[0] == 0
-    wait_for_another_pod(story, guest.name, before)
-    story.wait_for_ready()
-    assert_proven(story, guest.name)
+    wait_for_another_pod(scenario, guest.name, before)
+    scenario.wait_for_ready()
+    assert_proven(scenario, guest.name)
 
 
-def wait_for_another_pod(story: Scenario, node: str, uid: str) -> None:
+def wait_for_another_pod(scenario: Scenario, node: str, uid: str) -> None:
     """Wait until the driver's pod of a node is another one."""
-    story.cluster.wait(
+    scenario.cluster.wait(
         f"the driver pod of {node} is replaced",
-        lambda: acts.pod_uids(story).get(node, uid) != uid or None,
+        lambda: acts.pod_uids(scenario).get(node, uid) != uid or None,
         timeout=60,
-        seen=lambda: story.cluster.describe_targets(DRIVER),
+        seen=lambda: scenario.cluster.describe_targets(DRIVER),
     )
 
 
@@ -227,9 +227,9 @@ def hold_device(guest: Guest) -> None:
     assert guest.run("cat /sys/module/edudrv/refcnt")[1].strip() != "0"
 
 
-def words_of_events(story: Scenario, reason: str) -> list[str]:
-    """Give what Events of the driver say for a reason; they come after the status that they are about."""
-    return [event["message"] for event in story.cluster.events(DRIVER) if event["reason"] == reason]
+def words_of_events(scenario: Scenario, reason: str) -> list[str]:
+    """Return what Events of the driver say for a reason; they come after the status that they are about."""
+    return [event["message"] for event in scenario.cluster.events(DRIVER) if event["reason"] == reason]
 
 
 def release_device(guest: Guest) -> None:
@@ -237,51 +237,55 @@ def release_device(guest: Guest) -> None:
     assert guest.run("kill $(cat /run/user-of-edu)")[0] == 0
 
 
-def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(story: Scenario) -> None:
+def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(scenario: Scenario) -> None:
     """An Event says that it is in use, the next that it stays until the node reboots; the finalizer is released."""
-    user, other = story.guests["guest-b"], story.guests["guest-a"]
+    user, other = scenario.guests["guest-b"], scenario.guests["guest-a"]
     hold_device(user)
-    story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    acts.wait_until(story, "the module is reported as in use", lambda: acts.unloading(story).get("reason") == "InUse")
-    acts.wait_for_events(story, "InUse")
-    acts.wait_until(story, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
+    scenario.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    acts.wait_until(
+        scenario, "the module is reported as in use", lambda: acts.unloading(scenario).get("reason") == "InUse"
+    )
+    acts.wait_for_events(scenario, "InUse")
+    acts.wait_until(scenario, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
     # A setting ends the ten minutes: the deadline counts from the deletion.
-    with acts.controller_with(story, DRIVER_BUILDER_UNLOAD_DEADLINE_SECONDS="1"):
-        story.wait_until_driver_is_gone()
-        acts.wait_for_events(story, "StaysLoaded")
+    with acts.controller_with(scenario, DRIVER_BUILDER_UNLOAD_DEADLINE_SECONDS="1"):
+        scenario.wait_until_driver_is_gone()
+        acts.wait_for_events(scenario, "StaysLoaded")
     words = "until the node reboots: guest-b: module edudrv is in use (refcnt 1, "
-    assert any(words in said for said in words_of_events(story, "StaysLoaded"))
+    assert any(words in said for said in words_of_events(scenario, "StaysLoaded"))
     assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
     release_device(user)
 
 
-def test_a_driver_that_comes_back_finds_its_module_live(story: Scenario) -> None:
+def test_a_driver_that_comes_back_finds_its_module_live(scenario: Scenario) -> None:
     """It is proven with what stayed loaded, and is unloaded with the next removal."""
-    story.apply_driver()
-    story.wait_for_ready()
-    assert_proven(story, "guest-b")
+    scenario.apply_driver()
+    scenario.wait_for_ready()
+    assert_proven(scenario, "guest-b")
 
 
-def test_a_driver_deleted_in_use_is_unloaded_when_its_user_ends(story: Scenario) -> None:
+def test_a_driver_deleted_in_use_is_unloaded_when_its_user_ends(scenario: Scenario) -> None:
     """The condition names the node and what holds the module; the other node is unloaded at once.
 
     Then labels, DaemonSets, pods and modules are gone with the DriverContainer.
     """
-    user, other = story.guests["guest-b"], story.guests["guest-a"]
-    told_before = words_of_events(story, "StaysLoaded")
+    user, other = scenario.guests["guest-b"], scenario.guests["guest-a"]
+    told_before = words_of_events(scenario, "StaysLoaded")
     hold_device(user)
-    story.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    acts.wait_until(story, "the module is reported as in use", lambda: acts.unloading(story).get("reason") == "InUse")
-    assert "guest-b: module edudrv is in use (refcnt 1, " in acts.unloading(story)["message"]
-    acts.wait_until(story, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
-    assert READY_LABEL not in story.cluster.labels(user.name)
+    scenario.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
+    acts.wait_until(
+        scenario, "the module is reported as in use", lambda: acts.unloading(scenario).get("reason") == "InUse"
+    )
+    assert "guest-b: module edudrv is in use (refcnt 1, " in acts.unloading(scenario)["message"]
+    acts.wait_until(scenario, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
+    assert READY_LABEL not in scenario.cluster.labels(user.name)
     assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
     release_device(user)
-    story.wait_until_driver_is_gone()
+    scenario.wait_until_driver_is_gone()
     assert user.run("ls /sys/module/edudrv")[0] != 0
-    assert words_of_events(story, "StaysLoaded") == told_before
-    assert story.cluster.daemon_sets(DRIVER) == []
-    assert story.cluster.driver_pods(DRIVER) == []
-    for guest in story.guests.values():
-        assert READY_LABEL not in story.cluster.labels(guest.name)
+    assert words_of_events(scenario, "StaysLoaded") == told_before
+    assert scenario.cluster.daemon_sets(DRIVER) == []
+    assert scenario.cluster.driver_pods(DRIVER) == []
+    for guest in scenario.guests.values():
+        assert READY_LABEL not in scenario.cluster.labels(guest.name)
         assert guest.run("ls /dev/edu0")[0] != 0

@@ -42,7 +42,7 @@ SECONDS = 600.0
 
 
 def build(ground: Testbed, kernel: KernelPackage, folder: Path) -> tuple[ImageRef, str]:
-    """Build, verify and push the edu driver, with its source for firmware; gives both identities."""
+    """Build, verify and push the edu driver, with its source for firmware; returns both identities."""
     request = replace(edu_request(kernel), recipe="test-pod-on-node", firmware_path="/source")
     client = ground.engine.client()
     try:
@@ -90,7 +90,7 @@ def guest(booted: Scenario) -> Iterator[Guest]:
 
 
 def loaded(guest: Guest, name: str) -> bool:
-    """Tell whether a module is live in a guest."""
+    """Return whether a module is live in a guest."""
     return any(line.split()[0] == name for line in guest.check("cat /proc/modules").splitlines())
 
 
@@ -124,7 +124,7 @@ def unload_pod(loader: str, owner: str, identity: str, boot_id: str) -> dict[str
 
 
 def terminated(status: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Give the verdicts that a container of a pod has ended with."""
+    """Return the verdicts that a container of a pod has ended with."""
     containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     states = [
         item[field].get("terminated") for item in containers if item["name"] == name for field in ("state", "lastState")
@@ -133,7 +133,7 @@ def terminated(status: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dict[str, Any]:
-    """Run a pod; gives the verdict that it ended with."""
+    """Run a pod; returns the verdict that it ended with."""
     name = pod["metadata"]["name"]
     path = PODS.path(namespace=NAMESPACE, name=name)
     client.create(PODS.path(namespace=NAMESPACE), pod)

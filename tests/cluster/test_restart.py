@@ -14,16 +14,16 @@ REGISTRY, API_SERVER = "registry", "kube-apiserver"
 
 
 @pytest.fixture
-def repository(story: Scenario) -> str:
+def repository(scenario: Scenario) -> str:
     """A repository of the test's own, so that nothing is there yet; the driver is applied, and its first build runs."""
-    acts.delete_driver(story)
+    acts.delete_driver(scenario)
     repository = "drivers/edu-killed"
-    story.apply_driver(driver_spec={"image": f"{story.ground.registry.host}/{repository}"})
-    acts.wait_for("a build has started", lambda: acts.started_builds(story, repository))
+    scenario.apply_driver(driver_spec={"image": f"{scenario.ground.registry.host}/{repository}"})
+    acts.wait_for("a build has started", lambda: acts.started_builds(scenario, repository))
     return repository
 
 
-def test_killed_between_build_and_push_and_between_push_and_roll_out(story: Scenario, repository: str) -> None:
+def test_killed_between_build_and_push_and_between_push_and_roll_out(scenario: Scenario, repository: str) -> None:
     """The next controller builds and pushes what was not pushed, rolls out what was, and builds that not again.
 
     One installation: the image of the first kernel is built and verified, that of the other one pushed and no node told
@@ -31,27 +31,27 @@ def test_killed_between_build_and_push_and_between_push_and_roll_out(story: Scen
     """
 
     def state(build: tuple[str, str]) -> type[ImageState]:
-        return type(acts.inspect(story, build[1], repository))
+        return type(acts.inspect(scenario, build[1], repository))
 
-    with acts.stopped(story, REGISTRY):
-        first, *_ = acts.started_builds(story, repository)
-        acts.wait_for("it is verified", lambda: f"build {first[0]}: verified" in acts.controller_log(story))
-        acts.kill_controller(story)
+    with acts.stopped(scenario, REGISTRY):
+        first, *_ = acts.started_builds(scenario, repository)
+        acts.wait_for("it is verified", lambda: f"build {first[0]}: verified" in acts.controller_log(scenario))
+        acts.kill_controller(scenario)
     assert state(first) is Absent
 
     def others() -> list[tuple[str, str]]:
-        return [started for started in acts.started_builds(story, repository) if started != first]
+        return [started for started in acts.started_builds(scenario, repository) if started != first]
 
     acts.wait_for("the other kernel's build has started", others)
-    with acts.stopped(story, API_SERVER):
-        with acts.stopped(story, REGISTRY):
+    with acts.stopped(scenario, API_SERVER):
+        with acts.stopped(scenario, REGISTRY):
             (second,) = others()
-            acts.wait_for("it is verified", lambda: f"build {second[0]}: verified" in acts.controller_log(story))
+            acts.wait_for("it is verified", lambda: f"build {second[0]}: verified" in acts.controller_log(scenario))
         acts.wait_for("it is pushed", lambda: state(second) is Present, every=0.02)
-        acts.kill_controller(story)
-    story.wait_for_builds()
-    story.wait_for_ready()
+        acts.kill_controller(scenario)
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
     assert state(first) is Present
     assert others() == [second], "it was pushed: nobody builds it again"
-    assert acts.started_builds(story, repository).count(first) == 2, "once before the kill and once after it"
-    assert {target["state"] for target in story.cluster.targets(DRIVER).values()} == {"Ready"}
+    assert acts.started_builds(scenario, repository).count(first) == 2, "once before the kill and once after it"
+    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}

@@ -17,30 +17,30 @@ SILENCE_SECONDS = 330.0
 
 
 @pytest.fixture
-def silent(story: Scenario) -> Iterator[Guest]:
+def silent(scenario: Scenario) -> Iterator[Guest]:
     """A node at work, whose kubelet is then frozen."""
-    guest = story.guests["guest-b"]
-    story.apply_driver()
-    story.wait_for_builds()
-    story.wait_for_ready()
+    guest = scenario.guests["guest-b"]
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
     guest.check("killall -STOP kubelet")
     yield guest
     guest.check("killall -CONT kubelet")
-    acts.delete_driver(story)
+    acts.delete_driver(scenario)
 
 
-def test_a_node_that_is_not_heard_of_keeps_its_label_and_its_modules(story: Scenario, silent: Guest) -> None:
+def test_a_node_that_is_not_heard_of_keeps_its_label_and_its_modules(scenario: Scenario, silent: Guest) -> None:
     """NotReady for five minutes: label, pod, module and reference count stay, and the status says since when."""
-    pods, module = acts.pod_uids(story), acts.live_module(silent)
+    pods, module = acts.pod_uids(scenario), acts.live_module(silent)
     acts.wait_for("the node is NotReady", lambda: not is_node_ready(silent.node()))
     end = time.monotonic() + SILENCE_SECONDS
     while time.monotonic() < end:
-        assert READY_LABEL in story.cluster.labels(silent.name)
+        assert READY_LABEL in scenario.cluster.labels(silent.name)
         time.sleep(2.0)
     assert not is_node_ready(silent.node())
-    assert f"{silent.name}: not heard of since " in story.cluster.targets(DRIVER)[silent.kernel.release]["message"]
-    assert (acts.pod_uids(story), acts.live_module(silent)) == (pods, module)
+    assert f"{silent.name}: no report since " in scenario.cluster.targets(DRIVER)[silent.kernel.release]["message"]
+    assert (acts.pod_uids(scenario), acts.live_module(silent)) == (pods, module)
     silent.check("killall -CONT kubelet")
     silent.wait_ready(timeout=acts.SETTLE_SECONDS)
-    story.wait_for_ready()
-    assert (acts.pod_uids(story), acts.live_module(silent)) == (pods, module)
+    scenario.wait_for_ready()
+    assert (acts.pod_uids(scenario), acts.live_module(silent)) == (pods, module)

@@ -175,7 +175,9 @@ def test_a_real_driver_is_built_verified_and_pushed(
     assert caught.value.reason is Reason.WRONG_SYMBOL_CRC
 
 
-def test_a_real_source_that_does_not_compile_is_told_by_file_and_line(api: docker.APIClient, tmp_path: Path) -> None:
+def test_a_real_source_that_does_not_compile_is_reported_by_file_and_line(
+    api: docker.APIClient, tmp_path: Path
+) -> None:
     """The compiler's own first error, through template, engine and classifier."""
     source = b'#include <linux/module.h>\nint dw_bad(void) { return nobody_declared(1); }\nMODULE_LICENSE("GPL");\n'
     request = quick(
@@ -189,7 +191,7 @@ def test_a_real_source_that_does_not_compile_is_told_by_file_and_line(api: docke
     assert caught.value.reason is Reason.COMPILE_ERROR
 
 
-def test_a_kernel_without_headers_is_told_by_the_package(api: docker.APIClient, tmp_path: Path) -> None:
+def test_a_kernel_without_headers_is_reported_by_the_package(api: docker.APIClient, tmp_path: Path) -> None:
     """The name of the package that nobody has."""
     request = quick(
         target=KernelTarget(KernelVersion("6.1.0-9999-cloud-amd64"), "debian", "12", "amd64"), template="debian"
@@ -219,7 +221,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit
 
 
 def _commit(folder: Path) -> str:
-    """Make a folder a repository of one commit, ready for a server that knows nothing of git; gives the commit."""
+    """Make a folder a repository of one commit, ready for a server that knows nothing of git; returns the commit."""
 
     def git(*words: str) -> str:
         who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
@@ -387,7 +389,7 @@ def test_a_source_image_is_pulled_with_its_credentials(
 
 
 def push_source(api: docker.APIClient, host: str, auth: dict[str, str]) -> str:
-    """An image with a source below /src, pushed and gone from the engine; gives its digest."""
+    """An image with a source below /src, pushed and gone from the engine; returns its digest."""
     name = f"{host}/integration/source"
     container = api.create_container(BASE_IMAGE, ["sh", "-c", f'mkdir /src; echo "{GOOD_SCRIPT}" > /src/build.sh'])
     try:

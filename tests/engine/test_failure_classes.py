@@ -169,7 +169,7 @@ def base_image(engine_ground: Testbed, archive: Archive) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """A request that fails, with its reason and what the message must say; ``mended`` is how it is put right."""
+    """A request that fails, with its reason and what the message must say; ``mended`` is the fixed request."""
 
     broken: BuildRequest
     reason: str
@@ -235,7 +235,7 @@ def against(request: BuildRequest, archive: Archive, base_image: str) -> BuildRe
 
 
 @pytest.mark.parametrize("wrong", COMPILED.values(), ids=COMPILED)
-def test_a_driver_at_fault_is_told_and_mended(
+def test_a_faulty_driver_is_reported_and_builds_when_fixed(
     wrong: Wrong, shipped: BuildBench, archive: Archive, base_image: str
 ) -> None:
     """By the template that we ship: the compiler's and apt's own words, nothing pushed, and then it is."""
@@ -245,7 +245,7 @@ def test_a_driver_at_fault_is_told_and_mended(
 
 
 def fails_then_works(bench: BuildBench, broken: BuildRequest, wrong: Wrong, mended: BuildRequest) -> None:
-    """Build what is wrong, see it told, see the registry empty; build what was mended, see its tag."""
+    """Build a faulty request: it is reported, the registry is empty; build the fixed one: its tag exists."""
     failure = bench.build(broken)
     assert failure is not None
     said = (failure.reason, failure.message, bench.log[-20:])
@@ -275,7 +275,7 @@ def recovers(
     bench: BuildBench, request: BuildRequest, *, trouble: Callable[[], object], mend: Callable[[], object],
     reason: str, words: tuple[str, ...], tags: Callable[[], list[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Build in trouble, see it told and nothing pushed; when it is over the very same request is built and pushed."""
+    """Build during a fault: it is reported and nothing pushed; afterwards the same request is built and pushed."""
     tags = tags or bench.tags
     trouble()
     try:

@@ -117,7 +117,7 @@ def kernel_source(kernel: KernelPackage) -> Path:
 
 
 def _pack(archive: Path, kernel: KernelPackage, config: bytes) -> str:
-    """Pack the driver with what is known of its kernel; gives the checksum."""
+    """Pack the driver with what is known of its kernel; returns the checksum."""
     with tarfile.open(archive, "w:gz") as tar:
         for path in sorted((SOURCE / "src").iterdir()):
             tar.add(path, arcname=path.name)

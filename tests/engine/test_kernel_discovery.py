@@ -1,4 +1,4 @@
-"""Kernels looked up in a real base image, and a real driver built ahead of the first node that boots the newest one."""
+"""Kernel discovery in a real base image, and a real driver prebuilt before the first node boots the newest kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.discovery.discovery_queue import LookUpQueue
-from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.model.build import LogSink
@@ -36,7 +36,7 @@ from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import Registries
 from driver_builder.status.prebuild_status import CONDITION
-from driver_builder.templates.templates import recipe_versions, templates_directory
+from driver_builder.templates.templates import template_versions, templates_directory
 from driver_builder.upgrades.newest_kernel import newest, stream_of
 from driver_builder.upgrades.upgrade_labels import ready_for_label
 from kube_api.client import Client
@@ -80,24 +80,24 @@ def debian(base_image: str) -> Repository:
 
 
 def images(api: docker.APIClient) -> set[str]:
-    """Give the ids of all images, also those without a name."""
+    """Return the ids of all images, also those without a name."""
     return {image["Id"] for image in api.images(all=True)}
 
 
-def test_a_real_base_image_tells_what_apt_offers(
+def test_a_real_base_image_lists_what_apt_offers(
     engine_ground: Testbed, api: docker.APIClient, offered: set[str]
 ) -> None:
     """The same kernels as on this machine, whose archives the image has; and no image is left in the engine."""
     before = images(api)
-    found = DockerKernelLookup(api).look_up(debian(engine_ground.base_image), cancelled=threading.Event())
+    found = DockerKernelDiscovery(api).discover(debian(engine_ground.base_image), cancelled=threading.Event())
     assert offered <= set(found)
     assert images(api) == before
     stream = stream_of("debian", OLD_KERNEL) or ""
     assert newest("debian", stream, found) == newest("debian", stream, offered) is not None
 
 
-def test_nothing_of_a_look_up_comes_from_the_cache(engine_ground: Testbed, api: docker.APIClient) -> None:
-    """What was told yesterday is not told again today."""
+def test_nothing_of_a_kernel_discovery_comes_from_the_cache(engine_ground: Testbed, api: docker.APIClient) -> None:
+    """Yesterday's result is not repeated today."""
     content = f"FROM {engine_ground.base_image}\nRUN echo told $(cat /proc/sys/kernel/random/uuid)\n".encode()
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as tar:
@@ -112,7 +112,7 @@ def test_nothing_of_a_look_up_comes_from_the_cache(engine_ground: Testbed, api: 
     assert len(words) == len(set(words)) == 2
 
 
-def test_a_repository_that_is_away_is_told(engine_ground: Testbed, api: docker.APIClient) -> None:
+def test_a_repository_that_is_away_is_reported(engine_ground: Testbed, api: docker.APIClient) -> None:
     """Not an empty list: nobody knows then which kernels there are."""
     name = "driverwright-test/away:latest"
     dockerfile = (
@@ -124,7 +124,7 @@ def test_a_repository_that_is_away_is_told(engine_ground: Testbed, api: docker.A
     assert "error" not in answers[-1], answers[-1]
     try:
         with pytest.raises(BuildFailed, match=r"127\.0\.0\.1:9") as caught:
-            DockerKernelLookup(api).look_up(debian(name), cancelled=threading.Event())
+            DockerKernelDiscovery(api).discover(debian(name), cancelled=threading.Event())
         assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
     finally:
         api.remove_image(name, force=True)
@@ -141,7 +141,7 @@ class Lab:
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._engine = engine
         self._registries = Registries(self._client)
-        self._settings = PlanSettings(recipes=TemplateVersions(versions=recipe_versions(templates)))
+        self._settings = PlanSettings(template_versions=TemplateVersions(versions=template_versions(templates)))
         self._templates = templates
         self._names: list[str] = []
         self.restart()
@@ -159,7 +159,7 @@ class Lab:
         )
 
     def apply_driver(self, name: str, files: dict[str, str], module: str) -> None:
-        """Ask for a driver that is built ahead, and has no business on the old kernel."""
+        """Apply a driver with prebuilds that skips the old kernel."""
         source = {"metadata": {"name": f"{name}-source"}, "data": files}
         create_quietly(self.root, CONFIG_MAPS.path(namespace=NAMESPACE), source)
         changes = {
@@ -189,7 +189,7 @@ class Lab:
         )
         Reconciler(
             observer=observer,
-            images=ImageReader(self._registries, self._settings.recipes),
+            images=ImageReader(self._registries, self._settings.template_versions),
             executor=Executor(self._client, self._builds, self._look_ups),
             reporter=Reporter(self._client),
             builds=self._builds,
@@ -210,18 +210,18 @@ class Lab:
         return main.main(["gate", NODE, kernel, *words])
 
     def label(self, kernel: str) -> str | None:
-        """Give the value of the node's label for a kernel."""
+        """Return the value of the node's label for a kernel."""
         labels = self.root.get(NODES.path(name=NODE))["metadata"]["labels"]
         value: str | None = labels.get(ready_for_label(kernel))
         return value
 
     def status(self, name: str) -> Json:
-        """Give a driver's status."""
+        """Return a driver's status."""
         status: Json = self.root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)).get("status") or {}
         return status
 
     def condition(self, name: str) -> Json:
-        """Give the condition about the newest kernel, empty before it is set."""
+        """Return the condition about the newest kernel, empty before it is set."""
         conditions = self.status(name).get("conditions") or ()
         return next((item for item in conditions if item["type"] == CONDITION), {})
 
@@ -252,7 +252,7 @@ class Lab:
     def _look_up(self, action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
         self.asked.append(action)
         with docker_engine(self._engine.engine.socket) as api:
-            return DockerKernelLookup(api).look_up(action.repository, cancelled=cancelled)
+            return DockerKernelDiscovery(api).discover(action.repository, cancelled=cancelled)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def lab(control_plane_ground: Testbed, engine_ground: Testbed, tmp_path: Path) -
     made.clean()
 
 
-def test_a_driver_is_built_ahead_and_nodes_are_told(lab: Lab, offered: set[str]) -> None:
+def test_a_driver_is_prebuilt_and_nodes_are_labelled(lab: Lab, offered: set[str]) -> None:
     """Looked up, built, verified, pushed, labelled, let through the gate; a driver that does not compile closes it."""
     kernel = newest("debian", stream_of("debian", OLD_KERNEL) or "", offered)
     assert kernel is not None

@@ -19,7 +19,7 @@ import pytest
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.discovery.kernel_discovery import DockerKernelLookup
+from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
@@ -258,7 +258,7 @@ def test_headers_that_nobody_has_are_missing(api: docker.APIClient, node: Node, 
 
 
 @by_template(NODES)
-def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
+def test_repositories_that_do_not_answer_are_distinguished(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
     """That goes by itself, unlike headers that are missing."""
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path, base_image=IMAGE_AWAY)
@@ -266,16 +266,16 @@ def test_repositories_that_do_not_answer_are_told_apart(api: docker.APIClient, n
 
 
 @by_template(NODES)
-def test_a_look_up_tells_the_releases(api: docker.APIClient, node: Node) -> None:
+def test_a_kernel_discovery_lists_the_releases(api: docker.APIClient, node: Node) -> None:
     """As uname would say them, out of what the package manager prints; Debian's own are there as well for apt."""
-    found = DockerKernelLookup(api).look_up(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
+    found = DockerKernelDiscovery(api).discover(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
     offered = sorted(other.kernel for other in NODES if other.package_manager == node.package_manager)
     assert [release for release in found if not release.endswith("amd64") and "-common" not in release] == offered
 
 
 @by_template(NODES)
-def test_a_look_up_of_repositories_that_do_not_answer_fails(api: docker.APIClient, node: Node) -> None:
+def test_a_kernel_discovery_of_repositories_that_do_not_answer_fails(api: docker.APIClient, node: Node) -> None:
     """An empty answer would mean that there is no kernel."""
     with pytest.raises(BuildFailed) as caught:
-        DockerKernelLookup(api).look_up(Repository(node.template, IMAGE_AWAY, "amd64"), cancelled=threading.Event())
+        DockerKernelDiscovery(api).discover(Repository(node.template, IMAGE_AWAY, "amd64"), cancelled=threading.Event())
     assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE

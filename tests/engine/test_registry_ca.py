@@ -28,7 +28,7 @@ from tests.unit.driver_builder.references.test_registry_access import secret
 
 NAMESPACE = "driverwright"
 READY_SECONDS = 120.0
-WITH_CA = RegistrySettings(secret="push", ca=ConfigMapKey(name="ca", key="ca.crt"))
+WITH_CA = RegistrySettings(secret="push", ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,9 @@ def test_a_registry_is_read_and_written_with_its_ca(host: str, cluster: MemoryCl
     assert state.digest == digest
 
 
-def test_a_wrong_password_is_told_from_a_wrong_ca(host: str, cluster: MemoryClient) -> None:
+def test_a_wrong_password_is_reported_from_a_wrong_ca(host: str, cluster: MemoryClient) -> None:
     """The certificate is believed, the user is not."""
-    settings = RegistrySettings(ca=WITH_CA.ca)
+    settings = RegistrySettings(ca_config_map=WITH_CA.ca_config_map)
     state = Registries(cluster).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
     assert isinstance(state, Unauthorized)
 

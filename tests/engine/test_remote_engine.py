@@ -32,7 +32,7 @@ COPY --from=build /facts/ /
 
 
 def build_by(address: str, folder: Path, certificates: Path | None = None) -> str:
-    """Build by the engine at an address; gives what the build found out about the compiler."""
+    """Build by the engine at an address; returns what the build found out about the compiler."""
     templates = folder / "templates"
     templates.mkdir()
     (templates / "plain.Dockerfile.j2").write_text(TEMPLATE)
@@ -150,7 +150,7 @@ def ssh_engine(engine_ground: Testbed, ssh_home: Path) -> Iterator[str]:
 
 
 def key_pair(path: Path) -> str:
-    """Make a key as ssh-keygen does; gives the public half."""
+    """Make a key as ssh-keygen does; returns the public half."""
     key = ed25519.Ed25519PrivateKey.generate()
     openssh = (serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     write_private(path, key.private_bytes(serialization.Encoding.PEM, *openssh))

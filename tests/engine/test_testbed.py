@@ -1,4 +1,4 @@
-"""The testbed itself: its parts are real, can be told apart, and leave nothing behind (``make test-long``).
+"""The testbed itself: its parts are real, can be distinguished, and leave nothing behind (``make test-long``).
 
 What the other tests need of it, they show each time that they run.
 """
@@ -64,7 +64,7 @@ def running_pod(api: Api, body: dict[str, Any], timeout: float = 120) -> Iterato
 
 
 def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_ground: Testbed) -> None:
-    """Both mends of the old server hold: it survives a custom resource, and an empty string is not null."""
+    """Both fixes of the old server work: it survives a custom resource, and an empty string is not null."""
     api = control_plane_ground.api
     schema = {
         "type": "object",
@@ -124,7 +124,7 @@ def small_image_url(engine_ground: Testbed) -> str:
 
 
 def test_images_built_on_the_base_image_can_be_pushed_and_pulled(engine_ground: Testbed) -> None:
-    """What a recipe makes of Debian goes to the registry and comes back."""
+    """An image built on Debian goes to the registry and comes back."""
     reference = f"{engine_ground.registry.host}/test/built"
     client = engine_ground.engine.client()
     try:
@@ -263,7 +263,7 @@ def test_edu_device_can_be_unplugged_and_plugged(guest: Guest) -> None:
 
 
 def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: Testbed, guest: Guest) -> None:
-    """The node keeps its name and its disk, and tells its new kernel."""
+    """The node keeps its name and its disk, and reports its new kernel."""
     newest = ground.kernels(3)[-1]
     guest.check("echo kept >/root/mark; sync")
     guest.reboot(newest)

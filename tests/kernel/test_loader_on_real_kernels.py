@@ -190,7 +190,7 @@ def test_a_driver_pod_lives_on_its_kernel(
     assert did["unbound"].code == 0  # the second device is still bound
     assert did["bound"].code == 0
     assert did["again"].code == 0
-    assert "live already" in did["again"].output
+    assert "already loaded" in did["again"].output
     assert did["stop"].output.endswith("until SIGTERM\nlive\n")
     assert did["drift"].code == 1
     evidence = did["evidence"].verdict

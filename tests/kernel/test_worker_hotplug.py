@@ -66,7 +66,7 @@ def machine(ground: Testbed, client: Client, qmp_socket: Path) -> Machine:
 def running(
     control_plane_ground: Testbed, engine_ground: Testbed, client: Client, tmp_path: Path
 ) -> Iterator[tuple[Path, Path]]:
-    """Boot the machine as a node of its own; gives its console and QEMU's control socket."""
+    """Boot the machine as a node of its own; returns its console and QEMU's control socket."""
     console, socket = tmp_path / "console", Path("/tmp", f"dw-hotplug-{control_plane_ground.name}.qmp")
     described = machine(control_plane_ground, client, socket)
     kernel = stock_kernel()
@@ -89,7 +89,7 @@ def running(
 
 
 def seconds_until(is_so: Callable[[], bool], console: Path) -> float:
-    """Wait until something is so; gives how long it took."""
+    """Wait until something is so; returns how long it took."""
     start = time.monotonic()
     while not is_so():
         assert time.monotonic() - start < PATIENCE_SECONDS, console.read_text(errors="replace")[-3000:]

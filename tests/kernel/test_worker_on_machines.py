@@ -160,7 +160,7 @@ def disk(engine_ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Wo
 
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, KernelPackage]:
-    """Give a kernel of each flavour."""
+    """Return a kernel of each flavour."""
     return {CLOUD: stock_kernel(), GENERIC: newest_kernel(GENERIC, PlainLines())}
 
 
@@ -168,7 +168,7 @@ IN_LONG_TIER = ("an old Intel desktop with USB devices and SELinux", "a server w
 
 
 def _cases() -> list[object]:
-    """Give the cases; `make test` has two of them."""
+    """Return the cases; `make test` has two of them."""
     marks = {name: [pytest.mark.long] for name in IN_LONG_TIER}
     return [pytest.param(name, marks=marks.get(name, []), id=name) for name in CASES]
 
@@ -184,7 +184,7 @@ def scanned(
 
 
 def kernel_labels(kernel: KernelPackage) -> dict[str, str]:
-    """Give the labels of a kernel's version."""
+    """Return the labels of a kernel's version."""
     numbers = kernel.release.split("-")[0].split(".")
     parts = dict(zip(("major", "minor", "revision"), numbers, strict=True))
     return {f"kernel-version.{name}": value for name, value in {"full": label_value(kernel.release), **parts}.items()}

@@ -13,7 +13,7 @@ _FAMILIES = {
 
 
 def equals_any(value: Any, others: Sequence[Any]) -> bool:
-    """Tell whether ``value`` equals one of ``others``; the comparison stops at the first that does.
+    """Return whether ``value`` equals one of ``others``; the comparison stops at the first that does.
 
     Raises:
         FunctionError: when two of them cannot be compared.
@@ -24,7 +24,7 @@ def equals_any(value: Any, others: Sequence[Any]) -> bool:
 
 
 def is_less(first: Any, second: Any) -> bool:
-    """Tell whether ``first`` comes before ``second``: numbers of one kind, or strings by their bytes.
+    """Return whether ``first`` comes before ``second``: numbers of one kind, or strings by their bytes.
 
     Raises:
         FunctionError: when they have no order.
@@ -44,7 +44,7 @@ def is_less(first: Any, second: Any) -> bool:
 
 
 def deep_equal(first: Any, second: Any) -> bool:
-    """Tell whether two values have the same type and the same contents, as reflect.DeepEqual does."""
+    """Return whether two values have the same type and the same contents, as reflect.DeepEqual does."""
     if type_of(first) != type_of(second):
         return False
     match first:

@@ -1,7 +1,7 @@
 """Go's fmt: ``print``, ``println`` and ``printf``, and how an action prints its value.
 
-Format directives are read here; :mod:`verbs` writes one value. A directive that does not fit its argument is no error
-in Go but text such as ``%!d(string=x)``, and it is the same text here.
+Format directives are read here; :mod:`verbs` writes one value. A directive that does not fit its argument is not an
+error in Go but text such as ``%!d(string=x)``, and it is the same text here.
 """
 
 import re

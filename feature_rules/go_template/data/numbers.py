@@ -27,7 +27,7 @@ _LONGEST_NUMBER = 400
 
 
 def parse_integer(text: str) -> int | None:
-    """Read an integer literal of any base and size; None when it is none."""
+    """Read an integer literal of any base and size; None when the text is not one."""
     if len(text) > _LONGEST_NUMBER:
         return None
     found = _INTEGER.fullmatch(text)
@@ -39,7 +39,7 @@ def parse_integer(text: str) -> int | None:
 
 
 def parse_int64(text: str) -> int | None:
-    """Read a signed 64-bit integer with an optional base prefix; None when it is none or does not fit."""
+    """Read a signed 64-bit integer with an optional base prefix; None when the text is not one or does not fit."""
     value = parse_integer(text)
     return value if value is not None and MIN_INT <= value <= MAX_INT else None
 
@@ -55,7 +55,7 @@ def parse_decimal_int(text: str, base: int = 10) -> int | None:
 
 
 def parse_float(text: str) -> float | None:
-    """Read a float; None when it is none or too large."""
+    """Read a float; None when the text is not one or too large."""
     if _SPECIAL_FLOAT.fullmatch(text):
         return float(text)
     plain = text.replace("_", "")
@@ -86,7 +86,7 @@ def float_to_int64(value: float) -> int:
 
 
 def cast_int64(value: Any) -> int:
-    """Make an integer of anything, as sprig's ``int64`` does: 0 of what is none."""
+    """Make an integer of anything, as sprig's ``int64`` does: 0 of what is not one."""
     match value:
         case float():
             return float_to_int64(value)
@@ -103,7 +103,7 @@ def cast_int64(value: Any) -> int:
 
 
 def cast_float64(value: Any) -> float:
-    """Make a float of anything, as sprig's ``float64`` does: 0 of what is none."""
+    """Make a float of anything, as sprig's ``float64`` does: 0 of what is not one."""
     match value:
         case float():
             return value

@@ -11,17 +11,17 @@ def quoted(text: str, quote: str = '"', *, only_ascii: bool = False) -> str:
 
 
 def is_printable(character: str) -> bool:
-    """Tell whether Go prints a character as itself: letters, marks, numbers, punctuation, symbols, ASCII space."""
+    """Return whether Go prints a character as itself: letters, marks, numbers, punctuation, symbols, ASCII space."""
     return character.isprintable()
 
 
 def is_raw_byte(character: str) -> bool:
-    """Tell whether a character stands for one byte that is not UTF-8."""
+    """Return whether a character stands for one byte that is not UTF-8."""
     return "\udc80" <= character <= "\udcff"
 
 
 def can_be_raw(text: str) -> bool:
-    """Tell whether ``text`` can stand between backquotes: printable or tabs, and no backquote."""
+    """Return whether ``text`` can stand between backquotes: printable or tabs, and no backquote."""
     return all(
         (character == "\t" or (character >= " " and character not in "`\x7f\ufeff")) and not is_raw_byte(character)
         for character in text

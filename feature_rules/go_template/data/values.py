@@ -122,13 +122,13 @@ def zero_value(type_name: str) -> Any:
 
 
 def is_assignable(value: Any, type_name: str) -> bool:
-    """Tell whether Go lets ``value`` be an argument of type ``type_name``."""
+    """Return whether Go lets ``value`` be an argument of type ``type_name``."""
     own = type_of(value)
     return type_name in (ANY, own, _UNDERLYING.get(own, own))
 
 
 def is_true(value: Any) -> bool:
-    """Tell the truth of a value: not zero and not empty."""
+    """Return the truth of a value: not zero and not empty."""
     return isinstance(value, Object) or bool(value)
 
 

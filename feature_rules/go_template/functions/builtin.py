@@ -1,4 +1,7 @@
-"""Go's own template functions; ``and`` and ``or`` are the evaluator's, because they may leave arguments unevaluated."""
+"""Go's own template functions, and sprig's on any value: its type, whether it is empty, what stands in for it.
+
+``and`` and ``or`` are the evaluator's, because they may leave arguments unevaluated.
+"""
 
 from typing import Any
 
@@ -6,6 +9,7 @@ from feature_rules.errors import FunctionError
 from feature_rules.go_template.data.comparison import equals_any, is_less
 from feature_rules.go_template.data.formatting import sprint, sprintf, sprintln
 from feature_rules.go_template.data.values import (
+    Object,
     Uint8,
     byte_length,
     element_type,
@@ -92,6 +96,31 @@ def _pass(first: Any, *_others: Any) -> Any:
     return first
 
 
+def is_empty(value: Any) -> bool:
+    """Return whether a value is nil, zero, false, or has no elements."""
+    return not isinstance(value, Object) and not value
+
+
+@REGISTRY.function("default(any, ...any)")
+def _default(fallback: Any, *given: Any) -> Any:
+    return fallback if not given or is_empty(given[0]) else given[0]
+
+
+@REGISTRY.function("coalesce(...any)")
+def _coalesce(*values: Any) -> Any:
+    return next((value for value in values if not is_empty(value)), None)
+
+
+@REGISTRY.function("ternary(any, any, bool)")
+def _ternary(if_true: Any, if_false: Any, condition: bool) -> Any:
+    return if_true if condition else if_false
+
+
+@REGISTRY.function("fail(string)")
+def _fail(message: str) -> Any:
+    raise FunctionError(message)
+
+
 REGISTRY.add("and or(any, ...any)", _pass)
 REGISTRY.add("not(any)", lambda value: not is_true(value))
 REGISTRY.add("lt(any, any)", is_less)
@@ -104,3 +133,6 @@ REGISTRY.add("kindIs(string, any)", lambda name, value: name == kind_of(value))
 REGISTRY.add("typeOf(any)", type_of)
 REGISTRY.add("typeIs(string, any)", lambda name, value: name == type_of(value))
 REGISTRY.add("typeIsLike(string, any)", lambda name, value: type_of(value) in (name, f"*{name}"))
+REGISTRY.add("empty(any)", is_empty)
+REGISTRY.add("all(...any)", lambda *values: not any(map(is_empty, values)))
+REGISTRY.add("any(...any)", lambda *values: not all(map(is_empty, values)))

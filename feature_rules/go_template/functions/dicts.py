@@ -19,7 +19,7 @@ from feature_rules.go_template.data.values import (
     is_assignable,
     type_of,
 )
-from feature_rules.go_template.functions.defaults import is_empty
+from feature_rules.go_template.functions.builtin import is_empty
 from feature_rules.go_template.functions.registry import Registry
 from feature_rules.go_template.functions.text import text_of
 

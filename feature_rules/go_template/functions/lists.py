@@ -8,7 +8,7 @@ from feature_rules.go_template.data.comparison import deep_equal
 from feature_rules.go_template.data.limits import Meter
 from feature_rules.go_template.data.numbers import cast_int64
 from feature_rules.go_template.data.values import ANY_LIST, GoList, Object, kind_of, type_of
-from feature_rules.go_template.functions.defaults import is_empty
+from feature_rules.go_template.functions.builtin import is_empty
 from feature_rules.go_template.functions.registry import Registry
 
 REGISTRY = Registry()

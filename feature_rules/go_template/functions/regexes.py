@@ -64,7 +64,7 @@ def _must_match(meter: Meter, pattern: str, text: str) -> bool:
 
 @REGISTRY.function("regexMatch(string, string)", metered=True)
 def _match(meter: Meter, pattern: str, text: str) -> bool:
-    """Tell whether the pattern is in the text; a wrong pattern is in none."""
+    """Return whether the pattern is in the text; a wrong pattern is in none."""
     try:
         return bool(_must_match(meter, pattern, text))
     except _BadPattern:

@@ -7,12 +7,8 @@ worker's environment or on the network.
 from feature_rules.go_template.functions import (
     builtin,
     cases,
-    conversion,
-    decimals,
-    defaults,
     dicts,
     encoding,
-    escapes,
     json_text,
     lists,
     mathematics,
@@ -20,13 +16,11 @@ from feature_rules.go_template.functions import (
     regexes,
     text,
     versions,
-    wrapping,
 )  # fmt: skip
 from feature_rules.go_template.functions.registry import Registered
 
 _MODULES = (
-    builtin, escapes, text, cases, wrapping, lists, dicts, defaults, conversion, mathematics, decimals, encoding,
-    json_text, regexes, versions, paths,
+    builtin, encoding, text, cases, lists, dicts, mathematics, json_text, regexes, versions, paths,
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Registered] = {

@@ -54,7 +54,7 @@ def parse_version(text: str) -> Version:
     """Parse a version.
 
     Raises:
-        FunctionError: when it is none.
+        FunctionError: when the text is not a version.
     """
     found = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
@@ -101,7 +101,7 @@ def _semver(text: str) -> Object:
 
 @REGISTRY.function("semverCompare(string, string)")
 def _semver_compare(constraint: str, text: str) -> bool:
-    """Tell whether the version fulfils the constraint; a pre-release only where the constraint names one, too."""
+    """Return whether the version fulfils the constraint; a pre-release only where the constraint names one, too."""
     alternatives = [_parse_all(part) for part in _without_ranges(constraint).split("||")]
     version = parse_version(text)
     return any(_fulfils_all(version, constraints) for constraints in alternatives)
@@ -171,13 +171,13 @@ def _is_same(version: Version, constraint: _Constraint) -> bool:
 
 
 def _is_close(version: Version, constraint: _Constraint) -> bool:
-    """Tell whether the numbers before the last one given are the same: ``~1.2.3`` stays below 1.3."""
+    """Return whether the numbers before the last one given are the same: ``~1.2.3`` stays below 1.3."""
     count = min(constraint.given, 2)
     return version.numbers[:count] == constraint.version.numbers[:count]
 
 
 def _is_compatible(version: Version, constraint: _Constraint) -> bool:
-    """Tell whether the first number that is not zero is the same: ``^0.2.3`` stays below 0.3."""
+    """Return whether the first number that is not zero is the same: ``^0.2.3`` stays below 0.3."""
     numbers = constraint.version.numbers[: constraint.given]
     count = next((place + 1 for place, number in enumerate(numbers) if number), constraint.given)
     return version.numbers[:count] == constraint.version.numbers[:count]

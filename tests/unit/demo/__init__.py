@@ -1,1 +1,1 @@
-"""Unit tests of the story: its pure parts."""
+"""Unit tests of the scenario: its pure parts."""

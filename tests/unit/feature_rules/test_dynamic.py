@@ -29,5 +29,5 @@ FEATURES = Features(
     ],
 )
 def test_a_value_with_the_mark_is_looked_up(value: str, resolved: str | None) -> None:
-    """Everything else stays as it is."""
+    """Only a value that begins with @ is replaced by the attribute that it names."""
     assert resolve(value, FEATURES) == resolved

@@ -48,7 +48,7 @@ def test_what_an_operator_holds_for(op: str, holding: set[str]) -> None:
 )
 @pytest.mark.parametrize("kind", ["", "version"], ids=["integers", "versions"])
 def test_what_a_comparison_holds_for(op: str, holding: str, kind: str) -> None:
-    """The bounds belong to ranges that say so."""
+    """Gt, Lt and GtLt exclude their bounds; Ge, Le and GeLe include them."""
     condition = expression(op, *VALUES[op], kind=kind)
     assert {value for value in "23456" if match_expression(condition, present=True, value=value)} == set(holding)
 
@@ -87,14 +87,14 @@ class TestArgumentsThatMakeNoSense:
         assert not match_expression(condition, present=present, value=None)
 
     def test_are_found_beforehand(self, condition: MatchExpression) -> None:
-        """The check needs no element."""
+        """A wrong condition is found by the check, before any element is known."""
         with pytest.raises(MatchError):
             check_expression(condition)
 
 
 @pytest.mark.parametrize("op", ["", "Exists", "DoesNotExist", "in", "GreaterThan"])
 def test_presence_and_unknown_operators_are_checked_without_an_element(op: str) -> None:
-    """These fail even where there is nothing."""
+    """Exists with a value, and unknown operators, fail without an element as well."""
     condition = expression(op, "1")
     with pytest.raises(MatchError):
         match_expression(condition, present=False, value=None)
@@ -104,7 +104,7 @@ def test_presence_and_unknown_operators_are_checked_without_an_element(op: str) 
 
 @pytest.mark.parametrize("op", OPERATORS)
 def test_sensible_arguments_pass_the_check(op: str) -> None:
-    """Every operator has arguments that are right."""
+    """For every operator the check accepts some arguments."""
     check_expression(expression(op, *VALUES[op]))
     assert match_expression(expression(op, *VALUES[op]), present=True, value="4") in (True, False)
 

@@ -4,7 +4,7 @@ from feature_rules.features import Features, merge
 
 
 def test_flags_unite_attributes_overwrite_and_instances_follow() -> None:
-    """Each kind merges in its own way."""
+    """Merging unites flags, overwrites attributes and appends instances."""
     first = Features(
         flags={"f": frozenset("a")}, attributes={"a": {"x": "1", "y": "1"}}, instances={"i": ({"n": "1"},)}
     )

@@ -77,7 +77,7 @@ def expressions(loaded: LoadedRules) -> object:
 
 
 def test_an_object_loads_with_every_field() -> None:
-    """All fields of NodeFeatureRule v1alpha1 but the templates."""
+    """All fields of NodeFeatureRule v1alpha1 are read, except the templates."""
     assert load_rules(OBJECT, "f.yaml") == LoadedRules((FPGA,))
 
 
@@ -108,7 +108,7 @@ def test_several_objects_load_in_order(text: str) -> None:
 @pytest.mark.parametrize("dialect", ["rule", "custom"])
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "[]"])
 def test_nothing_is_no_rules(text: str, dialect: str) -> None:
-    """An empty file is not a mistake."""
+    """An empty file has no rules and is no mistake."""
     assert load_rules(text, "f.yaml", "custom" if dialect == "custom" else "rule") == LoadedRules()
 
 
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_condition(text: str, problem: str) -> None:
 
 @pytest.mark.parametrize("field", ["labelsTemplate", "varsTemplate"])
 def test_templates_are_parsed_once_and_beforehand(field: str) -> None:
-    """A rule keeps its parsed template; what is wrong with one is told with its field and line."""
+    """A rule keeps its parsed template; a mistake in one is reported with its field and line."""
     loaded = load_rules(
         f"- name: good\n  {field}: a={{{{ len .pci.device }}}}\n- name: bad\n  {field}: '{{{{'\n", "f.yaml"
     )
@@ -205,12 +205,12 @@ def test_templates_are_parsed_once_and_beforehand(field: str) -> None:
 
 
 def test_an_empty_template_is_none() -> None:
-    """As if it were not given."""
+    """An empty template counts as one that is not given."""
     assert load_rules(rule("labelsTemplate: ''"), "f.yaml").rules == (Rule("r", "rule f.yaml/r"),)
 
 
 def test_one_bad_rule_does_not_stop_the_others() -> None:
-    """All mistakes of it are told, each with its line."""
+    """All its mistakes are reported, each with its line."""
     text = "- name: a\n- label: {}\n  vars: {x: 1}\n- name: b\n- nonsense\n"
     loaded = load_rules(text, "f.yaml")
     assert [one.name for one in loaded.rules] == ["a", "b"]
@@ -258,13 +258,13 @@ def test_what_is_wrong_with_a_text(text: str, problem: str) -> None:
 
 
 def test_documents_before_a_mistake_stand() -> None:
-    """What follows it cannot be read."""
+    """Rules of documents before a YAML error are loaded; what follows is not."""
     loaded = load_rules("[{name: a}]\n---\n[{name: b}\n---\n[{name: c}]", "f.yaml")
     assert [one.name for one in loaded.rules] == ["a"]
     assert [one.line for one in loaded.problems] == [4]
 
 
-def test_only_the_first_problems_are_told() -> None:
+def test_only_the_first_problems_are_reported() -> None:
     """A file of something else does not flood the log, nor takes long; what is wrong stays wrong."""
     loaded = load_rules("- {x: 1, y: 2}\n" * 5000 + "- {name: good}\n- {name: bad, x: 1}\n", "f.yaml")
     assert [one.name for one in loaded.rules] == ["good"]
@@ -328,7 +328,7 @@ def test_the_custom_dialect_has_short_sets() -> None:
 
 
 def test_the_custom_dialect_turns_labels_into_texts() -> None:
-    """Where YAML leaves them as they are written."""
+    """Label values that YAML reads as numbers or booleans become text as written."""
     loaded = load_rules(rule("labels: {a: true, b: 10, c: }"), "f.yaml", "custom")
     assert loaded.rules[0].labels == {"a": "true", "b": "10", "c": ""}
 

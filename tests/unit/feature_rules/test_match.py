@@ -46,7 +46,7 @@ def matcher(feature: str, name: MatchExpression | None = None, **expressions: Ma
     [("pci.device", True), ("a.b.c", True), ("pci", False), ("", False), (".device", False), ("pci.", False)],
 )
 def test_a_feature_name_has_a_domain_and_a_feature(name: str, valid: bool) -> None:
-    """Anything may follow the first dot."""
+    """A name needs a dot; any text may follow the first one."""
     assert is_feature_name(name) == valid
 
 
@@ -106,7 +106,7 @@ def test_what_shall_not_exist_must_be_missing_from_both() -> None:
 
 
 def test_an_attribute_without_a_value_is_there() -> None:
-    """An empty text is a value."""
+    """An attribute with an empty value exists."""
     assert match_expressions({"x": one_of("")}, Elements(attributes={"x": ""})) == [{"Name": "x", "Value": ""}]
 
 
@@ -125,7 +125,7 @@ def test_instances_may_match_where_names_do_not() -> None:
 
 
 def test_an_error_on_one_instance_is_an_error() -> None:
-    """Even when another instance matches."""
+    """An error on one instance fails the match, even when another instance matches."""
     with pytest.raises(MatchError, match="'n/a' is not an integer"):
         match_expressions({"n": MatchExpression("Gt", ("1",))}, Elements(instances=({"n": "2"}, {"n": "n/a"})))
 
@@ -150,13 +150,13 @@ def test_a_condition_on_names(condition: MatchExpression, matched: list[Any] | N
 
 @pytest.mark.parametrize("condition", [EXISTS, ANY], ids=["Exists", "any"])
 def test_exists_holds_for_every_name(condition: MatchExpression) -> None:
-    """All elements match, if there is one."""
+    """As matchName, Exists matches all elements, if there is one."""
     assert match_name(condition, Elements(flags=frozenset({"a"}))) == [{"Name": "a"}]
     assert match_name(condition, Elements(flags=frozenset(), attributes={}, instances=({},))) is None
 
 
 def test_an_error_for_any_name_is_an_error() -> None:
-    """No order of attributes hides it."""
+    """An error for one name fails the match, whatever the order of the names."""
     with pytest.raises(MatchError):
         match_name(MatchExpression("Gt", ("1",)), Elements(instances=({"2": "", "x": ""},)))
 
@@ -184,7 +184,7 @@ def test_data_is_by_domain_and_feature_as_the_rule_writes_it() -> None:
 
 
 def test_all_matchers_must_match() -> None:
-    """One that does not is enough."""
+    """One matcher that does not match makes all of matchFeatures fail."""
     assert match_features([matcher("cpu.cpuid"), matcher("cpu.nothing")], FEATURES) is None
 
 

@@ -32,7 +32,7 @@ def elements(given: dict[str, Any]) -> Elements:
 
 @of("match_expression")
 def test_match_expression(case: dict[str, Any]) -> None:
-    """One operator on one element."""
+    """One operator on one element gives upstream's result."""
     given, expected = case["input"], case["expect"]
     if expected["error"]:
         with pytest.raises(MatchError):

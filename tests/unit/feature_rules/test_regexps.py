@@ -33,7 +33,7 @@ from feature_rules.regexps import check_pattern, is_found
     ],
 )
 def test_a_pattern_is_found_anywhere(pattern: str, text: str, found: bool) -> None:
-    """Unanchored unless the pattern says so."""
+    """A pattern matches anywhere in the text, unless it has anchors."""
     assert is_found(pattern, text) == found
 
 

@@ -19,7 +19,7 @@ NAMES = sorted(file.name.removesuffix(".expected.json") for file in EXAMPLES.glo
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_gives_what_it_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a mistake, and without an error."""
+    """Each example of the page is valid, and gives the expected output."""
     rules, features = str(EXAMPLES / f"{name}.yaml"), str(EXAMPLES / f"{name}.features.yaml")
     assert run(["rules", "validate", rules], {}) == 0
     assert run(["rules", "eval", "--rules", rules, "--features", features], {}) == 0
@@ -39,6 +39,6 @@ def test_the_page_names_every_operator() -> None:
 
 
 def test_the_page_names_every_template_function() -> None:
-    """As many as there are."""
+    """The page lists all template functions, and no others."""
     listed = PAGE.partition("<!-- functions -->")[2].partition("<!-- end -->")[0]
     assert set(re.findall(r"`(\w+)`", listed)) == set(FUNCTIONS)

@@ -32,7 +32,7 @@ def seen(**expressions: MatchExpression) -> tuple[FeatureMatcher, ...]:
 
 
 def test_a_matching_rule_gives_what_it_says() -> None:
-    """Keys and values as written."""
+    """A matching rule gives all its outputs as written."""
     rule = Rule(
         "r", "rule o/r", labels={"a": "@cpu.cpuid"}, annotations={"b": "1"}, vars={"v": "1"}, taints=(Taint("t"),),
         extended_resources={"e": "@pci.device"}, match_features=(ADX,),
@@ -48,7 +48,7 @@ def test_what_does_not_match_gives_nothing() -> None:
 
 
 def test_a_failing_rule_is_a_problem_and_does_not_stop_the_others() -> None:
-    """It has no output at all."""
+    """A rule that fails has no output; other rules run."""
     outputs = run_rules([Rule("bad", "rule o/bad", labels={"a": "1"}, match_features=(FAILS,)), Rule("good")], FEATURES)
     assert [one.rule for one in outputs.matched] == ["good"]
     assert outputs.problems == (RuleProblem("rule o/bad", "", "there is no operator 'nonsense'"),)
@@ -98,7 +98,7 @@ def test_back_references_do_not_change_the_features() -> None:
 
 
 def test_static_values_overlay_those_of_templates() -> None:
-    """For labels and for variables."""
+    """A static label or variable wins over one of a template with the same key."""
     rule = Rule(
         "r",
         labels={"a": "static"},
@@ -128,7 +128,7 @@ def test_a_template_runs_for_every_alternative_that_matches() -> None:
 
 
 def test_a_template_without_conditions_does_not_run() -> None:
-    """There is nothing that matched, as upstream."""
+    """Without conditions nothing matched, so the template is not expanded, as upstream."""
     (output,) = run_rules([Rule("r", labels_template=Template(lambda _data: "a=1"))], FEATURES).matched
     assert output.labels == {}
 

@@ -20,7 +20,7 @@ from feature_rules.version import parse_integer, parse_version
     ],
 )
 def test_an_integer_is_read_as_go_reads_it(text: str, number: int) -> None:
-    """Decimal, with an optional sign."""
+    """Integers are decimal, with an optional sign."""
     assert parse_integer(text) == (number,)
 
 

@@ -33,7 +33,7 @@ def chain(length: int) -> str:
     ],
 )
 def test_what_grows_when_aliases_are_followed_is_refused(text: str, reason: str) -> None:
-    """At once, and as one problem."""
+    """A document whose aliases expand without bound is refused as one problem."""
     start = time.process_time()
     assert [one.message for one in load_rules(text, "f.yaml").problems] == [reason]
     assert [one.message for one in load_rule_list(yaml.compose(text, yaml.SafeLoader), "f.yaml").problems] == [reason]

@@ -29,7 +29,7 @@ from tests.support.template_data import DATA
         pytest.param(
             '{{b64dec "a"}} {{b64dec "a==="}} {{b64dec "a b="}} {{b32dec "1"}}',
             "illegal base64 data illegal base64 data illegal base64 data illegal base32 data",
-            id="what does not decode is told",
+            id="what does not decode is reported",
         ),
         pytest.param('{{sha512sum "a" | trunc 16}}', "1f40fc92da241694", id="sha512sum"),
     ],

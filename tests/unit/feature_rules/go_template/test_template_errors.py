@@ -1,4 +1,4 @@
-"""What is wrong with a template is told with its line: when it is parsed, or when it meets the data."""
+"""What is wrong with a template is reported with its line: when it is parsed, or when it meets the data."""
 
 import pytest
 
@@ -191,7 +191,7 @@ def test_names_the_line_inside_a_block() -> None:
 
 
 def test_template_errors_are_the_workers() -> None:
-    """Whoever handles the worker's errors handles those of templates."""
+    """Errors of templates are errors of the worker."""
     assert issubclass(TemplateError, FeatureRulesError)
 
 

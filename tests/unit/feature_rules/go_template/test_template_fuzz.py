@@ -61,7 +61,7 @@ def test_any_arguments(name: str, data: st.DataObject) -> None:
 
 @given(st.text(alphabet="%#0+- *.[]123vTtdboOxXcqUeEfFgGsp!é", max_size=12), st.lists(ARGUMENTS, max_size=3))
 def test_any_format(template: str, arguments: list[str]) -> None:
-    """Any format string, with any values."""
+    """Any format string with any values gives text or our error."""
     expands_or_refuses(f"{{{{printf `{template}` {' '.join(arguments)}}}}}")
 
 

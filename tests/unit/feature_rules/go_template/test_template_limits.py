@@ -81,7 +81,7 @@ def test_ends_early(template: str, message: str) -> None:
     ],
 )
 def test_leaves_room(template: str) -> None:
-    """What is merely large is written."""
+    """Large output below the limit is written."""
     assert parse_template(template).expand({}) is not None
 
 

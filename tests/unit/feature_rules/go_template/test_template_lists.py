@@ -204,5 +204,5 @@ def test_defaults(template: str, expected: str) -> None:
     ],
 )
 def test_kinds(template: str, expected: str) -> None:
-    """Names of kinds and types."""
+    """kindOf, typeOf and their like return Go's names of kinds and types."""
     assert parse_template(template).expand(DATA) == expected

@@ -38,7 +38,7 @@ def test_print(template: str, expected: str) -> None:
     ],
 )
 def test_printf_whole_numbers(template: str, expected: str) -> None:
-    """Bases, signs, zeros and widths of whole numbers."""
+    """Whole numbers are formatted with bases, signs, zeros and widths as in Go."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -70,7 +70,7 @@ def test_printf_whole_numbers(template: str, expected: str) -> None:
     ],
 )
 def test_printf_fractions(template: str, expected: str) -> None:
-    """Exponents, precisions and padding of fractions."""
+    """Fractions are formatted with exponents, precisions and padding as in Go."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -86,7 +86,7 @@ def test_printf_fractions(template: str, expected: str) -> None:
     ],
 )
 def test_printf_strings(template: str, expected: str) -> None:
-    """Quotes, bytes, widths and precisions of strings."""
+    """Strings are formatted with quotes, bytes, widths and precisions as in Go."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -129,7 +129,7 @@ def test_printf_strings(template: str, expected: str) -> None:
     ],
 )
 def test_printf_values(template: str, expected: str) -> None:
-    """v, T and t of anything."""
+    """%v, %T and %t format any value as Go does."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -166,7 +166,7 @@ def test_printf_values(template: str, expected: str) -> None:
     ],
 )
 def test_printf_mistakes(template: str, expected: str) -> None:
-    """What does not fit is told inside the text."""
+    """What does not fit is reported inside the text."""
     assert parse_template(template).expand(DATA) == expected
 
 

@@ -65,7 +65,7 @@ def test_cuts(template: str, expected: str) -> None:
     ],
 )
 def test_searches(template: str, expected: str) -> None:
-    """Searches take the part first."""
+    """Search functions take the searched part as the first argument."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -141,7 +141,7 @@ def test_camelcase_makes_capitals_behind_digits_small(text: str, expected: str) 
     ],
 )
 def test_makes(template: str, expected: str) -> None:
-    """Repeats, replacements, quotes and indents."""
+    """Repeat, replace, quote and indent functions give Sprig's results."""
     assert parse_template(template).expand(DATA) == expected
 
 
@@ -179,7 +179,7 @@ def test_makes(template: str, expected: str) -> None:
     ],
 )
 def test_joins_and_splits(template: str, expected: str) -> None:
-    """Strings from lists, and lists from strings."""
+    """Functions make strings from lists and lists from strings as Sprig does."""
     assert parse_template(template).expand(DATA) == expected
 
 
