@@ -1,0 +1,1 @@
+"""Parts of ``bench/scale.py``: what a fleet costs the controller."""
