@@ -10,7 +10,8 @@ from typing import Any
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
-from driver_builder.model import registry_reach
+from driver_builder.model import permissions, registry_reach
+from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
 from kube_api import names
 
@@ -64,6 +65,8 @@ class Settings:
     """A build that takes longer is stopped."""
     max_build_deadline_seconds: float
     """The longest deadline that a DriverContainer may set: a build holds its place in the queue that long."""
+    permissions: Permissions
+    """What drivers may use."""
     retry_min_seconds: float
     """Wait after the first failure of a build."""
     retry_max_seconds: float
@@ -118,6 +121,7 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the controller."""
     add_builder_flags(parser)
+    add_permission_flags(parser)
     parser.add_argument(
         "--loader-image", metavar="IMAGE", help="image that driver pods copy their loader from (required)"
     )
@@ -194,11 +198,21 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_permission_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what drivers may use."""
+    group = parser.add_argument_group("what DriverContainers may use (docs/security.md)")
+    for setting in permissions.SETTINGS:
+        if setting.metavar:
+            group.add_argument(setting.flag, metavar=setting.metavar, help=setting.help)
+        else:
+            group.add_argument(setting.flag, action="store_const", const="true", help=setting.help)
+
+
 def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
     """Join flags, environment and defaults.
 
     Raises:
-        ConfigurationError: for an environment variable that is no number where one is needed.
+        ConfigurationError: naming the flag or variable whose value is invalid.
     """
     environment = os.environ if environment is None else environment
     pick = _Picker(flags, environment)
@@ -222,6 +236,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         max_builds=int(pick.number("max_builds", 1, _count)),
         build_deadline_seconds=pick.number("build_deadline_seconds", 1800.0, _positive),
         max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
+        permissions=_permissions(pick),
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
@@ -296,6 +311,13 @@ def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
         return registry_reach.reach(forbidden_ranges=forbidden_ranges, allowed_hosts=allowed_hosts)
     except ValueError as error:
         raise ConfigurationError(f"--registry-forbidden-ranges: {error}: write CIDR,...") from error
+
+
+def _permissions(pick: _Picker) -> Permissions:
+    try:
+        return permissions.read({setting.name: pick.text(setting.name) for setting in permissions.SETTINGS})
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _labels(text: str) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach, reach
 
 
@@ -44,6 +45,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         max_builds=1,
         build_deadline_seconds=1800.0,
         max_build_deadline_seconds=14400.0,
+        permissions=Permissions(),
         retry_min_seconds=30.0,
         retry_max_seconds=3600.0,
         unload_deadline_seconds=600.0,
@@ -130,6 +132,38 @@ def test_where_registries_may_send_us_is_two_settings() -> None:
     assert settings(parsed(*words), environment).registry_reach == expected
     with pytest.raises(ConfigurationError, match="--registry-forbidden-ranges: 'pods'"):
         settings(parsed("--registry-forbidden-ranges", "pods"), {})
+
+
+def test_what_drivers_may_use_is_several_settings() -> None:
+    """By flags or variables; nothing is limited without them."""
+    words = ("--allowed-registries", "r.io/drivers/*", "--max-build-resources", "cpu=4", "--no-custom-templates")
+    environment = {"DRIVER_BUILDER_ALLOWED_SOURCE_HOSTS": "none", "DRIVER_BUILDER_PROTECT_SECRETS": "true"}
+    assert settings(parsed(*words), environment).permissions == Permissions(
+        registries=("r.io/drivers/*",),
+        source_hosts=(),
+        max_resources={"cpu": "4"},
+        custom_templates=False,
+        protected_secrets=True,
+    )
+    assert settings(parsed(), {"DRIVER_BUILDER_ALLOWED_SOURCE_HOSTS": ""}).permissions == Permissions()
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "message"),
+    [
+        pytest.param(
+            ("--allowed-registries", "r.io"), {}, r"--allowed-registries: 'r\.io' is not a pattern", id="flag"
+        ),
+        pytest.param(
+            (), {"DRIVER_BUILDER_PROTECT_SECRETS": "yes"}, "--protect-secrets: 'yes' is neither true", id="variable"
+        ),
+        pytest.param(("--allowed-base-images", ""), {}, "--allowed-base-images: '' is not a list", id="nothing"),
+    ],
+)
+def test_a_malformed_permission_is_refused(words: tuple[str, ...], environment: dict[str, str], message: str) -> None:
+    """A limit that is not understood would limit nothing: the program does not start."""
+    with pytest.raises(ConfigurationError, match=message):
+        settings(parsed(*words), environment)
 
 
 def test_common_variables_are_understood() -> None:
