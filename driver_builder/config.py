@@ -5,12 +5,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
 from driver_builder.model import permissions, registry_reach
+from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
 from kube_api import names
@@ -19,6 +21,8 @@ Json = dict[str, Any]
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
+_Word = TypeVar("_Word", bound=StrEnum)
+
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -39,6 +43,8 @@ class Settings:
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
     loader_image: str
     """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
+    loader_privileges: LoaderPrivileges
+    """What containers that load and unload modules may do on their node."""
     job_image: str
     """Image with buildah, for builds in Jobs; empty: no such builds."""
     hand_over_image: str
@@ -124,6 +130,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_permission_flags(parser)
     parser.add_argument(
         "--loader-image", metavar="IMAGE", help="image that driver pods copy their loader from (required)"
+    )
+    parser.add_argument(
+        "--loader-privileges",
+        choices=list(LoaderPrivileges),
+        help="security context of what loads and unloads modules on nodes: privileged, or least, which adds the"
+        " capabilities SYS_MODULE and SYSLOG to none (default privileged; docs/security.md)",
     )
     parser.add_argument(
         "--resync-seconds", type=_positive, metavar="S", help="reconcile at least this often (default 60)"
@@ -219,8 +231,9 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
     return Settings(
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
-        builder=_builder(pick.text("builder")),
+        builder=_one_of(BuilderKind, "--builder", pick.text("builder")),
         loader_image=pick.text("loader_image") or "",
+        loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",
         job_node_selector=_labels(pick.text("job_node_selector") or ""),
@@ -299,11 +312,12 @@ def _port(text: str) -> int:
     return value
 
 
-def _builder(text: str | None) -> BuilderKind:
+def _one_of(kind: type[_Word], flag: str, text: str | None) -> _Word:
+    """Read one of a list of words, of which the first is the default."""
     try:
-        return BuilderKind(text or BuilderKind.DOCKER)
+        return kind(text or next(iter(kind)))
     except ValueError as error:
-        raise ConfigurationError(f"--builder: {text!r} is not one of {', '.join(BuilderKind)}") from error
+        raise ConfigurationError(f"{flag}: {text!r} is not one of {', '.join(kind)}") from error
 
 
 def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:

@@ -11,6 +11,7 @@ from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach, reach
 
@@ -32,6 +33,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         docker_host=settings(parsed(), {}).docker_host,
         docker_cert_path=None,
         loader_image="",
+        loader_privileges=LoaderPrivileges.PRIVILEGED,
         job_image="",
         hand_over_image="",
         job_node_selector={},
@@ -61,6 +63,7 @@ CASES = [
     ("kubeconfig", "/flag", "/variable", "/flag", "/variable"),
     ("builder", "job", "docker", BuilderKind.JOB, BuilderKind.DOCKER),
     ("loader_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
+    ("loader_privileges", "least", "privileged", LoaderPrivileges.LEAST, LoaderPrivileges.PRIVILEGED),
     ("job_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("hand_over_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("job_node_selector", "a=b,x/c=", "d=e", {"a": "b", "x/c": ""}, {"d": "e"}),
