@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
-from driver_builder.model import permissions, registry_reach
+from driver_builder.model import permissions, quantities, registry_reach
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
@@ -23,6 +24,8 @@ ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 _Word = TypeVar("_Word", bound=StrEnum)
 
+DEFAULT_WORK_SIZE, DEFAULT_OUTPUT_SIZE = "20Gi", "4Gi"
+_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -45,6 +48,8 @@ class Settings:
     """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
     loader_privileges: LoaderPrivileges
     """What containers that load and unload modules may do on their node."""
+    build_network: str
+    """Network of builds in an engine: a mode of the engine, or the name of a network."""
     job_image: str
     """Image with buildah, for builds in Jobs; empty: no such builds."""
     hand_over_image: str
@@ -55,6 +60,10 @@ class Settings:
     """Taints that build Jobs tolerate, besides those that a driver's spec names."""
     job_host_network: bool
     """Whether build Jobs use their node's network, as in clusters without a pod network."""
+    job_work_size: str
+    """Room of a build Job for images and files of the build, as a quantity."""
+    job_output_size: str
+    """Room of a build Job for its result, as a quantity."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: those of the package."""
     registry_ca_file: str | None
@@ -133,7 +142,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--loader-privileges",
-        choices=list(LoaderPrivileges),
+        choices=[word.value for word in LoaderPrivileges],
         help="security context of what loads and unloads modules on nodes: privileged, or least, which adds the"
         " capabilities SYS_MODULE and SYSLOG to none (default privileged; docs/security.md)",
     )
@@ -195,6 +204,11 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
     )
+    parser.add_argument(
+        "--build-network",
+        metavar="MODE",
+        help="network of builds in an engine: host, bridge, none, or the name of a network (default host)",
+    )
     parser.add_argument("--job-image", metavar="IMAGE", help="image with buildah, for builds in Jobs")
     parser.add_argument("--hand-over-image", metavar="IMAGE", help="driver-builder image, for builds in Jobs")
     parser.add_argument(
@@ -207,6 +221,14 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--job-host-network", action="store_const", const="true", help="build Jobs use their node's network"
+    )
+    parser.add_argument(
+        "--job-work-size",
+        metavar="QUANTITY",
+        help="disk of a build Job for images and files of the build (default 20Gi)",
+    )
+    parser.add_argument(
+        "--job-output-size", metavar="QUANTITY", help="disk of a build Job for its result (default 4Gi)"
     )
 
 
@@ -239,6 +261,9 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         job_node_selector=_labels(pick.text("job_node_selector") or ""),
         job_tolerations=_tolerations(pick.text("job_tolerations") or ""),
         job_host_network=pick.switch("job_host_network"),
+        job_work_size=_size("--job-work-size", pick.text("job_work_size") or DEFAULT_WORK_SIZE),
+        job_output_size=_size("--job-output-size", pick.text("job_output_size") or DEFAULT_OUTPUT_SIZE),
+        build_network=_network(pick.text("build_network") or "host"),
         docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         docker_cert_path=_path(pick.text("docker_cert_path") or _docker_cert_path(environment)),
         templates=_path(pick.text("templates")),
@@ -318,6 +343,23 @@ def _one_of(kind: type[_Word], flag: str, text: str | None) -> _Word:
         return kind(text or next(iter(kind)))
     except ValueError as error:
         raise ConfigurationError(f"{flag}: {text!r} is not one of {', '.join(kind)}") from error
+
+
+def _network(text: str) -> str:
+    if not _NETWORK.fullmatch(text):
+        raise ConfigurationError(
+            f"--build-network: {text!r} is not a network: write host, bridge, none, or the name of one in the engine"
+        )
+    return text
+
+
+def _size(flag: str, text: str) -> str:
+    try:
+        if quantities.amount(text) < 1:
+            raise ConfigurationError(f"{flag}: {text!r} is no room at all: write a quantity such as 20Gi")
+    except ValueError as error:
+        raise ConfigurationError(f"{flag}: {error}") from error
+    return text
 
 
 def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:

@@ -39,6 +39,9 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         job_node_selector={},
         job_tolerations=(),
         job_host_network=False,
+        job_work_size="20Gi",
+        job_output_size="4Gi",
+        build_network="host",
         templates=None,
         registry_ca_file=None,
         registry_reach=Reach(),
@@ -77,6 +80,9 @@ CASES = [
         ),
         ({"key": "d", "operator": "Exists", "effect": "NoExecute"},),
     ),
+    ("job_work_size", "1Gi", "2Gi", "1Gi", "2Gi"),
+    ("job_output_size", "1Gi", "2Gi", "1Gi", "2Gi"),
+    ("build_network", "none", "builds", "none", "builds"),
     ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
     ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
     ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
@@ -159,6 +165,12 @@ def test_what_drivers_may_use_is_several_settings() -> None:
         ),
         pytest.param(
             (), {"DRIVER_BUILDER_PROTECT_SECRETS": "yes"}, "--protect-secrets: 'yes' is neither true", id="variable"
+        ),
+        pytest.param(("--build-network", "container:x"), {}, "--build-network: 'container:x' is not", id="network"),
+        pytest.param(("--job-work-size", "lots"), {}, "--job-work-size: 'lots' is not a quantity", id="size"),
+        pytest.param(("--job-output-size", "0"), {}, "--job-output-size: '0' is no room", id="no room"),
+        pytest.param(
+            (), {"DRIVER_BUILDER_LOADER_PRIVILEGES": "none"}, "--loader-privileges: 'none' is not one", id="privileges"
         ),
         pytest.param(("--allowed-base-images", ""), {}, "--allowed-base-images: '' is not a list", id="nothing"),
     ],
