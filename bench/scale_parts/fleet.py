@@ -10,8 +10,9 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from bench.scale_parts.cells import Cell
 from driver_builder.objects import manifests
@@ -34,29 +35,29 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _FEATURES_OF_A_NODE = 50
 
 
-class Fleet:
-    """The objects of a cell; ``registries`` says what was built for it and pushed, ``registry`` where to."""
+class Making(NamedTuple):
+    """How a fleet's drivers are made: the controller's settings, the files of their source, and each one's spec."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        *,
-        settings: PlanSettings = SETTINGS,
-        registry: str = REGISTRY,
-        registries: ModelRegistries | None = None,
-        build: Json | None = None,
-    ) -> None:
+    settings: PlanSettings = SETTINGS
+    source: Mapping[str, str] = MappingProxyType({"edudrv.c": "int x;"})
+    spec: Callable[[int], Json] = lambda number: {"image": f"{REGISTRY}/drivers/{driver_name(number)}"}
+
+
+class Fleet:
+    """The objects of a cell; ``registries`` say what was built for it and pushed."""
+
+    def __init__(self, cell: Cell, making: Making | None = None, registries: ModelRegistries | None = None) -> None:
         self.cell = cell
-        world = World(settings)
-        world.registries = registries or world.registries
+        making = making or Making()
+        world = World(making.settings)
+        world.registries = self.registries = registries or world.registries
+        source = {"metadata": {"name": SOURCE}, "data": dict(making.source)}
+        world.client.create(CONFIG_MAPS.path(namespace=NAMESPACE), source)
         for number in range(cell.kernels):
             world.add_node(_seed(number), kernel(number))
         for number in range(cell.drivers):
-            plain = {"registry": {"plainHttp": True}} if registry != REGISTRY else {}
-            own = {"image": f"{registry}/drivers/{driver_name(number)}", **plain, **({"build": build} if build else {})}
-            world.add_driver(driver_name(number), **own)
+            world.add_driver(driver_name(number), **making.spec(number))
         world.settle()
-        self.registries = world.registries
         self._objects: dict[str, list[Json]] = {}
         for path, obj in world.client.objects.items():
             self._objects.setdefault(path.split("/")[-2], []).append(json.loads(_real_uids(json.dumps(obj))))

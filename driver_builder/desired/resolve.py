@@ -12,7 +12,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired import permissions, targets
+from driver_builder.desired import targets
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
 from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
 from driver_builder.model.build import OwnTemplate
@@ -106,9 +106,6 @@ def _inputs(
         rebuilds=rebuilds,
         known_templates=versions,
         certificates=snapshot.certificates,
-        protected_secrets=permissions.protected_secrets(
-            driver.key, spec, lambda: permissions.specs_of(snapshot.drivers), versions.permissions
-        ),
     )
 
 
