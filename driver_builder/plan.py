@@ -28,6 +28,7 @@ from driver_builder.planning.actions import (
     StartBuild,
 )
 from driver_builder.planning.drift import repair
+from driver_builder.planning.ordinary import Ordinary, ordinary_nodes
 from driver_builder.planning.plan_labels import relabel, unlabel
 from driver_builder.planning.plan_rebuild import without_served
 from driver_builder.planning.plan_reuse import Reusable
@@ -131,7 +132,7 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Reso
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
     reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
-    view = replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable)
+    view = with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable))
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
@@ -148,9 +149,10 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Reso
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     actions += _surplus(view, {item.target.short_hash for item in kept} | lost)
     without_nodes = tuple(vacant.statuses(view, lost))
-    known = {node: found for part in parts for node, found in part.evidence.items()}
+    known = {node: found for part in parts for node, found in part.evidence.items() if node not in view.ordinary}
     relabelled = [item for item in relabel(view, known, stock.unknown) if not _is_leaving(item, leaving)]
-    staying = [node for item in wanted for node in item.nodes if node not in leaving.nodes]
+    settled = leaving.nodes | view.ordinary
+    staying = [node for item in wanted for node in item.nodes if node not in settled]
     actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
     repairs = repair(view, parts, leaving.nodes)
     actions += (*repairs.actions, *ahead.actions, *labels)
@@ -172,6 +174,12 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Reso
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
     )
+
+
+def with_ordinary(view: DriverView, before: Ordinary = Ordinary()) -> DriverView:
+    found = ordinary_nodes(view, view.wanted, before)
+    others = tuple(node for node in view.snapshot.nodes if node.name not in found.names)
+    return replace(view, ordinary=found.names, others=others)
 
 
 def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:

@@ -6,6 +6,7 @@ Values only; the node labels these are read from are those of Node Feature Disco
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType
 
 KernelVersion = NewType("KernelVersion", str)
@@ -66,7 +67,12 @@ class KernelTarget:
     @property
     def short_hash(self) -> str:
         """Eight hex digits, for object names that may not be longer."""
-        return hashlib.sha256(self.id.encode()).hexdigest()[:8]
+        return _short_hash(self.id)
 
     def __str__(self) -> str:
         return self.id
+
+
+@lru_cache(maxsize=4096)
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

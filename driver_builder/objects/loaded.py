@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from kube_api import names
@@ -28,6 +29,7 @@ _TARGET = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IDENTITY = re.compile(r"[A-Za-z0-9]{1,64}")
 _BOOT_ID = re.compile(r"[A-Za-z0-9._+-]{1,80}")
+_SOME_BOOT = "some-boot"
 _KERNEL = re.compile(r"(?!\.)[A-Za-z0-9._+~:-]{1,64}")
 
 
@@ -121,6 +123,26 @@ def render(loaded: Loaded) -> str:
         loaded = replace(loaded, loads=(*kept, *shorter))
         text = _text(loaded)
     return text
+
+
+def records(text: str | None, load: Load | None) -> bool:
+    """Return whether an annotation records one load and nothing else; without a load, that there is none."""
+    if text is None or load is None:
+        return text is None and load is None
+    before, after = _around(load.target, load.kernel, load.modules, load.firmware, load.blacklist)
+    return text == f"{before}{load.boot_id}{after}" and len(text) <= MAX_BYTES
+
+
+@lru_cache(maxsize=4096)
+def _around(
+    target: str, kernel: str, modules: tuple[tuple[str, str], ...], firmware: bool, blacklist: bool
+) -> tuple[str, str]:
+    """Return the annotation of a load on both sides of its boot id, which is all that differs between its nodes."""
+    load = Load(
+        target=target, kernel=kernel, boot_id=_SOME_BOOT, modules=modules, firmware=firmware, blacklist=blacklist
+    )
+    before, _, after = _text(Loaded(loads=(load,))).rpartition(_SOME_BOOT)
+    return before, after
 
 
 def words(text: str) -> str:

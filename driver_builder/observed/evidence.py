@@ -68,7 +68,7 @@ def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: M
     for pod, finding, _ in said:
         if finding is Finding.WORKS and pod.proof is not None:
             version = version_of(pod, node, label=label, daemon_sets=daemon_sets)
-            return NodeEvidence(version=version, works=True, proven_on=_place(pod.proof))
+            return NodeEvidence(version=version, works=True, proven_on=place(pod.proof))
     refuted = [why for _, finding, why in said if finding is Finding.REFUTED]
     silent = [(pod, why) for pod, finding, why in said if finding is Finding.SILENT]
     if refuted:
@@ -79,7 +79,7 @@ def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: M
     if label not in node.labels or not is_backed:
         return NodeEvidence(version=None, why=why)
     since = [pod.unready_since for pod, _ in silent if pod.unready_since is not None]
-    proven_on = next((_place(pod.proof) for pod, _ in silent if pod.proof is not None), node.annotations.get(label, ""))
+    proven_on = next((place(pod.proof) for pod, _ in silent if pod.proof is not None), node.annotations.get(label, ""))
     return NodeEvidence(
         version=node.labels[label], proven_on=proven_on, why=why, silent_since=min(since) if since else None
     )
@@ -107,15 +107,15 @@ def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[s
     return node.labels.get(label, pod.version) if _is_as_labelled(pod, node, label) else pod.version
 
 
-def _place(proven: load_report.LoadReport) -> str:
-    """Write the boot and kernel of a proof."""
+def place(proven: load_report.LoadReport) -> str:
+    """Write the boot and kernel of a proof, as the annotation beside a ready label has them."""
     return f"{proven.boot_id} {proven.kernel}"
 
 
 def _is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
     """Tell whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
     known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
-    if pod.proof is None or known is None or node.annotations.get(label) != _place(pod.proof):
+    if pod.proof is None or known is None or node.annotations.get(label) != place(pod.proof):
         return False
     live = {(module.name, module.identity) for module in pod.proof.modules}
     return bool(live) and any(load.boot_id == pod.proof.boot_id and live.issubset(load.modules) for load in known.loads)

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded
 from kube_api import names
@@ -21,7 +23,7 @@ _LONGEST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What the controller reads of a node: metadata only."""
+    """What the controller reads of a node."""
 
     name: str
     labels: Mapping[str, str]
@@ -31,9 +33,7 @@ class Node:
     def kernel_version(self) -> str:
         """All of ``uname -r``: the annotation where it agrees with the label, which cannot hold every character."""
         label = self.labels.get(names.KERNEL_VERSION_LABEL, "")
-        release = self.annotations.get(names.KERNEL_VERSION_ANNOTATION, "")
-        is_same = len(release) <= MAX_LENGTH and names.label_value(release) == label
-        return release if is_same else label
+        return _kernel_version(label, self.annotations.get(names.KERNEL_VERSION_ANNOTATION, ""))
 
     @property
     def boot_id(self) -> str | None:
@@ -80,10 +80,37 @@ def read_node(obj: Mapping[str, Any]) -> Node:
 
 def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
     """Group the nodes that ``selector`` picks (equality on every label; empty picks all) by what their labels say."""
+    fleet = _fleet(nodes if isinstance(nodes, tuple) else tuple(nodes))
+    wanted = tuple(sorted(selector.items()))
+    known = fleet.taken.get(wanted)
+    if known is None:
+        known = fleet.taken[wanted] = _take(fleet.by_name.values(), wanted)
+    return known
+
+
+def by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:
+    """Return the nodes by their names, in the order of these."""
+    return _fleet(nodes).by_name
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """The nodes of one moment: what every driver asks of them is computed once."""
+
+    by_name: Mapping[str, Node]
+    taken: dict[tuple[tuple[str, str], ...], Inventory]
+
+
+@remembers_last(4)
+def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
+    return _Fleet(by_name={node.name: node for node in sorted(nodes, key=lambda node: node.name)}, taken={})
+
+
+def _take(nodes: Iterable[Node], wanted: tuple[tuple[str, str], ...]) -> Inventory:
     groups: dict[KernelTarget, list[str]] = {}
     unknown: dict[str, str] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
-        if any(node.labels.get(key) != value for key, value in selector.items()):
+    for node in nodes:
+        if any(node.labels.get(key) != value for key, value in wanted):
             continue
         target = target_of(node)
         if isinstance(target, KernelTarget):
@@ -95,16 +122,39 @@ def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
 
 def target_of(node: Node) -> KernelTarget | str:
     """Read the target that a node's own labels name, or say which label is missing or wrong."""
-    wanted = (names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.ARCHITECTURE_LABEL)
-    missing = [label for label in wanted if not node.labels.get(label)]
+    labels = node.labels
+    target = _target(
+        labels.get(names.KERNEL_VERSION_LABEL, ""),
+        node.annotations.get(names.KERNEL_VERSION_ANNOTATION, ""),
+        labels.get(names.OS_ID_LABEL, ""),
+        labels.get(names.OS_VERSION_LABEL, ""),
+        labels.get(names.ARCHITECTURE_LABEL, ""),
+    )
+    return target if isinstance(target, KernelTarget) else f"node {node.name}{target}"
+
+
+@lru_cache(maxsize=4096)
+def _kernel_version(label: str, release: str) -> str:
+    is_same = len(release) <= MAX_LENGTH and names.label_value(release) == label
+    return release if is_same else label
+
+
+@lru_cache(maxsize=4096)
+def _target(kernel_label: str, release: str, os_id: str, os_version: str, architecture: str) -> KernelTarget | str:
+    wanted = {
+        names.KERNEL_VERSION_LABEL: kernel_label,
+        names.OS_ID_LABEL: os_id,
+        names.ARCHITECTURE_LABEL: architecture,
+    }
+    missing = [label for label, value in wanted.items() if not value]
     if missing:
-        return f"node {node.name} has no label {', '.join(missing)}"
+        return f" has no label {', '.join(missing)}"
     try:
         return KernelTarget(
-            kernel_version=KernelVersion(node.kernel_version),
-            os_id=node.labels[names.OS_ID_LABEL],
-            os_version=node.labels.get(names.OS_VERSION_LABEL, ""),
-            architecture=node.labels[names.ARCHITECTURE_LABEL],
+            kernel_version=KernelVersion(_kernel_version(kernel_label, release)),
+            os_id=os_id,
+            os_version=os_version,
+            architecture=architecture,
         )
     except ValueError as error:
-        return f"node {node.name}: {error}"
+        return f": {error}"

@@ -39,7 +39,8 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
     notes: list[NodeNote] = []
     times: list[float] = []
     room = MAX_RELOADED - sum(note.reloads > 0 for note in view.notes.values())
-    for node, found in ((node, found) for part in parts for node, found in part.evidence.items()):
+    unsettled = (item for part in parts for item in part.evidence.items() if item[0] not in view.ordinary)
+    for node, found in unsettled:
         note = _settled(view.notes.get(node, NodeNote(node=node)), found, now)
         pods = view.pods_on(node) if node not in others else []
         drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting]

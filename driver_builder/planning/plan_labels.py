@@ -19,6 +19,9 @@ def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:
     """Return the evidence of a node from all pods of the driver there."""
+    if node.name in view.ordinary:
+        label = view.driver.ready_label
+        return NodeEvidence(version=node.labels[label], works=True, proven_on=node.annotations[label])
     return evidence.of_node(node, view.pods_on(node.name), label=view.driver.ready_label, daemon_sets=view.daemon_sets)
 
 
@@ -47,7 +50,7 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
     label = view.driver.ready_label
     nameless = frozenset(unknown)
     actions: list[LabelNode] = []
-    for node in view.snapshot.nodes:
+    for node in view.others:
         found = known.get(node.name)
         if found is None and node.name in nameless and label in node.labels:
             found = of_node(view, node)

@@ -56,12 +56,18 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
             )
         )
     nodes = frozenset(item.nodes)
-    pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes]
+    # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
+    settled = view.ordinary if existing is not None and _asks_for_the_same(existing, written) else frozenset()
+    pods = [
+        pod
+        for pod in view.pods.get(item.target.short_hash, ())
+        if pod.node in nodes and pod.node not in settled
+    ]
     outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
     if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
-        actions += _replacements(view, pods, outdated, item.nodes, written)
-    current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
-    done = all(part.evidence[node].version is not None and node in current for node in item.nodes)
+        actions += _replacements(view, pods, outdated, nodes - settled, written)
+    current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated) | settled
+    done = all(part.evidence[node].version is not None and node in current for node in nodes - settled)
     status = replace(
         part.status,
         digest=state.digest,
@@ -71,10 +77,19 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         message=_progress_words(view, item, part, current) + _reused_words(state.labels),
     )
     made = replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
-    held = next((pod for pod in pods if _is_held(view, pod)), None)
+    held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
     return made
+
+
+def _asks_for_the_same(existing: DaemonSet, written: DaemonSet) -> bool:
+    """Return whether pods that are current stay so when the DaemonSet is written."""
+    return _judged_by(existing) == _judged_by(written)
+
+
+def _judged_by(item: DaemonSet) -> tuple[object, ...]:
+    return (item.fingerprint, item.kept, item.adopted, item.expected, item.image)
 
 
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
@@ -164,7 +179,7 @@ def _adopted(existing: DaemonSet | None, on_node: str) -> str:
 def _progress_words(view: DriverView, item: ImageTarget, part: TargetPart, current: set[str]) -> str:
     ready = sum(found.version is not None for found in part.evidence.values())
     words = f"{ready} of {len(item.nodes)} nodes ready"
-    for node in item.nodes:
+    for node in (node for node in item.nodes if node not in view.ordinary or node not in current):
         found = part.evidence[node]
         if found.version is None:
             return f"{words}; {node}: {found.why}"
@@ -193,7 +208,7 @@ def _replacements(
     view: DriverView,
     pods: Iterable[DriverPod],
     outdated: Iterable[DriverPod],
-    nodes: tuple[str, ...],
+    nodes: frozenset[str],
     written: DaemonSet,
 ) -> list[Action]:
     """Replace outdated pods: those without a working driver at once, the others one at a time.
@@ -209,7 +224,7 @@ def _replacements(
     doubted = {pod.uid for pod in pods if finding[pod.uid] is not Finding.WORKS and not _is_held(view, pod)} - waiting
     unsettled = bool(doubted) or any(pod.deleting for pod in pods)
     # A pod that is gone and not created again yet is away as well.
-    unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
+    unsettled = unsettled or not nodes.issubset(pod.node for pod in pods)
     chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
     if not chosen and not unsettled:
         chosen = outdated[:1]

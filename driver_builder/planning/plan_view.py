@@ -8,8 +8,10 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.model.build import ModuleSpec
+from driver_builder.objects import loaded
 from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.observed import rebuild
+from driver_builder.observed import inventory, rebuild
+from driver_builder.observed.driver_pods import pods_of
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
@@ -75,6 +77,7 @@ class DriverView:
     driver: DriverContainer
     nodes: Mapping[str, Node]
     daemon_sets: Mapping[str, DaemonSet]
+    own_pods: tuple[DriverPod, ...]
     pods: Mapping[str, list[DriverPod]]
     """By target."""
     pods_by_node: Mapping[str, list[DriverPod]]
@@ -91,16 +94,24 @@ class DriverView:
     reusable: Reusable = field(default_factory=Reusable)
     """Candidates for re-use among them."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
+    record: str = ""
+    """The annotation that records on a Node what is loaded there of the driver."""
+    ordinary: frozenset[str] = frozenset()
+    """Nodes where nothing is to be done (:mod:`driver_builder.planning.ordinary`)."""
+    others: tuple[Node, ...] = ()
+    """All other nodes."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
+        own_pods = pods_of(snapshot.pods, driver.key)
         pods: dict[str, list[DriverPod]] = {}
-        by_node: dict[str, list[DriverPod]] = {}
-        for pod in sorted(snapshot.pods, key=lambda pod: (pod.node, pod.deleting, pod.name)):
-            if pod.driver == driver.key:
-                pods.setdefault(pod.target, []).append(pod)
-                by_node.setdefault(pod.node, []).append(pod)
+        on_node: dict[str, list[DriverPod]] = {}
+        for pod in own_pods:
+            pods.setdefault(pod.target, []).append(pod)
+            on_node.setdefault(pod.node, []).append(pod)
+        for several in (found for found in on_node.values() if len(found) > 1):
+            several.sort(key=lambda pod: (pod.deleting, pod.name))
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(snapshot.unload_pods, key=lambda item: item.name):
             if unload_pod.driver == driver.key:
@@ -109,14 +120,17 @@ class DriverView:
             snapshot=snapshot,
             settings=settings,
             driver=driver,
-            nodes={node.name: node for node in snapshot.nodes},
+            nodes=inventory.by_name(snapshot.nodes),
             daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
+            own_pods=own_pods,
             pods=pods,
-            pods_by_node=by_node,
+            pods_by_node=on_node,
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in snapshot.orphaned_pods if pod.driver == driver.key),
             unload_pods=unload_pods,
             notes=previous_notes(driver.status),
+            record=loaded.annotation(driver.key),
+            others=snapshot.nodes,
         )
 
     def pods_on(self, node: str) -> list[DriverPod]:

@@ -14,7 +14,7 @@ from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import LOADED
-from driver_builder.objects.loaded import UNREADABLE, Load, Loaded
+from driver_builder.objects.loaded import UNREADABLE, Loaded
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
@@ -25,6 +25,7 @@ from driver_builder.planning.actions import (
     StartUnload,
 )
 from driver_builder.planning.plan_view import DriverView
+from driver_builder.planning.pod_loads import load_of
 from driver_builder.reasons import Reason
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.status.unloading import Unloading
@@ -52,38 +53,6 @@ class Removal:
     def is_done(self) -> bool:
         """Return whether nothing is left to do: everything is unloaded, or stays until the next boot."""
         return not self.actions and not self.unloading.waiting and not self.unloading.in_use
-
-
-def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
-    """Return what a pod has loaded on its node, or may have: None if it loads nothing, or unloads it by itself."""
-    if not pod.leaves_modules or (
-        pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, Reason.MODULE_CONFLICT)
-    ):
-        return None
-    of_target = view.daemon_sets.get(pod.target)
-    if pod.proof is None and of_target is not None and of_target.kernel != node.kernel_version:
-        return None
-    live = pod.proof.modules if pod.proof is not None else ()
-    modules = [(module.name, module.identity) for module in live] or _in_load_order(view, pod.expected)
-    return Load(
-        target=pod.target,
-        kernel=pod.proof.kernel if pod.proof is not None else node.kernel_version,
-        boot_id=(pod.proof.boot_id if pod.proof is not None else node.boot_id) or "unknown",
-        modules=tuple(module for module in modules if all(module)),
-        firmware=pod.firmware,
-        blacklist=pod.blacklist,
-    )
-
-
-def _in_load_order(view: DriverView, expected: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Put the modules of an image, which it lists in any order, into the order of the spec."""
-    order = [loaded.plain(module.name) for module in view.modules]
-
-    def place(item: tuple[str, str]) -> int:
-        name = loaded.plain(item[0])
-        return order.index(name) if name in order else -1
-
-    return sorted(expected.items(), key=place)
 
 
 def with_pods(view: DriverView, node: Node, known: Loaded, pods: Iterable[DriverPod]) -> Loaded:
@@ -117,7 +86,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     due: list[float] = []
     still: set[str] = set()
     actions: list[Action] = []
-    for node in view.snapshot.nodes:
+    for node in view.others:
         known = memory_of(view, node)
         # Without its labels a node's kernel is unknown: that is no reason to remove its driver.
         if known is None or node.name in selected or not isinstance(inventory.target_of(node), KernelTarget):

@@ -41,12 +41,12 @@ class Step:
 
 def memory_of(view: DriverView, node: Node) -> Loaded | None:
     """Read a Node's record of the driver."""
-    return loaded.parse(node.annotations.get(loaded.annotation(view.driver.key)))
+    return loaded.parse(node.annotations.get(view.record))
 
 
 def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
-    """Return the driver's pods on a node."""
-    return [pod for pods in view.pods.values() for pod in pods if pod.node == node.name]
+    """Return the driver's pods on a node, the one that stays last."""
+    return list(reversed(view.pods_on(node.name)))
 
 
 def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each state

@@ -23,7 +23,7 @@ def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]
 
     ``selected`` are the nodes without a target that the driver selects.
     """
-    if not any(_may_be_of_it(view, node, selected) for node in view.snapshot.nodes):
+    if not any(_may_be_of_it(view, node, selected) for node in view.others):
         return frozenset()
     with_nodes = {item.target.short_hash for item in wanted}
     found = (item for item in view.daemon_sets.values() if item.target not in with_nodes)

@@ -1,0 +1,42 @@
+"""Results of pure functions, remembered for the very objects that they were computed from.
+
+Between two reconciles most of what the controller knows is the same: not only equal, but the same objects, because the
+cluster cache keeps equal values. Objects are compared by identity, which costs the same for a node and for a fleet. They
+must not be changed afterwards, as values of this program never are.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def remembers_last(count: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Make a pure function keep its last ``count`` results, with the positional arguments that they belong to."""
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        # The arguments are kept as well: while they live, no other object has their ids.
+        known: OrderedDict[tuple[int, ...], tuple[tuple[object, ...], Result]] = OrderedDict()
+        lock = threading.Lock()
+
+        @wraps(function)
+        def remembering(*args: Parameters.args, **words: Parameters.kwargs) -> Result:
+            key = tuple(map(id, args))
+            with lock:
+                found = known.get(key)
+            if found is not None:
+                return found[1]
+            result = function(*args, **words)
+            with lock:
+                known[key] = (args, result)
+                while len(known) > count:
+                    known.popitem(last=False)
+            return result
+
+        return remembering
+
+    return decorate
