@@ -5,7 +5,7 @@ fails is reported and waits for its next try, the others go on. Nothing is remov
 ``observe`` either sees everything or raises.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import (
     Action,
@@ -28,7 +29,8 @@ from driver_builder.planning.actions import (
     StartBuild,
 )
 from driver_builder.planning.drift import repair
-from driver_builder.planning.ordinary import Ordinary, ordinary_nodes
+from driver_builder.planning.ordinary import ordinary_nodes
+from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_labels import relabel, unlabel
 from driver_builder.planning.plan_rebuild import without_served
 from driver_builder.planning.plan_reuse import Reusable
@@ -65,8 +67,17 @@ class Plan:
         return min((part.requeue_at for part in self.drivers if part.requeue_at is not None), default=None)
 
 
-def plan(snapshot: Snapshot, settings: PlanSettings, resolved: Mapping[str, Resolved] = MappingProxyType({})) -> Plan:
-    """Decide what to do next for every driver; ``resolved`` are drivers that are resolved already, by their keys."""
+def plan(
+    snapshot: Snapshot,
+    settings: PlanSettings,
+    resolved: Mapping[str, Resolved] = MappingProxyType({}),
+    memory: PlanMemory | None = None,
+) -> Plan:
+    """Decide what to do next for every driver; ``resolved`` are drivers that are resolved already, by their keys.
+
+    ``memory`` is that of the plans before: it changes what a plan costs, not what it says.
+    """
+    memory = PlanMemory() if memory is None else memory
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
     nobody: dict[str, tuple[LabelNode, ...]] = {}
     labels = contained(
@@ -74,36 +85,40 @@ def plan(snapshot: Snapshot, settings: PlanSettings, resolved: Mapping[str, Reso
     )
     nothing: dict[str, tuple[Conflict, ...]] = {}
     kept = contained("driver", "all", lambda: conflicts(snapshot), lambda _error: nothing)
-    views = partial(_view, snapshot, settings, kept)
-    parts = tuple(
-        _plan_alone(snapshot, driver, views, labels.get(driver.key, ()), resolved.get(driver.key)) for driver in drivers
-    )
+    parts = []
+    for driver in drivers:
+        inputs = Inputs(
+            share=share_of(snapshot, driver),
+            settings=settings,
+            labels=labels.get(driver.key, ()),
+            conflicts=kept.get(driver.key, ()),
+        )
+        parts.append(_plan_alone(inputs, driver, resolved.get(driver.key), memory))
+    memory.forget_others(frozenset(driver.key for driver in drivers))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
-    return Plan(drivers=parts, cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
-
-
-def _view(
-    snapshot: Snapshot, settings: PlanSettings, kept: Mapping[str, tuple[Conflict, ...]], driver: DriverContainer
-) -> DriverView:
-    return replace(DriverView.of(snapshot, driver, settings), conflicts=kept.get(driver.key, ()))
+    return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
 
 def _plan_alone(
-    snapshot: Snapshot,
-    driver: DriverContainer,
-    view: Callable[[DriverContainer], DriverView],
-    labels: tuple[LabelNode, ...],
-    resolved: Resolved | None,
+    inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory
 ) -> DriverPlan:
     """Plan for one driver, whose errors concern it alone."""
+    snapshot = inputs.share
     if driver.namespace in snapshot.forbidden:
         return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace])
     return contained(
         "driver",
         driver.key,
-        lambda: _plan_driver(view(driver), labels, resolved),
+        lambda: memory.recall(driver.key, inputs) or _plan_anew(inputs, driver, resolved, memory),
         lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error)),
     )
+
+
+def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
+    view = replace(DriverView.of(inputs.share, driver, inputs.settings), conflicts=inputs.conflicts)
+    part = _plan_driver(view, inputs.labels, resolved, memory)
+    memory.keep(driver.key, inputs, part)
+    return part
 
 
 def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, message: str) -> DriverPlan:
@@ -121,7 +136,9 @@ def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, mess
     )
 
 
-def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Resolved | None) -> DriverPlan:
+def _plan_driver(
+    view: DriverView, labels: tuple[LabelNode, ...], resolved: Resolved | None, memory: PlanMemory
+) -> DriverPlan:
     """Plan for one driver; ``labels`` are those of all drivers together that this driver's plan has."""
     driver = view.driver
     if driver.deleting:
@@ -132,7 +149,7 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Reso
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
     reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
-    view = with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable))
+    view = _with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable), memory)
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
@@ -176,8 +193,9 @@ def _plan_driver(view: DriverView, labels: tuple[LabelNode, ...], resolved: Reso
     )
 
 
-def with_ordinary(view: DriverView, before: Ordinary = Ordinary()) -> DriverView:
-    found = ordinary_nodes(view, view.wanted, before)
+def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
+    found = ordinary_nodes(view, view.wanted, memory.ordinary(view.driver.key))
+    memory.keep_ordinary(view.driver.key, found)
     others = tuple(node for node in view.snapshot.nodes if node.name not in found.names)
     return replace(view, ordinary=found.names, others=others)
 

@@ -12,7 +12,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import Resolved, resolve_all
+from driver_builder.desired.resolve import Resolved, ResolveMemory, resolve_all
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.observed.snapshot import Snapshot
@@ -34,14 +34,16 @@ class ImageReader:
         versions: TemplateVersions,
         *,
         pushed: Callable[[], Mapping[ImageRef, str]] = dict,
+        memory: ResolveMemory | None = None,
     ) -> None:
         self._registries = registries
         self._versions = versions
         self._pushed = pushed
+        self._memory = memory or ResolveMemory()
 
     def resolve(self, snapshot: Snapshot) -> Mapping[str, Resolved]:
         """Resolve the drivers of a snapshot, by their keys."""
-        return resolve_all(snapshot, self._versions)
+        return resolve_all(snapshot, self._versions, self._memory)
 
     def read(self, snapshot: Snapshot, resolved: Mapping[str, Resolved] | None = None) -> Snapshot:
         """Give the snapshot with the states of the images that its drivers want; it may be of a cluster to come."""

@@ -12,6 +12,7 @@ from driver_builder.controller.execute import Executor, FailedAction
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
 from driver_builder.plan import Plan, plan
+from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.errors import KubeApiError, Unreachable
 
@@ -47,6 +48,7 @@ class Reconciler:
         self._is_stopping = is_stopping
         self._changes = changes
         self._again = again
+        self._memory = PlanMemory()
 
     def reconcile(self) -> float | None:
         """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
@@ -58,7 +60,7 @@ class Reconciler:
         seen = self._observer.observe()
         resolved = self._images.resolve(seen)
         snapshot = self._images.read(seen, resolved)
-        decided = plan(snapshot, self._settings, resolved)
+        decided = plan(snapshot, self._settings, resolved, self._memory)
         self._planned(decided)
         decided, unwritten = self._reporter.acknowledged(decided)
         owners, before = owners_of(decided), self._changes()

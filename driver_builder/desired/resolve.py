@@ -5,7 +5,7 @@ Place in the flow: a reconcile resolves each driver once, the registries are ask
 all of them mean the same image.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,8 +18,10 @@ from driver_builder.desired.resolve_target import BuildInputs, blocked_target, r
 from driver_builder.model.build import OwnTemplate
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import rebuild
+from driver_builder.observed.driver_pods import pods_of
 from driver_builder.observed.inventory import Inventory, Node
 from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot, SourceMissing
 from driver_builder.reasons import Reason
 from kube_api import names
@@ -54,21 +56,53 @@ def _kernel(target: KernelTarget) -> KernelTarget:
     return replace(target, os_version="")
 
 
-def resolve_all(snapshot: Snapshot, versions: TemplateVersions) -> Mapping[str, Resolved]:
+class ResolveMemory:
+    """What drivers were resolved to the last time: those whose inputs are the same are not resolved anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[object, ...], Resolved]] = {}
+
+    def resolve(self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions) -> Resolved:
+        """Resolve a driver from its share of a snapshot."""
+        inputs = (driver, versions, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
+                  share.certificates)  # fmt: skip
+        known = self._known.pop(driver.key, None)
+        if known is not None and known[0] == inputs:
+            self._known[driver.key] = known
+            return known[1]
+        resolved = resolve(share, driver, spec, versions)
+        # A request that is new takes pods and the time into account.
+        if resolved.rebuilds == rebuild.from_status(driver.status.get("rebuild")):
+            self._known[driver.key] = (inputs, resolved)
+        return resolved
+
+    def forget_others(self, drivers: Iterable[str]) -> None:
+        """Forget the drivers that are gone."""
+        for driver in self._known.keys() - set(drivers):
+            del self._known[driver]
+
+
+def resolve_all(
+    snapshot: Snapshot, versions: TemplateVersions, memory: ResolveMemory | None = None
+) -> Mapping[str, Resolved]:
     """Resolve the drivers of a snapshot, by their keys; a driver that fails is left out."""
+    memory = ResolveMemory() if memory is None else memory
     found = {
         driver.key: contained(
-            "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions), lambda _error: None
+            "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions, memory), lambda _error: None
         )
         for driver in snapshot.drivers
     }
+    memory.forget_others(found)
     return {key: resolved for key, resolved in found.items() if resolved is not None}
 
 
-def _resolve_readable(snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions) -> Resolved | None:
+def _resolve_readable(
+    snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions, memory: ResolveMemory
+) -> Resolved | None:
     if not isinstance(driver.spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
         return None
-    return resolve(snapshot, driver, driver.spec, versions)
+    return memory.resolve(share_of(snapshot, driver), driver, driver.spec, versions)
 
 
 def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions) -> Resolved:
@@ -79,7 +113,7 @@ def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versi
         driver=driver.rebuild,
         targets=stock.targets,
         nodes=snapshot.nodes,
-        pods={pod.node: pod.uid for pod in snapshot.pods if pod.driver == driver.key and not pod.deleting},
+        pods=partial(_uids, snapshot, driver),
         now=snapshot.now,
     )
     inputs = _inputs(snapshot, driver, spec, versions, rebuilds)
@@ -90,6 +124,10 @@ def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versi
         rebuilds=rebuilds,
         alternatives=tuple(item for item in others if isinstance(item, ImageTarget)),
     )
+
+
+def _uids(snapshot: Snapshot, driver: DriverContainer) -> Mapping[str, str]:
+    return {pod.node: pod.uid for pod in pods_of(snapshot.pods, driver.key) if not pod.deleting}
 
 
 def _inputs(

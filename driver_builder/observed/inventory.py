@@ -93,17 +93,25 @@ def by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:
     return _fleet(nodes).by_name
 
 
+def asking(nodes: tuple[Node, ...]) -> Mapping[str, str]:
+    """Return the nodes that request a rebuild, by name, with what they request."""
+    return _fleet(nodes).asking
+
+
 @dataclass(frozen=True, slots=True)
 class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
 
     by_name: Mapping[str, Node]
+    asking: Mapping[str, str]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
 
 @remembers_last(4)
 def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
-    return _Fleet(by_name={node.name: node for node in sorted(nodes, key=lambda node: node.name)}, taken={})
+    by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+    asking = {name: value for name, node in by_name.items() if (value := node.rebuild)}
+    return _Fleet(by_name=by_name, asking=asking, taken={})
 
 
 def _take(nodes: Iterable[Node], wanted: tuple[tuple[str, str], ...]) -> Inventory:

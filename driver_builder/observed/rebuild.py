@@ -12,11 +12,12 @@ are heard once in a while: all that ask by then are served by one build.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from kube_api.text import bounded_token
 
@@ -96,27 +97,30 @@ def acknowledge(
     *,
     driver: str | None,
     targets: Mapping[KernelTarget, tuple[str, ...]],
-    nodes: Iterable[Node],
-    pods: Mapping[str, str] | None = None,
+    nodes: tuple[Node, ...],
+    pods: Callable[[], Mapping[str, str]] = dict,
     now: float = 0.0,
 ) -> Rebuilds:
     """Take in the annotations as they are now; equal to ``known`` when there is no new value.
 
-    ``pods`` are the uids of the driver's pods by node. What a node asked for that is no more is dropped, the tokens
+    ``pods`` gives the uids of the driver's pods by node. What a node asked for that is no more is dropped, the tokens
     that it made are kept: they are in the images' keys.
     """
-    by_name = {node.name: node for node in nodes}
-    there = {DRIVER, *(f"{NODE}{name}" for name in by_name)}
-    served = {name for names in targets.values() for name in names}
-    requests = {who: value for who, value in known.requests.items() if who in there}
+    by_name, asking = inventory.by_name(nodes), inventory.asking(nodes)
+    requests = {
+        who: value
+        for who, value in known.requests.items()
+        if who == DRIVER or (who.startswith(NODE) and who.removeprefix(NODE) in by_name)
+    }
     tokens, times = dict(known.tokens), dict(known.times)
+    served = {name for names in targets.values() for name in names} if known.pending else set()
     pending = {name: uid for name, uid in known.pending.items() if name in served}
     if driver is not None and requests.get(DRIVER) != _kept(driver):
         requests[DRIVER] = _kept(driver)
         tokens[ALL_TARGETS] = _next_token(tokens.get(ALL_TARGETS, ""), DRIVER, driver)
     waits: list[float] = []
     for target, names in targets.items():
-        wishes = {name: by_name[name].rebuild for name in names if name in by_name}
+        wishes = {name: asking[name] for name in names if name in asking} if asking else {}
         new = {name: value for name, value in wishes.items() if value and requests.get(NODE + name) != _kept(value)}
         heard_at = min(times.get(target.id, now - NODES_HEARD_SECONDS), now) + NODES_HEARD_SECONDS
         if not new:
@@ -124,11 +128,12 @@ def acknowledge(
         if heard_at > now:
             waits.append(heard_at)
             continue
+        uids = pods()
         times[target.id] = float(int(now))
         for name, value in new.items():
             requests[NODE + name] = _kept(value)
             tokens[target.id] = _next_token(tokens.get(target.id, ""), NODE + name, value)
-            pending[name] = (pods or {}).get(name, "")
+            pending[name] = uids.get(name, "")
     tokens = _pruned(tokens, times, {target.id for target in targets})
     return Rebuilds(
         requests=requests,

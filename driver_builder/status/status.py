@@ -13,6 +13,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.errors import InvalidDriver
+from driver_builder.memo import remembers_last
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import IN_TROUBLE, WITHOUT_DRIVER, Reason, TargetState, with_remedy, without_remedy
 from kube_api.text import MAX_MESSAGE, bounded_message
@@ -65,7 +66,8 @@ def parse_timestamp(text: str | None) -> float | None:
     return datetime.fromisoformat(text).timestamp() if text else None
 
 
-def previous_targets(status: Json) -> dict[str, TargetStatus]:
+@remembers_last(256)
+def previous_targets(status: Json) -> Mapping[str, TargetStatus]:
     """Read ``status.targets`` by target id; entries of another shape are dropped and written again."""
     known: dict[str, TargetStatus] = {}
     for entry in status.get("targets") or ():

@@ -16,6 +16,7 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
+from driver_builder.desired.resolve import ResolveMemory
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
     DRIVER_LABEL,
@@ -29,6 +30,7 @@ from driver_builder.objects import manifests, unload_pod
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, StartBuild
+from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.references.registry_access import Inspector
 from driver_builder.status.status import timestamp
@@ -83,6 +85,7 @@ class World:
         self.look_ups = ModelLookUps()
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
+        self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
     # ------------------------------------------------------------ what people do
 
@@ -216,11 +219,18 @@ class World:
 
     def images(self) -> ImageReader:
         """Make what asks the registries."""
-        return ImageReader(self.inspector or self.registries, self.settings.template_versions)
+        return ImageReader(
+            self.inspector or self.registries, self.settings.template_versions, memory=self._resolve_memory
+        )
 
     def decide(self) -> Plan:
-        """Observe and plan, and do nothing."""
-        return plan(self.observe(), self.settings)
+        """Observe and plan, and do nothing; what is remembered of the plans before changes nothing of this one."""
+        seen, images = self.observer().observe(), self.images()
+        resolved = images.resolve(seen)
+        snapshot = images.read(seen, resolved)
+        decided = plan(snapshot, self.settings, resolved, self._plan_memory)
+        assert decided == plan(snapshot, self.settings)
+        return decided
 
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
@@ -244,6 +254,7 @@ class World:
         self.builds = ModelBuilds()
         self.look_ups = ModelLookUps()
         self._cache = None
+        self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
     # ------------------------------------------------------------ what the rest of the cluster does
 

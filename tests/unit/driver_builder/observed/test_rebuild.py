@@ -30,8 +30,8 @@ def seen(
         known,
         driver=driver,
         targets=TARGETS,
-        nodes=[node(name, rebuild=value) for name, value in nodes.items()],
-        pods={name: f"pod-of-{name}" for name in nodes},
+        nodes=tuple(node(name, rebuild=value) for name, value in nodes.items()),
+        pods=lambda: {name: f"pod-of-{name}" for name in nodes},
         now=max(known.times.values(), default=0.0) + later,
     )
 
@@ -95,7 +95,7 @@ def test_two_nodes_of_one_target_ask_separately() -> None:
 def test_a_node_that_moves_with_its_old_value_rebuilds_nothing() -> None:
     """An acknowledged node that boots another kernel does not rebuild that kernel's image."""
     once = seen(a="1")
-    moved = acknowledge(once, driver=None, targets={THERE: ("a",)}, nodes=[node("a", OTHER_KERNEL, rebuild="1")])
+    moved = acknowledge(once, driver=None, targets={THERE: ("a",)}, nodes=(node("a", OTHER_KERNEL, rebuild="1"),))
     assert moved == once
     assert moved.token(THERE) == ""
 
@@ -185,7 +185,7 @@ def test_a_clock_that_went_back_holds_nothing_up_for_long() -> None:
     """A time in the future counts as now."""
     once = seen(a="1")
     ahead = replace(once, times={HERE.id: 1e12})
-    found = acknowledge(ahead, driver=None, targets=TARGETS, nodes=[node("a", rebuild="2")], now=5000.0)
+    found = acknowledge(ahead, driver=None, targets=TARGETS, nodes=(node("a", rebuild="2"),), now=5000.0)
     assert found.heard_at == 5000.0 + NODES_HEARD_SECONDS
 
 
@@ -193,7 +193,7 @@ def test_a_node_that_asked_is_pending_with_the_pod_it_had() -> None:
     """Until its pod is another one; the other nodes of its target are not."""
     once = seen(a="1", b=None)
     assert once.pending == {"a": "pod-of-a"}
-    moved = acknowledge(once, driver=None, targets={THERE: ("c",)}, nodes=[node("a", rebuild="1"), node("c")])
+    moved = acknowledge(once, driver=None, targets={THERE: ("c",)}, nodes=(node("a", rebuild="1"), node("c")))
     assert moved.pending == {}, "nothing is served on it any more"
 
 

@@ -1,0 +1,44 @@
+"""One driver's share of a snapshot: all that a plan for it may depend on, and nothing of other drivers. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.memo import remembers_last
+from driver_builder.observed.driver_pods import pods_of
+from driver_builder.observed.snapshot import DaemonSet, Snapshot
+
+Value = TypeVar("Value")
+
+
+def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
+    """Return the snapshot of this driver alone, with all nodes, images and builds."""
+    key = driver.key
+    secrets = driver.spec.certificate_secrets if isinstance(driver.spec, DriverSpec) else ()
+    certificates = {f"{driver.namespace}/{name}" for name in secrets}
+    return replace(
+        snapshot,
+        drivers=(driver,),
+        sources=_only(snapshot.sources, {key}),
+        templates=_only(snapshot.templates, {key}),
+        certificates=_only(snapshot.certificates, certificates),
+        images_of=_only(snapshot.images_of, {key}),
+        daemon_sets=_by_driver(snapshot.daemon_sets).get(key, ()),
+        pods=pods_of(snapshot.pods, key),
+        orphaned_pods=tuple(pod for pod in snapshot.orphaned_pods if pod.driver == key),
+        unload_pods=tuple(pod for pod in snapshot.unload_pods if pod.driver == key),
+    )
+
+
+def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:
+    return {key: values[key] for key in keys if key in values}
+
+
+@remembers_last(2)
+def _by_driver(daemon_sets: tuple[DaemonSet, ...]) -> Mapping[str, tuple[DaemonSet, ...]]:
+    groups: dict[str, list[DaemonSet]] = {}
+    for item in daemon_sets:
+        groups.setdefault(item.driver, []).append(item)
+    return {driver: tuple(found) for driver, found in groups.items()}

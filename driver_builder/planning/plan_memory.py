@@ -1,0 +1,92 @@
+"""What was planned for each driver the last time, so that the next plan costs what changed.
+
+A plan is a pure function of a driver's share of the snapshot. While that share is the same, and there was nothing to do
+and nothing that depends on the time, so is the plan. Of a driver whose share changed the nodes are remembered where
+nothing was to be done.
+"""
+
+from dataclasses import dataclass, replace
+
+from driver_builder.desired.conflicts import Conflict
+from driver_builder.observed import rebuild
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import LabelNode
+from driver_builder.planning.ordinary import Ordinary
+from driver_builder.planning.plan_view import DriverPlan, PlanSettings
+from driver_builder.reasons import TargetState
+from driver_builder.status.prebuild_status import previous_ahead
+from driver_builder.status.status import previous_targets
+
+_AT_REST = frozenset({TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """All that a driver's plan depends on, but for the time. ``labels`` and ``conflicts`` come from all drivers."""
+
+    share: Snapshot
+    settings: PlanSettings
+    labels: tuple[LabelNode, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    inputs: Inputs
+    part: DriverPlan
+
+
+class PlanMemory:
+    """Remembers the plans of one controller; an empty one remembers nothing."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, _Known] = {}
+        self._ordinary: dict[str, Ordinary] = {}
+
+    def recall(self, driver: str, inputs: Inputs) -> DriverPlan | None:
+        """Return what was planned for these inputs, None if that is not known or no longer true."""
+        known = self._parts.get(driver)
+        if known is None or known.inputs != replace(inputs, share=_timeless(inputs.share)):
+            return None
+        until = known.part.requeue_at
+        return known.part if until is None or inputs.share.now < until else None
+
+    def keep(self, driver: str, inputs: Inputs, part: DriverPlan) -> None:
+        """Remember a plan if it stays true while its inputs do."""
+        self._parts.pop(driver, None)
+        if is_at_rest(part):
+            self._parts[driver] = _Known(replace(inputs, share=_timeless(inputs.share)), part)
+
+    def ordinary(self, driver: str) -> Ordinary:
+        """Return the nodes where nothing was to be done for a driver."""
+        return self._ordinary.get(driver, Ordinary())
+
+    def keep_ordinary(self, driver: str, found: Ordinary) -> None:
+        """Remember them."""
+        self._ordinary[driver] = found
+
+    def forget_others(self, drivers: frozenset[str]) -> None:
+        """Forget the drivers that are gone."""
+        for known in (self._parts, self._ordinary):
+            for driver in known.keys() - drivers:
+                del known[driver]
+
+
+def is_at_rest(part: DriverPlan) -> bool:
+    """Return whether a plan changes nothing and is what the driver's status says already.
+
+    Times in a status, waits and tries count from a moment: such a plan is made anew each time.
+    """
+    status = part.driver.status
+    return not (part.actions or part.notes or part.failures or part.trouble or part.rebuilds.pending) and (
+        not (part.unloading.waiting or part.unloading.in_use or part.unloading.stays)
+        and all(target.state in _AT_REST for target in part.targets)
+        and list(part.targets) == list(previous_targets(status).values())
+        and part.rebuilds == rebuild.from_status(status.get("rebuild"))
+        and (part.ahead or ()) == tuple(previous_ahead(status).values())
+        and all(entry.error_at is None for entry in part.ahead or ())
+    )
+
+
+def _timeless(share: Snapshot) -> Snapshot:
+    return replace(share, now=0.0)
