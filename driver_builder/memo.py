@@ -1,8 +1,8 @@
 """Results of pure functions, remembered for the very objects that they were computed from.
 
 Between two reconciles most of what the controller knows is the same: not only equal, but the same objects, because the
-cluster cache keeps equal values. Objects are compared by identity, which costs the same for a node and for a fleet. They
-must not be changed afterwards, as values of this program never are.
+cluster cache keeps equal values. Objects are compared by identity, which costs the same for a node and for a fleet.
+They must not be changed afterwards, as values of this program never are.
 """
 
 import threading

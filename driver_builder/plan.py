@@ -30,8 +30,8 @@ from driver_builder.planning.actions import (
 )
 from driver_builder.planning.drift import repair
 from driver_builder.planning.ordinary import ordinary_nodes
-from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_labels import relabel, unlabel
+from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_rebuild import without_served
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
@@ -99,9 +99,7 @@ def plan(
     return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
 
-def _plan_alone(
-    inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory
-) -> DriverPlan:
+def _plan_alone(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
     """Plan for one driver, whose errors concern it alone."""
     snapshot = inputs.share
     if driver.namespace in snapshot.forbidden:

@@ -58,6 +58,7 @@ class NamespaceCache:
             client,
             Source(resource=PODS, namespace=namespace, label_selector=ours, page=_PODS_OF_A_PAGE),
             read_owned_pod,
+            group_of=lambda owned: owned.pod.driver,
             clock=clock,
         )
         self.config_maps: Follower[Version] = Follower(

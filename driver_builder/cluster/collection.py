@@ -8,10 +8,10 @@ Versions of objects (``resourceVersion``) are compared as numbers, which they ar
 """
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+from driver_builder.cluster.grouped import Grouped, Kept
 from kube_api.client import Listing, WatchEvent
 
 Json = dict[str, Any]
@@ -26,24 +26,19 @@ class WentBack(Exception):
     """A watch told of an older version after a newer one: what is known may be of another cluster, or of a backup."""
 
 
-@dataclass(slots=True)
-class _Kept(Generic[Value]):
-    version: int | None
-    value: Value | None
-
-
 class Collection(Generic[Value]):
     """The objects of one collection, by uid.
 
     ``read`` makes a value of an object; None for one that nobody needs. Values are compared: a change that leaves the
-    value as it was is no news.
+    value as it was is no news. ``group_of`` names the group of a value.
     """
 
-    def __init__(self, read: Callable[[Json], Value | None]) -> None:
+    def __init__(
+        self, read: Callable[[Json], Value | None], group_of: Callable[[Value], str] = lambda _value: ""
+    ) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept[Value]] = {}
-        self._values: tuple[Value, ...] | None = None
+        self._kept: Grouped[Value] = Grouped(group_of)
         self._listings = 0
         self._deleted: dict[str, int | None] = {}
         """What is gone though a listing, or the watch, may not know it yet, by its uid: since which version, if known.
@@ -66,9 +61,15 @@ class Collection(Generic[Value]):
     def values(self) -> tuple[Value, ...]:
         """Give all values; the same tuple for as long as nothing changed."""
         with self._lock:
-            if self._values is None:
-                self._values = tuple(kept.value for kept in self._kept.values() if kept.value is not None)
-            return self._values
+            groups = tuple(self._kept.groups().values())
+            if len(groups) != 1:
+                return tuple(value for group in groups for value in group)
+            return groups[0]
+
+    def groups(self) -> Mapping[str, tuple[Value, ...]]:
+        """Give the values by their groups; the same tuple of a group for as long as nothing of it changed."""
+        with self._lock:
+            return self._kept.groups()
 
     def age(self, now: float) -> float | None:
         """Say how many seconds ago something was last heard; None where nothing ever was."""
@@ -91,12 +92,14 @@ class Collection(Generic[Value]):
             self._listings += 1
             deleted_before, told_before = self._deleted.copy(), self._told
         try:
-            listed: dict[str, _Kept[Value]] = {}
+            listed: dict[str, Kept[Value]] = {}
             version, began = "", clock()
             for page in pages:
                 version = page.resource_version
-                for obj in page.items:
-                    listed[obj["metadata"]["uid"]] = _Kept(_number_of(obj), self._read(obj))
+                read = [(obj["metadata"]["uid"], Kept(_number_of(obj), self._read(obj))) for obj in page.items]
+                with self._lock:
+                    # What is known already is not held twice while the rest of the listing comes.
+                    listed |= {uid: _alike(kept, self._kept.get(uid)) for uid, kept in read}
             with self._lock:
                 if self._heard is not None and began - self._heard > SILENT_SECONDS:
                     # The listing is news of itself alone: the watch after it may be as deaf as before.
@@ -108,26 +111,28 @@ class Collection(Generic[Value]):
             with self._lock:
                 self._listings -= 1
 
-    def _put(self, listed: dict[str, _Kept[Value]], version: str, *, is_older: bool) -> bool:
+    def _put(self, listed: dict[str, Kept[Value]], version: str, *, is_older: bool) -> bool:
         at = _number(version)
+        known, before = self._kept, dict(self._kept.groups())
+        self._kept = Grouped(known.group_of)
         if is_older:
             self._deleted.clear()
-            self._kept.clear()
-        is_first, before = not self._version, {uid: kept.value for uid, kept in self._kept.items()}
-        known, self._kept = self._kept, {}
+            known = Grouped(known.group_of)
+        is_first = not self._version
         for uid, kept in listed.items():
             if self._is_there(uid, at):
-                self._kept[uid] = _newest(kept, known.get(uid))
+                self._kept.put(uid, _newest(kept, known.get(uid)))
         for uid, kept in known.items():
             if uid not in listed and at is not None and kept.version is not None and kept.version > at:
-                self._kept[uid] = kept
+                self._kept.put(uid, kept)
         is_ahead = (
             not is_older and at is not None and self._told is not None and self._told > at and bool(self._version)
         )
         if not is_ahead:
             self._version, self._told = version, at
-        self._listed_at, self._values = at, None
-        return is_first or is_older or before != {uid: kept.value for uid, kept in self._kept.items()}
+        self._listed_at = at
+        self._kept.keep_equal(before)
+        return is_first or is_older or before != self._kept.groups()
 
     def watch_began(self, now: float) -> None:
         """Note that the API server accepted a watch from :attr:`version`; after a cut, its first event counts."""
@@ -170,7 +175,7 @@ class Collection(Generic[Value]):
                 if self._listings:
                     self._deleted[uid] = version
                 return self._drop(uid)
-            return self._is_there(uid, version) and self._keep(uid, _Kept(version, value))
+            return self._is_there(uid, version) and self._keep(uid, Kept(version, value))
 
     def wrote(self, obj: Json, *, is_new: bool = True) -> bool:
         """Keep an object as the API server gave it back to whoever wrote it; says whether that is news.
@@ -178,17 +183,17 @@ class Collection(Generic[Value]):
         ``is_new`` says whether the write may have made it. One that is not known then is left to the watch: it has
         taken the place of another one of its name, which is known still.
         """
-        uid, kept = obj["metadata"]["uid"], _Kept(_number_of(obj), self._read(obj))
+        uid, kept = obj["metadata"]["uid"], Kept(_number_of(obj), self._read(obj))
         with self._lock:
             is_ahead = kept.version is None or kept.version > (self._told or 0)
-            if uid not in self._kept and not (is_new and is_ahead):
+            if self._kept.get(uid) is None and not (is_new and is_ahead):
                 return False
             return self._is_there(uid, kept.version) and self._keep(uid, kept)
 
     def deleted(self, uid: str) -> bool:
         """Forget an object that is gone because we deleted it; says whether that is news."""
         with self._lock:
-            if uid in self._kept:
+            if self._kept.get(uid) is not None:
                 self._deleted[uid] = None
             return self._drop(uid)
 
@@ -202,30 +207,29 @@ class Collection(Generic[Value]):
         del self._deleted[uid]
         return True
 
-    def _keep(self, uid: str, kept: _Kept[Value]) -> bool:
+    def _keep(self, uid: str, kept: Kept[Value]) -> bool:
         known = self._kept.get(uid)
-        self._kept[uid] = newest = _newest(kept, known)
-        before = known.value if known is not None else None
-        if newest.value == before:
-            return False
-        self._values = None
-        return True
+        newest = _newest(kept, known)
+        self._kept.put(uid, newest)
+        return newest.value != (known.value if known is not None else None)
 
     def _drop(self, uid: str) -> bool:
-        known = self._kept.pop(uid, None)
-        if known is None or known.value is None:
-            return False
-        self._values = None
-        return True
+        known = self._kept.pop(uid)
+        return known is not None and known.value is not None
 
 
-def _newest(one: _Kept[Value], known: _Kept[Value] | None) -> _Kept[Value]:
+def _newest(one: Kept[Value], known: Kept[Value] | None) -> Kept[Value]:
     """Give the newer of two; an equal value stays the very object that it was, so that who has it sees no change."""
     if known is None:
         return one
     if one.version is not None and known.version is not None and one.version <= known.version:
         return known
-    return _Kept(one.version, known.value) if known.value == one.value else one
+    return _alike(one, known)
+
+
+def _alike(one: Kept[Value], known: Kept[Value] | None) -> Kept[Value]:
+    """Give the one with the other's value, where that is equal."""
+    return Kept(one.version, known.value) if known is not None and known.value == one.value else one
 
 
 def _number_of(obj: Json) -> int | None:

@@ -63,10 +63,11 @@ class Follower(Generic[Value]):
         source: Source,
         read: Callable[[Json], Value | None],
         *,
+        group_of: Callable[[Value], str] = lambda _value: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.source = source
-        self.collection = Collection(read)
+        self.collection = Collection(read, group_of)
         self._client = client
         self._clock = clock
         self._listing = threading.Lock()

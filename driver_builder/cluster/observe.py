@@ -18,22 +18,20 @@ from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.named_contents import NamedContents
+from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.discovery.discovery_queue import LookUpQueue, LookUpStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
-from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.snapshot import (
     Certificate,
     CertificateMissing,
     DaemonSet,
-    DriverPod,
-    OrphanedPod,
     Snapshot,
     Source,
     SourceMissing,
 )
 from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.references.signing_secrets import SigningSecrets
-from kube_api.client import Client
+from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import NAMESPACES
 
@@ -63,6 +61,9 @@ class Observer:
         self._builds = builds
         self._look_ups = look_ups
         self._clock = clock
+        self._pods = PodReader()
+        self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
+        """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
     def observe(self) -> Snapshot:
         """Read everything that is not known.
@@ -80,7 +81,7 @@ class Observer:
         builds = self._builds.states() if self._builds is not None else BuildStates()
         look_ups = self._look_ups.states() if self._look_ups is not None else LookUpStates()
         daemon_sets = _daemon_sets(cache, drivers)
-        pods, orphaned_pods, unload_pods = _pods(cache, drivers, daemon_sets)
+        found = self._pods.read(cache, drivers, daemon_sets)
         snapshot = Snapshot(
             now=self._clock(),
             nodes=cache.nodes.collection.values(),
@@ -89,9 +90,9 @@ class Observer:
             templates=dict(self._templates(drivers)),
             certificates=dict(self._certificates(drivers)),
             daemon_sets=daemon_sets,
-            pods=pods,
-            orphaned_pods=orphaned_pods,
-            unload_pods=unload_pods,
+            pods=found.pods,
+            orphaned_pods=found.orphaned,
+            unload_pods=found.unload_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             forbidden=forbidden,
             # Whether the drivers of a namespace that may not be read still need their builds is not known.
@@ -103,6 +104,8 @@ class Observer:
             running_look_ups=look_ups.running,
         )
         self._contents.sweep()
+        in_use = set(map(id, snapshot.sources.values()))
+        self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}
         _report(cache)
         return snapshot
 
@@ -164,11 +167,18 @@ class Observer:
             obj = read_config_map(self._contents, namespace, name, field="spec.source.configMap")
         except ReferenceNotFound as error:
             return SourceMissing(message=str(error))
-        files = {path: text.encode() for path, text in (obj.get("data") or {}).items()}
-        files |= {path: base64.b64decode(data) for path, data in (obj.get("binaryData") or {}).items()}
-        if not files:
-            return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
-        return SourceFiles(files=files)
+        known = self._files.get(f"{namespace}/{name}")
+        if known is None or known[0] is not obj:
+            known = self._files[f"{namespace}/{name}"] = (obj, _files(namespace, name, obj))
+        return known[1]
+
+
+def _files(namespace: str, name: str, obj: Object) -> SourceFiles | SourceMissing:
+    files = {path: text.encode() for path, text in (obj.get("data") or {}).items()}
+    files |= {path: base64.b64decode(data) for path, data in (obj.get("binaryData") or {}).items()}
+    if not files:
+        return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
+    return SourceFiles(files=files)
 
 
 def _daemon_sets(cache: ClusterCache, drivers: Iterable[DriverContainer]) -> tuple[DaemonSet, ...]:
@@ -176,27 +186,6 @@ def _daemon_sets(cache: ClusterCache, drivers: Iterable[DriverContainer]) -> tup
     uids = {driver.key: driver.uid for driver in drivers}
     found = (owned for item in cache.namespaces for owned in item.daemon_sets.collection.values())
     return tuple(owned.daemon_set for owned in found if owned.owner == uids.get(owned.daemon_set.driver))
-
-
-def _pods(
-    cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: Iterable[DaemonSet]
-) -> tuple[tuple[DriverPod, ...], tuple[OrphanedPod, ...], tuple[UnloadPod, ...]]:
-    """Give the pods of our DaemonSets, those whose DaemonSet is gone, and the unload pods of our drivers."""
-    uids = {driver.key: driver.uid for driver in drivers}
-    owners = {item.uid for item in daemon_sets}
-    pods, orphans, unload_pods = [], [], []
-    for item in cache.namespaces:
-        for owned in item.pods.collection.values():
-            pod = owned.pod
-            if isinstance(pod, UnloadPod):
-                if owned.owner == uids.get(pod.driver):
-                    unload_pods.append(pod)
-            elif owned.owner in owners:
-                pods.append(pod)
-            else:
-                # The garbage collector removes it in a moment.
-                orphans.append(OrphanedPod(driver=pod.driver, node=pod.node))
-    return tuple(pods), tuple(orphans), tuple(unload_pods)
 
 
 def _report(cache: ClusterCache) -> None:

@@ -39,6 +39,8 @@ class Reporter:
         self._client = client
         self._is_stopping = is_stopping
         self._silence = Silence()
+        self._written: dict[str, DriverPlan] = {}
+        """By driver, the plan that its status says already."""
 
     def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, Unwritten]:
         """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
@@ -62,6 +64,7 @@ class Reporter:
                 logger.warning("status of %s: %s", key, error)
             return error
 
+        self._written = {part.driver.key: part for part in plan.drivers if self._written.get(part.driver.key) is part}
         errors, is_answering = self._each(plan.drivers, write)
         if is_answering:
             self._post(written, now)
@@ -118,10 +121,16 @@ class Reporter:
     def _try(
         self, part: DriverPlan, refusal: str, now: float, written: list[tuple[DriverPlan, Json]]
     ) -> Unwritten | None:
+        key = part.driver.key
+        if key in self._written and not refusal:
+            return None
+        self._written.pop(key, None)
         status_ = _render(part, refusal, now)
         try:
             if self._write(part.driver, status_):
                 written.append((part, status_))
+            elif not refusal:
+                self._written[key] = part
         except NotFound as error:
             logger.info("status of %s: conflict: %s", part.driver.key, error)
         except KubeApiError as error:

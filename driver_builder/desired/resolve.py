@@ -62,7 +62,9 @@ class ResolveMemory:
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[object, ...], Resolved]] = {}
 
-    def resolve(self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions) -> Resolved:
+    def resolve(
+        self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions
+    ) -> Resolved:
         """Resolve a driver from its share of a snapshot."""
         inputs = (driver, versions, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
                   share.certificates)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The driver pods of a snapshot, each driver's at hand: a fleet has tens of thousands, and a plan reads one driver's."""
+"""The driver pods of a snapshot, each driver's at hand: a fleet has tens of thousands, a plan reads one driver's."""
 
 from collections.abc import Mapping
 from itertools import chain

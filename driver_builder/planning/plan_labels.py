@@ -11,17 +11,20 @@ from driver_builder.planning.plan_view import DriverView
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
-    """Return the evidence of each node of a target."""
+    """Return the evidence of each node of a target; ordinary ones share it, without the boot of the proof."""
     if isinstance(item, SkippedTarget):
         return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
-    return {name: of_node(view, view.nodes[name]) for name in item.nodes if name in view.nodes}
+    daemon_set = view.daemon_sets.get(item.target.short_hash)
+    as_wanted = NodeEvidence(version=daemon_set.version if daemon_set is not None else None, works=True)
+    return {
+        name: as_wanted if name in view.ordinary else of_node(view, view.nodes[name])
+        for name in item.nodes
+        if name in view.nodes
+    }
 
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:
     """Return the evidence of a node from all pods of the driver there."""
-    if node.name in view.ordinary:
-        label = view.driver.ready_label
-        return NodeEvidence(version=node.labels[label], works=True, proven_on=node.annotations[label])
     return evidence.of_node(node, view.pods_on(node.name), label=view.driver.ready_label, daemon_sets=view.daemon_sets)
 
 

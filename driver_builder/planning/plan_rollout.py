@@ -58,11 +58,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     nodes = frozenset(item.nodes)
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
     settled = view.ordinary if existing is not None and _asks_for_the_same(existing, written) else frozenset()
-    pods = [
-        pod
-        for pod in view.pods.get(item.target.short_hash, ())
-        if pod.node in nodes and pod.node not in settled
-    ]
+    pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes and pod.node not in settled]
     outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
     if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
         actions += _replacements(view, pods, outdated, nodes - settled, written)

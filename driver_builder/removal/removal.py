@@ -26,7 +26,6 @@ from driver_builder.planning.actions import (
 )
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
-from driver_builder.reasons import Reason
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.status.unloading import Unloading
 

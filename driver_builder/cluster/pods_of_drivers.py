@@ -1,0 +1,83 @@
+"""Whose the pods in the cache are: those of our DaemonSets, those whose DaemonSet is gone, and unload pods."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.observed.driver_pods import PodsByDriver
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """The pods of a snapshot, as it has them."""
+
+    pods: tuple[DriverPod, ...]
+    orphaned: tuple[OrphanedPod, ...]
+    unload_pods: tuple[UnloadPod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The pods with one driver's label, and what they were sorted by: while that is the same, so are they."""
+
+    owned: tuple[OwnedPod, ...]
+    daemon_sets: tuple[DaemonSet, ...]
+    pods: tuple[DriverPod, ...]
+    orphaned: tuple[OrphanedPod, ...]
+    unload_pods: tuple[OwnedPod, ...]
+
+
+class PodReader:
+    """Sorts the pods of a cache, and again only the groups that changed."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._pods = PodsByDriver({})
+
+    def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: tuple[DaemonSet, ...]) -> Pods:
+        """Sort the pods by what controls them."""
+        uids = {driver.key: driver.uid for driver in drivers}
+        owners = frozenset(item.uid for item in daemon_sets)
+        found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
+        self._groups = {
+            driver: self._group(driver, owned, daemon_sets, owners) for driver, owned in sorted(found.items())
+        }
+        unload_pods = (item for group in self._groups.values() for item in group.unload_pods)
+        return Pods(
+            pods=self._of_drivers(),
+            orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
+            unload_pods=tuple(
+                item.pod
+                for item in unload_pods
+                if isinstance(item.pod, UnloadPod) and item.owner == uids.get(item.pod.driver)
+            ),
+        )
+
+    def _group(
+        self, driver: str, owned: tuple[OwnedPod, ...], daemon_sets: tuple[DaemonSet, ...], owners: frozenset[str]
+    ) -> _Group:
+        known = self._groups.get(driver)
+        if known is not None and known.owned is owned and known.daemon_sets == daemon_sets:
+            return known
+        driver_pods = [(item.owner, item.pod) for item in owned if isinstance(item.pod, DriverPod)]
+        return _Group(
+            owned=owned,
+            daemon_sets=daemon_sets,
+            pods=tuple(pod for owner, pod in driver_pods if owner in owners),
+            # The garbage collector removes them in a moment.
+            orphaned=tuple(
+                OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in driver_pods if owner not in owners
+            ),
+            unload_pods=tuple(item for item in owned if isinstance(item.pod, UnloadPod)),
+        )
+
+    def _of_drivers(self) -> PodsByDriver:
+        groups = {driver: group.pods for driver, group in self._groups.items() if group.pods}
+        before = self._pods.groups
+        if groups.keys() != before.keys() or any(before[driver] is not pods for driver, pods in groups.items()):
+            self._pods = PodsByDriver(groups)
+        return self._pods
