@@ -8,11 +8,15 @@ They must not be changed afterwards, as values of this program never are.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+_TEXTS = 4096
+_LONGEST = 2048
+"""Characters of a text that is kept."""
 
 
 def remembers_last(count: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
@@ -40,3 +44,14 @@ def remembers_last(count: int) -> Callable[[Callable[Parameters, Result]], Calla
         return remembering
 
     return decorate
+
+
+def remembers_texts(function: Callable[[str], Result]) -> Callable[[str], Result]:
+    """Make a pure function of a text keep its results for the last few thousand texts, but for long ones."""
+    remembering = lru_cache(maxsize=_TEXTS)(function)
+
+    @wraps(function)
+    def bounded(text: str) -> Result:
+        return remembering(text) if len(text) <= _LONGEST else function(text)
+
+    return bounded

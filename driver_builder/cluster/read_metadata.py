@@ -1,9 +1,11 @@
 """What an object says of whose it is: its place, its driver, its controller, the modules it expects. Pure."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+from driver_builder.memo import remembers_texts
 from driver_builder.objects import manifests
 
 Json = dict[str, Any]
@@ -17,7 +19,12 @@ def place(obj: Json) -> str:
 
 def driver_key(metadata: Json) -> str:
     """Name the driver that an object of ours is labelled with."""
-    return f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}"
+    return shared(f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}")
+
+
+def shared(text: str) -> str:
+    """Return the one object for a text that thousands of objects have."""
+    return sys.intern(text)
 
 
 def controller_of(obj: Json) -> Json:
@@ -26,9 +33,14 @@ def controller_of(obj: Json) -> Json:
     return next((item for item in references if item.get("controller")), {})
 
 
-def expected_modules(annotations: Mapping[str, str]) -> dict[str, str]:
+def expected_modules(annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Read which modules, with their identities, an image is said to have."""
+    return _expected_modules(annotations.get(manifests.MODULES_ANNOTATION, "{}"))
+
+
+@remembers_texts
+def _expected_modules(text: str) -> Mapping[str, str]:
     try:
-        return {str(name): str(value) for name, value in json.loads(annotations[manifests.MODULES_ANNOTATION]).items()}
-    except (KeyError, ValueError, AttributeError, RecursionError):
+        return {str(name): str(value) for name, value in json.loads(text).items()}
+    except (ValueError, AttributeError, RecursionError):
         return {}

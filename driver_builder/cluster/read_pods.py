@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from driver_builder.boundary import contained
-from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
+from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
 from driver_builder.objects import load_report, loaded, manifests, unload_pod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.snapshot import DriverPod
@@ -33,7 +33,7 @@ def read_owned_pod(obj: Json) -> OwnedPod | None:
         pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
     elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
-    return None if pod is None else OwnedPod(str(owner.get("uid") or ""), pod)
+    return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
 
 
 def read_unload_pod(obj: Json) -> UnloadPod:
@@ -75,23 +75,23 @@ def _pod(obj: Json) -> DriverPod:
     is_ready = ready.get("status") == "True"
     is_refuted = is_ready or _was_ready_since(hold, ready)
     return DriverPod(
-        namespace=metadata["namespace"],
+        namespace=shared(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
-        node=obj["spec"].get("nodeName", ""),
+        node=shared(obj["spec"].get("nodeName", "")),
         driver=driver_key(metadata),
-        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
-        version=annotations.get(manifests.VERSION_ANNOTATION, ""),
-        fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
+        target=shared(metadata["labels"].get(manifests.TARGET_LABEL, "")),
+        version=shared(annotations.get(manifests.VERSION_ANNOTATION, "")),
+        fingerprint=shared(annotations.get(manifests.FINGERPRINT_ANNOTATION, "")),
         ready=is_ready,
         deleting="deletionTimestamp" in metadata,
         proof=load_report.parse(ended.get("message") or ""),
         expected=expected_modules(annotations),
-        message=printable(_trouble(status)),
+        message=shared(printable(_trouble(status))),
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
         firmware=_mounts(obj, "/host/lib/firmware"),
         blacklist=_mounts(obj, "/host/etc/modprobe.d"),
-        image=_image(obj),
+        image=shared(_image(obj)),
         contrary=None if is_refuted else _contrary(load_ended=ended, hold_ended=_ended(hold)),
         unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),
     )

@@ -119,6 +119,7 @@ def resolve_target(
     request = _request(inputs, rule, target)
     if isinstance(request, _Missing):
         return blocked_target(target, nodes, request.reason, request.message)
+    common = inputs.rebuilds.token()
     tag = images.image_tag(version=inputs.spec.version, target=target, key=request.key)
     return TargetToBuild(
         target=target,
@@ -126,7 +127,7 @@ def resolve_target(
         image=inputs.spec.image.tagged(tag),
         request=request,
         rebuild=inputs.rebuilds.of_driver,
-        basis=replace(request, rebuild=inputs.rebuilds.token()).key,
+        basis=request.key if request.rebuild == common else replace(request, rebuild=common).key,
         selects_os_version=selects_os_version,
     )
 

@@ -6,9 +6,11 @@ pod's status: ``{"result":"Loaded","kernel":"6.1.0-55-cloud-amd64","bootID":"...
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from driver_builder.memo import remembers_texts
 from driver_builder.reasons import Reason
 from kube_api.text import printable
 
@@ -53,22 +55,28 @@ def parse(text: str) -> LoadReport | None:
             result=_word(verdict["result"]),
             kernel=_word(verdict.get("kernel", "")),
             boot_id=_word(verdict.get("bootID", "")),
-            modules=tuple(
-                LiveModule(
-                    name=_word(module["name"]),
-                    identity=_word(module.get("srcversion") or module.get("buildID") or ""),
-                    devices=tuple(_word(device) for device in module.get("devices") or ()),
-                )
-                for module in verdict.get("modules") or ()
-            ),
+            modules=_modules(json.dumps(verdict.get("modules") or [])),
             message=printable(str(verdict.get("message", ""))),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
+@remembers_texts
+def _modules(text: str) -> tuple[LiveModule, ...]:
+    """Read the modules of a report: those of a fleet with one driver are the same objects."""
+    return tuple(
+        LiveModule(
+            name=_word(module["name"]),
+            identity=_word(module.get("srcversion") or module.get("buildID") or ""),
+            devices=tuple(_word(device) for device in module.get("devices") or ()),
+        )
+        for module in json.loads(text)
+    )
+
+
 def _word(value: object) -> str:
-    return printable(str(value), _LONGEST_WORD)
+    return sys.intern(printable(str(value), _LONGEST_WORD))
 
 
 def doubt(proof: LoadReport | None, *, kernel: str, boot_id: str | None, expected: Mapping[str, str]) -> str | None:

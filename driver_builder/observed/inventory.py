@@ -64,17 +64,22 @@ def read_node(obj: Mapping[str, Any]) -> Node:
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     return Node(
-        name=metadata["name"],
+        name=sys.intern(metadata["name"]),
         # Thousands of nodes have the same hundred keys, and mostly the same values.
         labels={sys.intern(key): sys.intern(value) for key, value in (metadata.get("labels") or {}).items()},
+        # Beside each ready label stands the same boot.
         annotations={
-            key: bounded_token(value) if key == names.REBUILD_ANNOTATION else value
+            sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
             if key.startswith(f"{names.GROUP}/") and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
-        | {key: value[: loaded.MAX_BYTES + 1] for key, value in annotations.items() if key.startswith(loaded.PREFIX)},
+        | {
+            sys.intern(key): value[: loaded.MAX_BYTES + 1]
+            for key, value in annotations.items()
+            if key.startswith(loaded.PREFIX)
+        },
     )
 
 

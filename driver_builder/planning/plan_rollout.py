@@ -9,6 +9,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.desired_target import ImageTarget
+from driver_builder.memo import remembers_texts
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import Reused
@@ -232,9 +233,13 @@ def _replacements(
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:
     """Read module identities from an image's labels; empty for a prebuilt image without them."""
+    return dict(_identities(labels.get(images.MODULES_LABEL, "[]")))
+
+
+@remembers_texts
+def _identities(text: str) -> Mapping[str, str]:
     try:
-        modules = json.loads(labels.get(images.MODULES_LABEL, "[]"))
-        found = {module["name"]: module["identity"] for module in modules}
+        found = {module["name"]: module["identity"] for module in json.loads(text)}
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return found if len(found) <= MAX_MODULES and all(map(_is_word, found.keys() | found.values())) else {}

@@ -140,7 +140,7 @@ def test_tokens_change_exactly_when_a_new_value_is_seen(history: list[dict[str, 
 def test_a_node_in_the_inventory_but_not_in_the_list_is_skipped() -> None:
     """A group may name a node that the list does not have; that is no wish."""
     nodes: list[Node] = []
-    assert acknowledge(NOTHING, driver=None, targets=TARGETS, nodes=nodes) == NOTHING
+    assert acknowledge(NOTHING, driver=None, targets=TARGETS, nodes=tuple(nodes)) == NOTHING
 
 
 def test_a_node_that_is_gone_is_forgotten_and_its_tokens_stay() -> None:
