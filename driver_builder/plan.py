@@ -113,7 +113,8 @@ def _plan_alone(inputs: Inputs, driver: DriverContainer, resolved: Resolved | No
 
 
 def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
-    view = replace(DriverView.of(inputs.share, driver, inputs.settings), conflicts=inputs.conflicts)
+    view = DriverView.of(inputs.share, driver, inputs.settings)
+    view = replace(view, conflicts=inputs.conflicts, written=memory.written(driver.key))
     part = _plan_driver(view, inputs.labels, resolved, memory)
     memory.keep(driver.key, inputs, part)
     return part
@@ -194,6 +195,8 @@ def _plan_driver(
 def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     found = ordinary_nodes(view, view.wanted, memory.ordinary(view.driver.key))
     memory.keep_ordinary(view.driver.key, found)
+    for gone in view.written.keys() - {item.target.short_hash for item in view.wanted}:
+        del view.written[gone]
     others = tuple(node for node in view.snapshot.nodes if node.name not in found.names)
     return replace(view, ordinary=found.names, others=others)
 

@@ -26,7 +26,7 @@ class _Group:
 
     owned: tuple[OwnedPod, ...]
     daemon_sets: tuple[DaemonSet, ...]
-    pods: tuple[DriverPod, ...]
+    pods: PodsByDriver
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[OwnedPod, ...]
 
@@ -67,7 +67,7 @@ class PodReader:
         return _Group(
             owned=owned,
             daemon_sets=daemon_sets,
-            pods=tuple(pod for owner, pod in driver_pods if owner in owners),
+            pods=PodsByDriver({driver: tuple(pod for owner, pod in driver_pods if owner in owners)}),
             # The garbage collector removes them in a moment.
             orphaned=tuple(
                 OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in driver_pods if owner not in owners
@@ -76,7 +76,9 @@ class PodReader:
         )
 
     def _of_drivers(self) -> PodsByDriver:
-        groups = {driver: group.pods for driver, group in self._groups.items() if group.pods}
+        groups: dict[str, tuple[DriverPod, ...]] = {
+            driver: group.pods for driver, group in self._groups.items() if group.pods
+        }
         before = self._pods.groups
         if groups.keys() != before.keys() or any(before[driver] is not pods for driver, pods in groups.items()):
             self._pods = PodsByDriver(groups)

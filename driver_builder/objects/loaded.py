@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from kube_api import names
@@ -28,7 +27,8 @@ UNREADABLE = "the Node's annotation of loaded modules cannot be read"
 _TARGET = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IDENTITY = re.compile(r"[A-Za-z0-9]{1,64}")
-_BOOT_ID = re.compile(r"[A-Za-z0-9._+-]{1,80}")
+_LONGEST_BOOT_ID = 80
+_BOOT_ID = re.compile(rf"[A-Za-z0-9._+-]{{1,{_LONGEST_BOOT_ID}}}")
 _SOME_BOOT = "some-boot"
 _KERNEL = re.compile(r"(?!\.)[A-Za-z0-9._+~:-]{1,64}")
 
@@ -125,24 +125,28 @@ def render(loaded: Loaded) -> str:
     return text
 
 
-def records(text: str | None, load: Load | None) -> bool:
-    """Return whether an annotation records one load and nothing else; without a load, that there is none."""
-    if text is None or load is None:
-        return text is None and load is None
-    before, after = _around(load.target, load.kernel, load.modules, load.firmware, load.blacklist)
-    return text == f"{before}{load.boot_id}{after}" and len(text) <= MAX_BYTES
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The annotation that records one load and nothing else, without its boot id: what nodes have in common.
+
+    None ``before`` it if nothing is recorded.
+    """
+
+    before: str | None
+    after: str = ""
+
+    def is_of(self, text: str | None, boot_id: str) -> bool:
+        """Return whether this is an annotation of a load on this boot, or of none."""
+        return text is None if self.before is None else text == f"{self.before}{boot_id}{self.after}"
 
 
-@lru_cache(maxsize=4096)
-def _around(
-    target: str, kernel: str, modules: tuple[tuple[str, str], ...], firmware: bool, blacklist: bool
-) -> tuple[str, str]:
-    """Return the annotation of a load on both sides of its boot id, which is all that differs between its nodes."""
-    load = Load(
-        target=target, kernel=kernel, boot_id=_SOME_BOOT, modules=modules, firmware=firmware, blacklist=blacklist
-    )
-    before, _, after = _text(Loaded(loads=(load,))).rpartition(_SOME_BOOT)
-    return before, after
+def around(load: Load | None) -> Around:
+    """Return what the annotations of a load have in common on all boots; without a load, that there is none."""
+    if load is None:
+        return Around(None)
+    before, _, after = _text(Loaded(loads=(replace(load, boot_id=_SOME_BOOT),))).rpartition(_SOME_BOOT)
+    # A longer one is cut when it is written.
+    return Around(before, after if len(before) + len(after) <= MAX_BYTES - _LONGEST_BOOT_ID else "\0")
 
 
 def words(text: str) -> str:

@@ -39,15 +39,16 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     for item in wanted:
         target = item.target.short_hash
         daemon_set = view.daemon_sets.get(target)
-        if daemon_set is None or isinstance(item, SkippedTarget | BlockedTarget):
+        if daemon_set is None or not daemon_set.version or isinstance(item, SkippedTarget | BlockedTarget):
             continue
         known = before.pods if before.daemon_sets.get(target) is daemon_set else frozenset()
+        proven = _Proven(view, daemon_set)
         for name in item.nodes:
             pods, node = view.pods_by_node.get(name, ()), view.nodes[name]
             if len(pods) != 1 or name in special:
                 continue
             is_known = id(pods[0]) in known and before.nodes.get(name) is node
-            if is_known or _is_ordinary(view, node, pods[0], daemon_set):
+            if is_known or proven.is_ordinary(node, pods[0]):
                 names.append(name)
                 proving.append(id(pods[0]))
     return Ordinary(
@@ -65,15 +66,37 @@ def _special(view: DriverView) -> frozenset[str]:
     return view.orphans.union(view.unload_pods, view.notes, view.rebuilds.pending, conflicts)
 
 
-def _is_ordinary(view: DriverView, node: Node, pod: DriverPod, daemon_set: DaemonSet) -> bool:
-    label = view.driver.ready_label
-    return (
-        pod.target == daemon_set.target
-        and bool(daemon_set.version)
-        and node.labels.get(label) == daemon_set.version
-        and pod.proof is not None
-        and node.annotations.get(label) == evidence.place(pod.proof)
-        and evidence.judge(node, pod)[0] is Finding.WORKS
-        and evidence.is_current(pod, daemon_set)
-        and loaded.records(node.annotations.get(view.record), load_of(view, node, pod))
-    )
+class _Proven:
+    """What pods of one DaemonSet prove: mostly the same, on other boots."""
+
+    def __init__(self, view: DriverView, daemon_set: DaemonSet) -> None:
+        self._view = view
+        self._daemon_set = daemon_set
+        self._label = view.driver.ready_label
+        self._records: dict[tuple[object, ...], loaded.Around | None] = {}
+
+    def is_ordinary(self, node: Node, pod: DriverPod) -> bool:
+        """Return whether a pod proves on this boot what is wanted, and the Node says just that."""
+        proof, annotations = pod.proof, node.annotations
+        if proof is None or pod.contrary is not None or pod.deleting or not pod.ready or node.boot_id != proof.boot_id:
+            return False
+        if (
+            node.labels.get(self._label) != self._daemon_set.version
+            or annotations.get(self._label) != evidence.place(proof)
+            or node.kernel_version != proof.kernel
+        ):
+            return False
+        # By the objects: reading a pod makes equal ones the same.
+        face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target,
+                pod.leaves_modules, pod.firmware, pod.blacklist)  # fmt: skip
+        if face not in self._records:
+            self._records[face] = self._record(node, pod)
+        record = self._records[face]
+        return record is not None and record.is_of(annotations.get(self._view.record), proof.boot_id)
+
+    def _record(self, node: Node, pod: DriverPod) -> loaded.Around | None:
+        """Return what the Node has to record of such a pod, None if the pod does not prove what is wanted."""
+        proves = evidence.judge(node, pod)[0] is Finding.WORKS and evidence.is_current(pod, self._daemon_set)
+        if not proves or pod.target != self._daemon_set.target:
+            return None
+        return loaded.around(load_of(self._view, node, pod))

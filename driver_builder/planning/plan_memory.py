@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.observed import rebuild
-from driver_builder.observed.snapshot import Snapshot
+from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.ordinary import Ordinary
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
@@ -18,6 +18,9 @@ from driver_builder.status.prebuild_status import previous_ahead
 from driver_builder.status.status import previous_targets
 
 _AT_REST = frozenset({TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
+
+
+Written = dict[str, tuple[tuple[object, ...], DaemonSet]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class PlanMemory:
     def __init__(self) -> None:
         self._parts: dict[str, _Known] = {}
         self._ordinary: dict[str, Ordinary] = {}
+        self._written: dict[str, Written] = {}
 
     def recall(self, driver: str, inputs: Inputs) -> DriverPlan | None:
         """Return what was planned for these inputs, None if that is not known or no longer true."""
@@ -65,9 +69,13 @@ class PlanMemory:
         """Remember them."""
         self._ordinary[driver] = found
 
+    def written(self, driver: str) -> Written:
+        """Return the DaemonSets that were wanted for a driver, by target; whoever plans adds to them."""
+        return self._written.setdefault(driver, {})
+
     def forget_others(self, drivers: frozenset[str]) -> None:
         """Forget the drivers that are gone."""
-        for known in (self._parts, self._ordinary):
+        for known in (self._parts, self._ordinary, self._written):
             for driver in known.keys() - drivers:
                 del known[driver]
 

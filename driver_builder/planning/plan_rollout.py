@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
@@ -33,51 +34,65 @@ _WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
     """Roll the image out to exactly the target's nodes and count where it is proven."""
     existing = view.daemon_sets.get(item.target.short_hash)
-    manifest = manifest_of(
-        view.driver,
-        spec,
-        item,
-        state,
-        existing=existing,
-        loader_image=view.settings.loader_image,
-        node_rebuilds=view.rebuilds.of_nodes(item.nodes),
-    )
-    written = as_written(manifest, existing)
+    written, manifest = _wanted(view, spec, item, state, existing)
     actions: list[Action] = []
     # Annotations and image can differ: somebody may have set another image by hand.
     if existing is None or existing.template != written.template or existing.image != written.image:
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,
-                name=manifest["metadata"]["name"],
+                name=written.name,
                 driver=view.driver.key,
                 target=item.target.id,
-                manifest=manifest,
+                manifest=manifest(),
                 hooks=existing.hooks if existing is not None else (),
             )
         )
-    nodes = frozenset(item.nodes)
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
     settled = view.ordinary if existing is not None and _asks_for_the_same(existing, written) else frozenset()
-    pods = [pod for pod in view.pods.get(item.target.short_hash, ()) if pod.node in nodes and pod.node not in settled]
+    nodes = [node for node in item.nodes if node not in settled]
+    pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
     outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
     if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
-        actions += _replacements(view, pods, outdated, nodes - settled, written)
-    current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated) | settled
-    done = all(part.evidence[node].version is not None and node in current for node in nodes - settled)
+        actions += _replacements(view, pods, outdated, nodes, written)
+    current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
+    done = all(part.evidence[node].version is not None and node in current for node in nodes)
     status = replace(
         part.status,
         digest=state.digest,
         key=item.key,
         state=TargetState.READY if done else TargetState.ROLLING_OUT,
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
-        message=_progress_words(view, item, part, current) + _reused_words(state.labels),
+        message=_progress_words(view, item, part, nodes, current) + _reused_words(state.labels),
     )
     made = replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
     held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
     return made
+
+
+def _wanted(
+    view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, existing: DaemonSet | None
+) -> tuple[DaemonSet, Callable[[], Json]]:
+    """Return the DaemonSet that is wanted, and a function that makes its manifest."""
+    node_rebuilds = view.rebuilds.of_nodes(item.nodes)
+    manifest = partial(
+        manifest_of,
+        view.driver,
+        spec,
+        item,
+        state,
+        existing=existing,
+        loader_image=view.settings.loader_image,
+        node_rebuilds=node_rebuilds,
+    )
+    inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
+              item.selects_os_version, state, existing, node_rebuilds)  # fmt: skip
+    known = view.written.get(item.target.short_hash)
+    if known is None or known[0] != inputs:
+        known = view.written[item.target.short_hash] = (inputs, as_written(manifest(), existing))
+    return known[1], manifest
 
 
 def _asks_for_the_same(existing: DaemonSet, written: DaemonSet) -> bool:
@@ -173,10 +188,12 @@ def _adopted(existing: DaemonSet | None, on_node: str) -> str:
     return existing.adopted or (on_node if is_older else "")
 
 
-def _progress_words(view: DriverView, item: ImageTarget, part: TargetPart, current: set[str]) -> str:
-    ready = sum(found.version is not None for found in part.evidence.values())
-    words = f"{ready} of {len(item.nodes)} nodes ready"
-    for node in (node for node in item.nodes if node not in view.ordinary or node not in current):
+def _progress_words(
+    view: DriverView, item: ImageTarget, part: TargetPart, nodes: Iterable[str], current: set[str]
+) -> str:
+    """Say how many nodes are ready, and why the first of ``nodes`` is not, or does not have what is wanted."""
+    words = f"{part.status.ready_nodes} of {len(item.nodes)} nodes ready"
+    for node in nodes:
         found = part.evidence[node]
         if found.version is None:
             return f"{words}; {node}: {found.why}"
@@ -205,7 +222,7 @@ def _replacements(
     view: DriverView,
     pods: Iterable[DriverPod],
     outdated: Iterable[DriverPod],
-    nodes: frozenset[str],
+    nodes: Iterable[str],
     written: DaemonSet,
 ) -> list[Action]:
     """Replace outdated pods: those without a working driver at once, the others one at a time.
@@ -221,7 +238,7 @@ def _replacements(
     doubted = {pod.uid for pod in pods if finding[pod.uid] is not Finding.WORKS and not _is_held(view, pod)} - waiting
     unsettled = bool(doubted) or any(pod.deleting for pod in pods)
     # A pod that is gone and not created again yet is away as well.
-    unsettled = unsettled or not nodes.issubset(pod.node for pod in pods)
+    unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
     chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
     if not chosen and not unsettled:
         chosen = outdated[:1]

@@ -78,9 +78,7 @@ class DriverView:
     nodes: Mapping[str, Node]
     daemon_sets: Mapping[str, DaemonSet]
     own_pods: tuple[DriverPod, ...]
-    pods: Mapping[str, list[DriverPod]]
-    """By target."""
-    pods_by_node: Mapping[str, list[DriverPod]]
+    pods_by_node: Mapping[str, tuple[DriverPod, ...]]
     before: Mapping[str, TargetStatus]
     notes: Mapping[str, NodeNote]
     orphans: frozenset[str] = frozenset()
@@ -100,18 +98,21 @@ class DriverView:
     """Nodes where nothing is to be done (:mod:`driver_builder.planning.ordinary`)."""
     others: tuple[Node, ...] = ()
     """All other nodes."""
+    written: dict[str, tuple[tuple[object, ...], DaemonSet]] = field(default_factory=dict)
+    """By target, the DaemonSet that was wanted the last time, with all that it was made from."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
         own_pods = pods_of(snapshot.pods, driver.key)
-        pods: dict[str, list[DriverPod]] = {}
-        on_node: dict[str, list[DriverPod]] = {}
+        on_node: dict[str, tuple[DriverPod, ...]] = {}
         for pod in own_pods:
-            pods.setdefault(pod.target, []).append(pod)
-            on_node.setdefault(pod.node, []).append(pod)
-        for several in (found for found in on_node.values() if len(found) > 1):
-            several.sort(key=lambda pod: (pod.deleting, pod.name))
+            on_node[pod.node] = (*on_node[pod.node], pod) if pod.node in on_node else (pod,)
+        several = {
+            node: tuple(sorted(pods, key=lambda pod: (pod.deleting, pod.name)))
+            for node, pods in on_node.items()
+            if len(pods) > 1
+        }
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(snapshot.unload_pods, key=lambda item: item.name):
             if unload_pod.driver == driver.key:
@@ -123,8 +124,7 @@ class DriverView:
             nodes=inventory.by_name(snapshot.nodes),
             daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
             own_pods=own_pods,
-            pods=pods,
-            pods_by_node=on_node,
+            pods_by_node=on_node | several,
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in snapshot.orphaned_pods if pod.driver == driver.key),
             unload_pods=unload_pods,
@@ -133,9 +133,9 @@ class DriverView:
             others=snapshot.nodes,
         )
 
-    def pods_on(self, node: str) -> list[DriverPod]:
+    def pods_on(self, node: str) -> tuple[DriverPod, ...]:
         """Return the driver's pods on a node, those that stay first."""
-        return self.pods_by_node.get(node, [])
+        return self.pods_by_node.get(node, ())
 
     @property
     def suspension(self) -> Suspension | None:

@@ -49,6 +49,8 @@ def _may_be_of_it(view: DriverView, node: Node, selected: Set[str]) -> bool:
 
 def _serves_others(view: DriverView, daemon_set: DaemonSet) -> bool:
     """Return whether a DaemonSet has pods on nodes known to run its kernel: these are no longer to have it."""
-    pods = (pod for pod in view.pods.get(daemon_set.target, ()) if not pod.deleting and pod.node in view.nodes)
+    pods = (
+        pod for pod in view.own_pods if pod.target == daemon_set.target and not pod.deleting and pod.node in view.nodes
+    )
     known = (inventory.target_of(view.nodes[pod.node]) for pod in pods)
     return any(isinstance(item, KernelTarget) and item.kernel_version == daemon_set.kernel for item in known)

@@ -41,6 +41,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 from tests.support.driver_builder.memory_client import MemoryClient, copied
 from tests.support.driver_builder.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
+from tests.support.driver_builder.plans import plan_in_detail
 
 
 class World:
@@ -224,12 +225,15 @@ class World:
         )
 
     def decide(self) -> Plan:
-        """Observe and plan, and do nothing; what is remembered of the plans before changes nothing of this one."""
+        """Observe and plan, and do nothing.
+
+        What is remembered of the plans before changes nothing of this one, nor that most nodes are ordinary.
+        """
         seen, images = self.observer().observe(), self.images()
         resolved = images.resolve(seen)
         snapshot = images.read(seen, resolved)
         decided = plan(snapshot, self.settings, resolved, self._plan_memory)
-        assert decided == plan(snapshot, self.settings)
+        assert decided == plan_in_detail(snapshot, self.settings)
         return decided
 
     def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
+from driver_builder import plan as plan_module
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.build import BuildRequest
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan
+from driver_builder.planning.ordinary import Ordinary
+from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
 from tests.support.driver_builder.factories import NAMESPACE, wanted
@@ -51,3 +55,9 @@ def after(seen: Snapshot, decided: Plan) -> Snapshot:
 def driver_with_status(container: DriverContainer, written: dict[str, Any]) -> DriverContainer:
     """Return a driver with another status."""
     return replace(container, status=written)
+
+
+def plan_in_detail(seen: Snapshot, settings: PlanSettings) -> Plan:
+    """Plan from a snapshot alone, and weigh every node: nothing is remembered, and no node is ordinary."""
+    with patch.object(plan_module, "ordinary_nodes", lambda *_: Ordinary()):
+        return plan_module.plan(seen, settings)

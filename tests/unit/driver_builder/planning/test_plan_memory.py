@@ -1,0 +1,71 @@
+"""Plans that cost what changed: what is remembered, and when it is not believed."""
+
+from dataclasses import replace
+
+import pytest
+
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import plan
+from driver_builder.planning.plan_memory import PlanMemory, is_at_rest
+from tests.support.driver_builder.factories import SETTINGS, ready_snapshot
+from tests.support.driver_builder.plans import after
+
+
+def at_rest() -> Snapshot:
+    """Return a cluster in which nothing is to be done, and whose statuses say so."""
+    seen = ready_snapshot()
+    while (later := after(seen, plan(seen, SETTINGS))).drivers != seen.drivers:
+        seen = later
+    return seen
+
+
+def test_a_driver_at_rest_is_not_planned_anew() -> None:
+    """The plan is the very object of the last time, also later."""
+    memory, seen = PlanMemory(), at_rest()
+    (first,) = plan(seen, SETTINGS, memory=memory).drivers
+    (second,) = plan(replace(seen, now=seen.now + 1.0), SETTINGS, memory=memory).drivers
+    assert second is first
+
+
+def changes(seen: Snapshot) -> dict[str, Snapshot]:
+    """Change one thing that a plan depends on, in each way."""
+    node, pod = seen.nodes[0], seen.pods[0]
+    (driver,) = seen.drivers
+    return {
+        "a label of a node": replace(seen, nodes=(replace(node, labels={**node.labels, "a": "b"}), *seen.nodes[1:])),
+        "a pod that is not ready": replace(seen, pods=(replace(pod, ready=False), *seen.pods[1:])),
+        "a pod that is gone": replace(seen, pods=seen.pods[1:]),
+        "a driver that is paused": replace(seen, drivers=(replace(driver, paused=True),)),
+        "an image that is gone": replace(seen, images={}),
+        "a build that runs": replace(seen, running_builds=frozenset({"00" * 8})),
+        "a DaemonSet that is gone": replace(seen, daemon_sets=()),
+    }
+
+
+@pytest.mark.parametrize("change", changes(at_rest()))
+def test_a_change_is_planned(change: str) -> None:
+    """The plan is that of the change alone, whatever was remembered; so is the one after the way back."""
+    memory, seen = PlanMemory(), at_rest()
+    plan(seen, SETTINGS, memory=memory)
+    changed = changes(seen)[change]
+    assert plan(changed, SETTINGS, memory=memory) == plan(changed, SETTINGS)
+    assert plan(seen, SETTINGS, memory=memory) == plan(seen, SETTINGS)
+
+
+def test_what_is_to_be_done_is_not_remembered() -> None:
+    """It was done, or it was refused: the next plan looks again."""
+    memory, seen = PlanMemory(), ready_snapshot()
+    (first,) = plan(seen, SETTINGS, memory=memory).drivers
+    assert not is_at_rest(first)
+    (second,) = plan(seen, SETTINGS, memory=memory).drivers
+    assert second is not first
+    assert second == first
+
+
+def test_drivers_that_are_gone_are_forgotten() -> None:
+    """And one of that name that comes back is planned anew."""
+    memory, seen = PlanMemory(), at_rest()
+    (first,) = plan(seen, SETTINGS, memory=memory).drivers
+    assert plan(replace(seen, drivers=()), SETTINGS, memory=memory).drivers == ()
+    (second,) = plan(seen, SETTINGS, memory=memory).drivers
+    assert second is not first
