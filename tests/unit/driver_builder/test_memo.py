@@ -8,11 +8,11 @@ def test_the_same_objects_are_not_computed_again() -> None:
     calls = []
 
     @remembers_last(2)
-    def length(values: tuple[int, ...]) -> int:
+    def length(values: tuple[str, ...]) -> int:
         calls.append(values)
         return len(values)
 
-    one, other = tuple([1, 2]), tuple([1, 2])
+    one, other = tuple("ab"), tuple("ab")
     assert [length(one), length(one), length(other)] == [2, 2, 2]
     assert len(calls) == 2
 
@@ -22,11 +22,11 @@ def test_only_the_last_results_are_kept() -> None:
     calls = []
 
     @remembers_last(1)
-    def length(values: tuple[int, ...]) -> int:
+    def length(values: tuple[str, ...]) -> int:
         calls.append(values)
         return len(values)
 
-    one, other = tuple([1]), tuple([1, 2])
+    one, other = tuple("a"), tuple("ab")
     assert [length(one), length(other), length(one)] == [1, 2, 1]
     assert len(calls) == 3
 
