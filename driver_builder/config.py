@@ -3,14 +3,18 @@
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
-from driver_builder.model import registry_reach
+from driver_builder.model import permissions, quantities, registry_reach
+from driver_builder.model.loader_privileges import LoaderPrivileges
+from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
 from kube_api import names
 
@@ -18,6 +22,10 @@ Json = dict[str, Any]
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
+_Word = TypeVar("_Word", bound=StrEnum)
+
+DEFAULT_WORK_SIZE, DEFAULT_OUTPUT_SIZE = "20Gi", "4Gi"
+_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -38,6 +46,10 @@ class Settings:
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
     loader_image: str
     """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
+    loader_privileges: LoaderPrivileges
+    """What containers that load and unload modules may do on their node."""
+    build_network: str
+    """Network of builds in an engine: a mode of the engine, or the name of a network."""
     job_image: str
     """Image with buildah, for builds in Jobs; empty: no such builds."""
     hand_over_image: str
@@ -48,6 +60,10 @@ class Settings:
     """Taints that build Jobs tolerate, besides those that a driver's spec names."""
     job_host_network: bool
     """Whether build Jobs use their node's network, as in clusters without a pod network."""
+    job_work_size: str
+    """Room of a build Job for images and files of the build, as a quantity."""
+    job_output_size: str
+    """Room of a build Job for its result, as a quantity."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: those of the package."""
     registry_ca_file: str | None
@@ -64,6 +80,8 @@ class Settings:
     """A build that takes longer is stopped."""
     max_build_deadline_seconds: float
     """The longest deadline that a DriverContainer may set: a build holds its place in the queue that long."""
+    permissions: Permissions
+    """What drivers may use."""
     retry_min_seconds: float
     """Wait after the first failure of a build."""
     retry_max_seconds: float
@@ -118,8 +136,15 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the controller."""
     add_builder_flags(parser)
+    add_permission_flags(parser)
     parser.add_argument(
         "--loader-image", metavar="IMAGE", help="image that driver pods copy their loader from (required)"
+    )
+    parser.add_argument(
+        "--loader-privileges",
+        choices=[word.value for word in LoaderPrivileges],
+        help="security context of what loads and unloads modules on nodes: privileged, or least, which adds the"
+        " capabilities SYS_MODULE and SYSLOG to none (default privileged; docs/security.md)",
     )
     parser.add_argument(
         "--resync-seconds", type=_positive, metavar="S", help="reconcile at least this often (default 60)"
@@ -179,6 +204,11 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
     )
+    parser.add_argument(
+        "--build-network",
+        metavar="MODE",
+        help="network of builds in an engine: host, bridge, none, or the name of a network (default host)",
+    )
     parser.add_argument("--job-image", metavar="IMAGE", help="image with buildah, for builds in Jobs")
     parser.add_argument("--hand-over-image", metavar="IMAGE", help="driver-builder image, for builds in Jobs")
     parser.add_argument(
@@ -192,26 +222,48 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job-host-network", action="store_const", const="true", help="build Jobs use their node's network"
     )
+    parser.add_argument(
+        "--job-work-size",
+        metavar="QUANTITY",
+        help="disk of a build Job for images and files of the build (default 20Gi)",
+    )
+    parser.add_argument(
+        "--job-output-size", metavar="QUANTITY", help="disk of a build Job for its result (default 4Gi)"
+    )
+
+
+def add_permission_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what drivers may use."""
+    group = parser.add_argument_group("what DriverContainers may use (docs/security.md)")
+    for setting in permissions.SETTINGS:
+        if setting.metavar:
+            group.add_argument(setting.flag, metavar=setting.metavar, help=setting.help)
+        else:
+            group.add_argument(setting.flag, action="store_const", const="true", help=setting.help)
 
 
 def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
     """Join flags, environment and defaults.
 
     Raises:
-        ConfigurationError: for an environment variable that is no number where one is needed.
+        ConfigurationError: naming the flag or variable whose value is invalid.
     """
     environment = os.environ if environment is None else environment
     pick = _Picker(flags, environment)
     return Settings(
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
-        builder=_builder(pick.text("builder")),
+        builder=_one_of(BuilderKind, "--builder", pick.text("builder")),
         loader_image=pick.text("loader_image") or "",
+        loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",
         job_node_selector=_labels(pick.text("job_node_selector") or ""),
         job_tolerations=_tolerations(pick.text("job_tolerations") or ""),
         job_host_network=pick.switch("job_host_network"),
+        job_work_size=_size("--job-work-size", pick.text("job_work_size") or DEFAULT_WORK_SIZE),
+        job_output_size=_size("--job-output-size", pick.text("job_output_size") or DEFAULT_OUTPUT_SIZE),
+        build_network=_network(pick.text("build_network") or "host"),
         docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         docker_cert_path=_path(pick.text("docker_cert_path") or _docker_cert_path(environment)),
         templates=_path(pick.text("templates")),
@@ -222,6 +274,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         max_builds=int(pick.number("max_builds", 1, _count)),
         build_deadline_seconds=pick.number("build_deadline_seconds", 1800.0, _positive),
         max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
+        permissions=_permissions(pick),
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
@@ -284,11 +337,29 @@ def _port(text: str) -> int:
     return value
 
 
-def _builder(text: str | None) -> BuilderKind:
+def _one_of(kind: type[_Word], flag: str, text: str | None) -> _Word:
+    """Read one of a list of words, of which the first is the default."""
     try:
-        return BuilderKind(text or BuilderKind.DOCKER)
+        return kind(text or next(iter(kind)))
     except ValueError as error:
-        raise ConfigurationError(f"--builder: {text!r} is not one of {', '.join(BuilderKind)}") from error
+        raise ConfigurationError(f"{flag}: {text!r} is not one of {', '.join(kind)}") from error
+
+
+def _network(text: str) -> str:
+    if not _NETWORK.fullmatch(text):
+        raise ConfigurationError(
+            f"--build-network: {text!r} is not a network: write host, bridge, none, or the name of one in the engine"
+        )
+    return text
+
+
+def _size(flag: str, text: str) -> str:
+    try:
+        if quantities.amount(text) < 1:
+            raise ConfigurationError(f"{flag}: {text!r} is no room at all: write a quantity such as 20Gi")
+    except ValueError as error:
+        raise ConfigurationError(f"{flag}: {error}") from error
+    return text
 
 
 def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
@@ -296,6 +367,13 @@ def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
         return registry_reach.reach(forbidden_ranges=forbidden_ranges, allowed_hosts=allowed_hosts)
     except ValueError as error:
         raise ConfigurationError(f"--registry-forbidden-ranges: {error}: write CIDR,...") from error
+
+
+def _permissions(pick: _Picker) -> Permissions:
+    try:
+        return permissions.read({setting.name: pick.text(setting.name) for setting in permissions.SETTINGS})
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _labels(text: str) -> Mapping[str, str]:

@@ -61,6 +61,7 @@ class Reason(StrEnum):
     BUILDS_SUSPENDED = "BuildsSuspended"
     TARGET_NAME_TAKEN = "TargetNameTaken"
     MODULE_CONFLICT = "ModuleConflict"
+    NOT_ALLOWED = "NotAllowed"
     # Its registry.
     REGISTRY_NOT_ASKED = "RegistryNotAsked"
     REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
@@ -247,6 +248,11 @@ _TARGETS = {
         "Another driver has one of the modules on these nodes, removes or blacklists it: nothing is touched there",
         "Let only one of the two drivers name the module, or select different nodes (spec.nodeSelector)",
         _BLOCKED, _LOADING,
+    ),
+    Reason.NOT_ALLOWED: _means(
+        "The settings of driver-builder do not allow what a field of the spec names; what runs stays",
+        "Change the field that the message names, or have the setting in the message changed (docs/security.md)",
+        _BLOCKED,
     ),
 }  # fmt: skip
 

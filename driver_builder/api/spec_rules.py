@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from driver_builder.model import quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
 
@@ -153,9 +154,7 @@ DURATION = Rule(
     "is not a duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
 )
 PERCENTAGE = Rule(re.compile(r"(?:[1-9][0-9]?|100)%"), "is neither a number of nodes nor a percentage: write 1 or 10%")
-QUANTITY = Rule(
-    re.compile(r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|[MGTPE]i?)?"), "is not a quantity: write one such as 500m, 2 or 1Gi", 32
-)
+QUANTITY = Rule(quantities.PATTERN, "is not a quantity: write one such as 500m, 2 or 1Gi", quantities.MAX_LENGTH)
 REGEXP = Rule(re.compile(r"(?s:.+)"), "is empty or longer than 65536 characters: split it into several mappings", 65536)
 TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)
 

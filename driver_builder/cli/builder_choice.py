@@ -55,7 +55,13 @@ def builder_for(
         return
     with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
         known = registries.credentials(action.namespace, action.registry, action.image.host)
-        yield DockerBuilder(api, owner=action.owner, templates=settings.templates, credentials=known)
+        yield DockerBuilder(
+            api,
+            owner=action.owner,
+            templates=settings.templates,
+            credentials=known,
+            network=settings.build_network,
+        )
 
 
 def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobSettings:
@@ -74,6 +80,9 @@ def job_settings(action: StartBuild, settings: Settings, client: Client) -> JobS
         node_selector=settings.job_node_selector,
         tolerations=settings.job_tolerations,
         host_network=settings.job_host_network,
+        work_size=settings.job_work_size,
+        output_size=settings.job_output_size,
+        max_resources=settings.permissions.max_resources or {},
         ca=_ca(action, settings, client),
         reach=settings.registry_reach,
     )

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ from driver_builder.config import Settings
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.permissions import Permissions
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
@@ -50,9 +52,17 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
         return observe(settings), plan_settings(settings)
     try:
         text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
-        return snapshot_file.from_document(yaml.safe_load(text))
+        snapshot, known = snapshot_file.from_document(yaml.safe_load(text))
     except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
         raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
+    return snapshot, _with_permissions(known, settings.permissions)
+
+
+def _with_permissions(known: PlanSettings, given: Permissions) -> PlanSettings:
+    """Replace the permissions in a file by those that are set for this command."""
+    if given == Permissions():
+        return known
+    return replace(known, template_versions=replace(known.template_versions, permissions=given))
 
 
 def plan_settings(settings: Settings) -> PlanSettings:
@@ -61,10 +71,12 @@ def plan_settings(settings: Settings) -> PlanSettings:
         versions=templates.template_versions(settings.templates),
         deadline_seconds=settings.build_deadline_seconds,
         max_deadline_seconds=max(settings.max_build_deadline_seconds, settings.build_deadline_seconds),
+        permissions=settings.permissions,
     )
     return PlanSettings(
         template_versions=versions,
         loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
+        loader_privileges=settings.loader_privileges,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
         unload_deadline_seconds=settings.unload_deadline_seconds,

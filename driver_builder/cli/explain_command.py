@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from driver_builder import config
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
@@ -17,6 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``explain``."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
     parser.add_argument("driver", nargs="?", metavar="DRIVER", help="only this DriverContainer (default: all)")
+    config.add_permission_flags(parser)
     add_snapshot_flag(parser)
     add_output_flag(parser)
 

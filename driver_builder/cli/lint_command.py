@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from driver_builder import plain_data, snapshot_file
+from driver_builder import config, plain_data, snapshot_file
 from driver_builder.api.driver_container import DriverContainer, check_names
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
@@ -22,11 +22,13 @@ from driver_builder.api.spec_rules import OBJECT_NAME
 from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
+from driver_builder.desired import permissions
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities
 from driver_builder.lint.lint_modules import shared_modules
 from driver_builder.lint.lint_signing import unsigned
+from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from kube_api.resources import DRIVER_CONTAINERS
@@ -59,6 +61,7 @@ class Fleet:
     kernels: tuple[str, ...] | None = None
     drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
     """By ``namespace/name``: those of the snapshot, and those that are checked."""
+    permissions: Permissions = field(default_factory=Permissions)
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
         """Return the kernels of the nodes that a driver selects, None if they are not known.
@@ -85,10 +88,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="nodes to check mappings against, from driver-builder snapshot or kubectl get nodes -o json",
     )
     known.add_argument("--kernels", metavar="RELEASE,...", help="kernel releases to check mappings against")
+    config.add_permission_flags(parser)
     add_output_flag(parser)
 
 
-def run(flags: argparse.Namespace, _settings: Settings) -> int:
+def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Check the files; returns 1 if a driver has an error.
 
     Raises:
@@ -98,7 +102,8 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
     checked = 0
     findings: list[Finding] = []
     documents = list(read_documents(flags.files))
-    fleet = replace(fleet, drivers={**fleet.drivers, **dict(_specs(documents))})
+    known = {**fleet.drivers, **dict(_specs(documents))}
+    fleet = replace(fleet, drivers=known, permissions=settings.permissions)
     for document in documents:
         if isinstance(document, Unreadable):
             findings.append(_unreadable(document))
@@ -187,6 +192,9 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         return
     for unused in reading.spec.unused:
         yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version ignores it"
+    secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
+    for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
+        yield Severity.ERROR, refusal.path, refusal.message
     for message in unsigned(reading.spec, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "signing"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):

@@ -2,6 +2,7 @@
 
 import argparse
 
+from driver_builder import config
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.cli.plan_summary import DriverSummary, as_document, counted, summarise
@@ -20,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detailed-exitcode", action="store_true", help="exit with status 2 if there are actions, 0 if there are none"
     )
+    config.add_permission_flags(parser)
     add_snapshot_flag(parser)
     add_output_flag(parser)
 

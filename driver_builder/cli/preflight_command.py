@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--push", action="store_true", help="push verified images to the registry")
     config.add_builder_flags(parser)
+    config.add_permission_flags(parser)
     add_output_flag(parser)
 
 

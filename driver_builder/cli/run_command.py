@@ -190,7 +190,8 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
             return by_job.discover(action.repository, cancelled=cancelled)
         with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
             known = registries.credentials(action.namespace, action.registry)
-            return DockerKernelDiscovery(api, credentials=known).discover(action.repository, cancelled=cancelled)
+            discovery = DockerKernelDiscovery(api, credentials=known, network=settings.build_network)
+            return discovery.discover(action.repository, cancelled=cancelled)
 
     return work
 

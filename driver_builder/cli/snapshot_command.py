@@ -2,7 +2,7 @@
 
 import argparse
 
-from driver_builder import snapshot_file
+from driver_builder import config, snapshot_file
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_OK
 from driver_builder.config import Settings
@@ -11,6 +11,7 @@ from driver_builder.config import Settings
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``snapshot``."""
     parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="output format (default json)")
+    config.add_permission_flags(parser)
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:

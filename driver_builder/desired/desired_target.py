@@ -5,11 +5,12 @@ them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.permissions import Permissions
 from driver_builder.reasons import Reason, TargetState
 
 
@@ -18,12 +19,13 @@ class TemplateVersions:
     """``versions`` of every known template, by name, as build keys contain them.
 
     ``deadline_seconds`` is a build's deadline, for specs that have none; ``max_deadline_seconds`` is the longest that a
-    spec may ask for.
+    spec may ask for. ``permissions`` say what a driver may use.
     """
 
     versions: Mapping[str, str]
     deadline_seconds: float = 1800.0
     max_deadline_seconds: float = 14400.0
+    permissions: Permissions = field(default_factory=Permissions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired import targets
+from driver_builder.desired import permissions, targets
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
 from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
 from driver_builder.model.build import OwnTemplate
@@ -66,8 +66,8 @@ class ResolveMemory:
         self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions
     ) -> Resolved:
         """Resolve a driver from its share of a snapshot."""
-        inputs = (driver, versions, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
-                  share.certificates)  # fmt: skip
+        inputs = (driver, versions, share.drivers, share.nodes, share.daemon_sets, share.images, share.sources,
+                  share.templates, share.certificates)  # fmt: skip
         known = self._known.pop(driver.key, None)
         if known is not None and known[0] == inputs:
             self._known[driver.key] = known
@@ -146,6 +146,9 @@ def _inputs(
         rebuilds=rebuilds,
         known_templates=versions,
         certificates=snapshot.certificates,
+        protected_secrets=permissions.protected_secrets(
+            driver.key, spec, lambda: permissions.specs_of(snapshot.drivers), versions.permissions
+        ),
     )
 
 

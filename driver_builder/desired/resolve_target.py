@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from driver_builder.api import driver_spec
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
+from driver_builder.desired import permissions
 from driver_builder.desired.desired_target import (
     BlockedTarget,
     DesiredTarget,
@@ -87,6 +88,8 @@ class BuildInputs:
     rebuilds: Rebuilds
     known_templates: TemplateVersions
     certificates: Mapping[str, Certificate]
+    protected_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Secrets that no build may mount, with the field that names each."""
 
     def certificate(self, rule: KernelMapping) -> Certificate | None:
         """What modules of a rule's kernels are signed with, None where they are not."""
@@ -108,6 +111,8 @@ def resolve_target(
     if rule.skip:
         why = f"skipped by mapping {rule.pattern.pattern!r}"
         return SkippedTarget(target=target, nodes=nodes, reason=Reason.SKIPPED_BY_MAPPING, message=why)
+    if refusals := _refusals(inputs, rule, target):
+        return blocked_target(target, nodes, Reason.NOT_ALLOWED, permissions.words(refusals))
     if rule.image is not None:
         return PrebuiltTarget(
             target=target,
@@ -129,6 +134,16 @@ def resolve_target(
         rebuild=inputs.rebuilds.of_driver,
         basis=request.key if request.rebuild == common else replace(request, rebuild=common).key,
         selects_os_version=selects_os_version,
+    )
+
+
+def _refusals(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> tuple[permissions.Refusal, ...]:
+    return permissions.of_target(
+        inputs.spec,
+        rule,
+        inputs.known_templates.permissions,
+        base_image=base_image_for(inputs.spec, target),
+        secrets=inputs.protected_secrets,
     )
 
 

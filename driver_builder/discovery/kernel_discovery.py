@@ -46,16 +46,20 @@ class KernelDiscovery(Protocol):
 
 
 class DockerKernelDiscovery:
-    """Asks with the engine behind ``api``; ``credentials`` by host are for the base image, ``clock`` counts seconds."""
+    """Asks with the engine behind ``api``; ``credentials`` by host are for the base image, ``clock`` counts seconds.
+
+    ``network`` is that of builds.
+    """
 
     def __init__(
         self,
         api: docker.APIClient,
         *,
         credentials: Mapping[str, Credentials] | None = None,
+        network: str = "host",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine = DockerBuilder(api, credentials=credentials, clock=clock)
+        self._engine = DockerBuilder(api, credentials=credentials, network=network, clock=clock)
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects.fingerprint import fingerprint
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
@@ -66,6 +67,7 @@ def daemon_set(
     image: ImageRef,
     identities: Mapping[str, str],
     loader_image: str,
+    privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     firmware: str = "",
     rebuild: str = "",
     node_rebuilds: Mapping[str, str] = MappingProxyType({}),
@@ -102,6 +104,7 @@ def daemon_set(
         spec,
         str(image),
         loader_image=loader_image,
+        privileges=privileges,
         folders=_host_folders(spec, folders),
         environment=environment,
     )
@@ -235,7 +238,13 @@ def files_owner(driver: DriverContainer, target_hash: str) -> str:
 
 
 def _pod_spec(
-    spec: DriverSpec, image: str, *, loader_image: str, folders: tuple[_HostFolder, ...], environment: list[Json]
+    spec: DriverSpec,
+    image: str,
+    *,
+    loader_image: str,
+    privileges: LoaderPrivileges,
+    folders: tuple[_HostFolder, ...],
+    environment: list[Json],
 ) -> Json:
     """Make the pod: ``loader`` copies the loader, ``load`` loads, ``hold`` watches the modules and writes nothing."""
     loader = {"name": "driverwright", "mountPath": LOADER_FOLDER}
@@ -263,7 +272,7 @@ def _pod_spec(
         "name": LOAD_CONTAINER,
         "image": image,
         "command": _loader_command("load"),
-        "securityContext": {"privileged": True},
+        "securityContext": security_context(privileges),
         "env": environment,
         "volumeMounts": [{**loader, "readOnly": True}, *(folder.mount for folder in folders)],
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects.loaded import Load, words
 from driver_builder.objects.manifests import DRIVER_LABEL
 from kube_api import names
@@ -81,7 +82,14 @@ def name_of(driver: str, node: str, target: str) -> str:
 
 
 def manifest(
-    driver: str, load: Load, *, node: str, boot_id: str, image: str, owner: DriverContainer | None = None
+    driver: str,
+    load: Load,
+    *,
+    node: str,
+    boot_id: str,
+    image: str,
+    privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
+    owner: DriverContainer | None = None,
 ) -> Json:
     """Build the pod that removes ``load`` from a node.
 
@@ -93,6 +101,7 @@ def manifest(
     folders += [(_BLACKLISTS, False)] if load.blacklist else []
     spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
     secrets = [{"name": name} for name in spec.image_pull_secrets] if spec is not None else []
+    container = _container(driver, load, boot_id, image, folders)
     labels = {
         "app.kubernetes.io/managed-by": "driver-builder",
         DRIVER_LABEL: driver.partition("/")[2],
@@ -117,7 +126,7 @@ def manifest(
             "restartPolicy": "Never",
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "terminationGracePeriodSeconds": 5,
-            "containers": [_container(driver, load, boot_id, image, folders)],
+            "containers": [{**container, "securityContext": security_context(privileges)}],
             "volumes": [_volume(path, read_only) for path, read_only in folders],
             **({"imagePullSecrets": secrets} if secrets else {}),
         },
@@ -136,7 +145,6 @@ def _container(driver: str, load: Load, boot_id: str, image: str, folders: list[
         "imagePullPolicy": "IfNotPresent",
         "command": ["/busybox", "sh", "/loader.sh", "unload"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
-        "securityContext": {"privileged": True},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}},
         "volumeMounts": [

@@ -1,4 +1,7 @@
-"""One driver's share of a snapshot: all that a plan for it may depend on, and nothing of other drivers. Pure."""
+"""One driver's share of a snapshot: all that a plan for it may depend on. Pure.
+
+Of other drivers it has only the specs, and only where the driver's builds mount Secrets.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,13 +17,13 @@ Value = TypeVar("Value")
 
 
 def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
-    """Return the snapshot of this driver alone, with all nodes, images and builds."""
+    """Return the driver's part of a snapshot, with all nodes, images and builds."""
     key = driver.key
     secrets = driver.spec.certificate_secrets if isinstance(driver.spec, DriverSpec) else ()
     certificates = {f"{driver.namespace}/{name}" for name in secrets}
     return replace(
         snapshot,
-        drivers=(driver,),
+        drivers=_drivers(snapshot, driver),
         sources=_only(snapshot.sources, {key}),
         templates=_only(snapshot.templates, {key}),
         certificates=_only(snapshot.certificates, certificates),
@@ -30,6 +33,13 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         orphaned_pods=tuple(pod for pod in snapshot.orphaned_pods if pod.driver == key),
         unload_pods=tuple(pod for pod in snapshot.unload_pods if pod.driver == key),
     )
+
+
+def _drivers(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
+    """Return the driver, with those whose Secrets its builds may not mount where they mount any."""
+    if not isinstance(driver.spec, DriverSpec) or not driver.spec.build.secrets:
+        return (driver,)
+    return tuple(item for item in snapshot.drivers if item.namespace == driver.namespace)
 
 
 def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:

@@ -14,6 +14,7 @@ from driver_builder.memo import remembers_texts
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import Reused
+from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import manifests
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
 from driver_builder.observed.evidence import Finding, NodeEvidence, is_current, judge
@@ -85,6 +86,7 @@ def _wanted(
         state,
         existing=existing,
         loader_image=view.settings.loader_image,
+        privileges=view.settings.loader_privileges,
         node_rebuilds=node_rebuilds,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
@@ -125,6 +127,7 @@ def manifest_of(
     existing: DaemonSet | None,
     loader_image: str,
     node_rebuilds: Mapping[str, str],
+    privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
@@ -140,6 +143,7 @@ def manifest_of(
         firmware=firmware,
         rebuild=item.rebuild,
         loader_image=loader_image,
+        privileges=privileges,
         node_rebuilds=node_rebuilds,
         folders=existing.folders if existing is not None else (),
         selects_os_version=item.selects_os_version,

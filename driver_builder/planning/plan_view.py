@@ -8,6 +8,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.model.build import ModuleSpec
+from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import loaded
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed import inventory, rebuild
@@ -32,12 +33,13 @@ DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
 class PlanSettings:
     """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max.
 
-    ``loader_image`` is the image with the loader of driver pods. Unloading a driver from a node is tried for
-    ``unload_deadline_seconds``.
+    ``loader_image`` is the image with the loader of driver pods, ``loader_privileges`` says what the loader may do on a
+    node. Unloading a driver from a node is tried for ``unload_deadline_seconds``.
     """
 
     template_versions: TemplateVersions = field(metadata={"document": "recipes"})
     loader_image: str = DEFAULT_LOADER_IMAGE
+    loader_privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED
     retry_min_seconds: float = 30.0
     retry_max_seconds: float = 3600.0
     unload_deadline_seconds: float = 600.0

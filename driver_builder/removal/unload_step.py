@@ -130,6 +130,7 @@ def start(view: DriverView, node: Node, load: Load) -> StartUnload:
         node=node.name,
         boot_id=load.boot_id,
         image=view.settings.loader_image,
+        privileges=view.settings.loader_privileges,
         owner=view.driver,
     )
     return StartUnload(

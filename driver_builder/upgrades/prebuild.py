@@ -13,6 +13,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
+from driver_builder.desired import permissions
 from driver_builder.desired.desired_target import ImageTarget, SkippedTarget, TargetToBuild, TemplateVersions
 from driver_builder.desired.resolve import resolve_for
 from driver_builder.model.image_state import Present
@@ -84,9 +85,11 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     knowledge = known_of(view.snapshot, view.driver, pool)
     target = next_target(knowledge, pool)
     part = _part(view, spec, target, current) if target is not None else None
-    status = part.status if part is not None else _nothing_to_build(view, knowledge, pool)
+    # What asks a repository is a container of the base image.
+    refusal = permissions.of_base_image(pool.repository.base_image, view.settings.template_versions.permissions)
+    status = part.status if part is not None else _nothing_to_build(view, knowledge, pool, refusal)
     due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
-    is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups
+    is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups and refusal is None
     look_up = LookUpKernels(
         repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.build.builder
     )
@@ -160,11 +163,15 @@ def _of_running_target(known: TargetPart) -> TargetPart:
     return replace(known, status=status, actions=(), requeue_at=None)
 
 
-def _nothing_to_build(view: DriverView, knowledge: Knowledge, pool: Pool) -> TargetStatus:
+def _nothing_to_build(
+    view: DriverView, knowledge: Knowledge, pool: Pool, refusal: permissions.Refusal | None
+) -> TargetStatus:
     """Return why nothing is prebuilt: no kernel is known, or every node runs it."""
     look_up = knowledge.look_up
     if knowledge.newest is not None:
         state, reason, message = TargetState.READY, Reason.NEWEST_KERNEL_RUNS, "no node is on an older kernel"
+    elif refusal is not None:
+        state, reason, message = TargetState.BLOCKED, Reason.NOT_ALLOWED, str(refusal)
     elif look_up.error_at is not None:
         state, reason, message = TargetState.PENDING, Reason.LOOK_UP_FAILED, look_up.error
     elif look_up.at is not None:

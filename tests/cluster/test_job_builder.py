@@ -24,7 +24,6 @@ import pytest
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.build_queue import BuildQueue
-from driver_builder.builds.job import job_manifest
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import BUILD_LABEL, JobSettings
 from driver_builder.builds.job.job_run import Patience
@@ -209,21 +208,19 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     def build(name: str, script: str = "true", **changes: Any) -> Build:
         """Describe a build; ``changes`` are of its request or of the builder's settings."""
         of_settings = {key: changes.pop(key) for key in tuple(changes) if key in ("image", "node_selector")}
-        settings = replace(place.settings, **of_settings)
+        sizes = {"work_size": changes.pop("work_size")} if "work_size" in changes else {}
+        settings = replace(place.settings, **of_settings, **sizes)
         folder = tmp_path_factory.mktemp("waiting") / "job"
         patience = SHORT if of_settings else PATIENCE
         return Build(place, place.action(name, script, **changes), folder, settings=settings, patience=patience)
 
     hanging = build("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
     cancelled = build("cancelled", "echo begun; sleep 300")
-    evicted = build("evicted", "sleep 300")
+    evicted = build("evicted", "sleep 300", work_size=SMALL)
     no_image = f"{place.ground.registry.host}/no/such:1"
     with ThreadPoolExecutor(2) as pool:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job_manifest, "WORK_SIZE", SMALL)
-            failures = {"evicted": pool.submit(evicted.failure)}
-            wait_until("its Job is there", lambda: place.left(evicted.action.request.key))
-        failures |= {
+        failures = {
+            "evicted": pool.submit(evicted.failure),
             "deadline": pool.submit(hanging.failure),
             "cancelled": pool.submit(_failure_when_cancelled, cancelled),
             "no node fits": pool.submit(build("selected", node_selector={"no": "such"}).failure),

@@ -211,6 +211,29 @@ def test_a_module_removed_by_hand_is_loaded_again(scenario: Scenario) -> None:
     assert_proven(scenario, guest.name)
 
 
+def test_least_privileges_are_taken_up_by_the_next_pod(scenario: Scenario) -> None:
+    """The setting moves no pod and no module; a pod that is replaced for another reason loads with it."""
+    guest = scenario.guests["guest-b"]
+    pods, module = acts.pod_uids(scenario), acts.live_module(guest)
+    with acts.controller_with(scenario, DRIVER_BUILDER_LOADER_PRIVILEGES="least"):
+        acts.wait_until(scenario, "the DaemonSets have the setting", lambda: privileged(scenario) == {False})
+        scenario.wait_for_ready()
+        assert (acts.pod_uids(scenario), acts.live_module(guest)) == (pods, module)
+        assert guest.run("rmmod edudrv")[0] == 0
+        wait_for_another_pod(scenario, guest.name, pods[guest.name])
+        scenario.wait_for_ready()
+        assert_proven(scenario, guest.name)
+    acts.wait_until(scenario, "the DaemonSets have the default again", lambda: privileged(scenario) == {True})
+    scenario.wait_for_ready()
+    assert acts.pod_uids(scenario)["guest-a"] == pods["guest-a"]
+
+
+def privileged(scenario: Scenario) -> set[bool]:
+    """Return whether what loads modules is privileged, in the driver's DaemonSets."""
+    pods = [item["spec"]["template"]["spec"] for item in scenario.cluster.daemon_sets(DRIVER)]
+    return {pod["initContainers"][1]["securityContext"]["privileged"] for pod in pods}
+
+
 def wait_for_another_pod(scenario: Scenario, node: str, uid: str) -> None:
     """Wait until the driver's pod of a node is another one."""
     scenario.cluster.wait(

@@ -14,6 +14,7 @@ from demo.scenario import Scenario
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.model.images import ImageRef
+from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.modules.verify import verify
 from driver_builder.objects import manifests
 from driver_builder.registry.registry import RegistryClient
@@ -67,6 +68,7 @@ def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackag
         image=image,
         identities={"edudrv": identity},
         loader_image=loader,
+        privileges=LoaderPrivileges.LEAST,
     )
     # Its owner is not there: the garbage collector would take it.
     del made["metadata"]["ownerReferences"]
@@ -103,7 +105,7 @@ def unload_pod(loader: str, owner: str, identity: str, boot_id: str) -> dict[str
         "image": loader,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/busybox", "sh", "/loader.sh", "unload"],
-        "securityContext": {"privileged": True},
+        "securityContext": security_context(LoaderPrivileges.LEAST),
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [{"name": name, "mountPath": f"/host{path}"} for name, path in folders.items()],
     }
@@ -151,7 +153,10 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
 def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     booted: Scenario, guest: Guest, tmp_path: Path
 ) -> None:
-    """Firmware, a module that makes room, a blacklist; a pod that ends leaves it all, one that unloads nothing."""
+    """Firmware, a module that makes room, a blacklist; a pod that ends leaves it all, one that unloads nothing.
+
+    With the least privileges: everything that a pod does to its node works with them.
+    """
     kernel, loader, cluster, client = guest.kernel, booted.images["loader"], booted.cluster, booted.cluster.client
     image, identity = build(booted.ground, kernel, tmp_path)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

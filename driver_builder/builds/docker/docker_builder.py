@@ -68,7 +68,8 @@ class DockerBuilder:
 
     ``owner`` is the uid of the DriverContainer: what stays in the engine gets names that others cannot guess.
     ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the base and
-    source images that the engine pulls; ``clock`` counts seconds.
+    source images that the engine pulls; ``network`` is the engine's word for what a build reaches; ``clock`` counts
+    seconds.
     """
 
     def __init__(
@@ -78,12 +79,14 @@ class DockerBuilder:
         owner: str = "",
         templates: Path | None = None,
         credentials: Mapping[str, Credentials] | None = None,
+        network: str = "host",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._owner = owner
         self._templates = templates
         self._credentials = dict(credentials or {})
+        self._network = network
         self._clock = clock
         self._rendered: tuple[BuildRequest, str] | None = None
 
@@ -161,7 +164,7 @@ class DockerBuilder:
 
     def _post_build(self, context: bytes, parameters: Mapping[str, str], limits: BuildLimits) -> requests.Response:
         """Start a build. Not with ``APIClient.build``: it hides the response, which cancelling needs."""
-        always = {"networkmode": "host", "rm": "1", "forcerm": "1"}
+        always = {"networkmode": self._network, "rm": "1", "forcerm": "1"}
         return self._api.post(
             f"{self._api.base_url}/v{self._api.api_version}/build",
             params={**always, **parameters},

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
 from driver_builder.errors import BuildFailed
+from driver_builder.model import quantities
 from driver_builder.model.registry_reach import Reach
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
@@ -35,8 +37,6 @@ DOCKER_CONFIG = ".dockerconfigjson"
 
 MAX_CONTEXT = 1_000_000
 """Bytes. A ConfigMap holds a mebibyte, including the names of its keys and the small files beside the context."""
-WORK_SIZE, OUT_SIZE = "20Gi", "4Gi"
-"""When a build has written this much, the kubelet evicts it."""
 DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "500m", "memory": "512Mi"}
 KEPT_SECONDS = 3600
 """Seconds after which the API server (since 1.23) deletes a finished Job that no controller deleted."""
@@ -68,8 +68,9 @@ class JobSettings:
 
     ``image`` has buildah, ``hand_over_image`` this program. ``node_selector`` is added to the target's architecture,
     ``tolerations`` to those that a driver's spec names (its default, which tolerates everything, is the driver pods'),
-    ``host_network`` for clusters without a pod network. ``ca`` are CA certificates for the registries (PEM), ``reach``
-    says which addresses registries may redirect to.
+    ``host_network`` for clusters without a pod network. When a build has written ``work_size``, or ``output_size`` as
+    its result, the kubelet evicts it. ``max_resources`` are the limits of builds that set none. ``ca`` are CA
+    certificates for the registries (PEM), ``reach`` says which addresses registries may redirect to.
     """
 
     image: str
@@ -77,6 +78,9 @@ class JobSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()
     host_network: bool = False
+    work_size: str = DEFAULT_WORK_SIZE
+    output_size: str = DEFAULT_OUTPUT_SIZE
+    max_resources: Mapping[str, str] = field(default_factory=dict)
     ca: str = ""
     reach: Reach = field(default_factory=Reach)
 
@@ -184,8 +188,8 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None) -
     secrets = dict(enumerate(dict.fromkeys(action.build_secrets)))
     volumes: list[Json] = [
         {"name": "context", "configMap": {"name": job_name(action.request.key)}},
-        {"name": "work", "emptyDir": {"sizeLimit": WORK_SIZE}},
-        {"name": "out", "emptyDir": {"sizeLimit": OUT_SIZE}},
+        {"name": "work", "emptyDir": {"sizeLimit": settings.work_size}},
+        {"name": "out", "emptyDir": {"sizeLimit": settings.output_size}},
         *({"name": f"secret-{number}", "secret": {"secretName": name}} for number, name in secrets.items()),
     ]
     if action.registry.secret is not None:
@@ -224,10 +228,22 @@ def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str]
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "/context/build.sh", *options],
-        "resources": action.resources or {"requests": dict(DEFAULT_REQUESTS)},
+        "resources": _resources(action.resources, settings.max_resources),
         "securityContext": _AS_BUILDER,
         "volumeMounts": mounts,
     }
+
+
+def _resources(own: Json, most: Mapping[str, str]) -> Json:
+    """Return a build's own resources, with the maximum as the limit where it sets none.
+
+    Without a request, Kubernetes would request as much as the limit.
+    """
+    if not most:
+        return own or {"requests": dict(DEFAULT_REQUESTS)}
+    limits = {**most, **own.get("limits", {})}
+    usual = {name: min(DEFAULT_REQUESTS.get(name, "0"), limits[name], key=quantities.amount) for name in limits}
+    return {"requests": {**usual, **own.get("requests", {})}, "limits": limits}
 
 
 def secret_folder(name: str) -> str:

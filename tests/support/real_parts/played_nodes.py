@@ -88,21 +88,37 @@ class PlayedNodes(threading.Thread):
     def play(self) -> None:
         """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.send_heartbeats(now)
+        for pod in self.pods():
+            self.play_pod(pod, now)
+
+    def send_heartbeats(self, now: str) -> None:
+        """Say of each node that it is ready."""
         for name in self._kernels:
             condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
             path = NODES.path(name=name, subresource="status")
             self._client.patch(path, {"status": {"conditions": [condition]}})
-        for pod in self.pods():
-            path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
-            if "deletionTimestamp" in pod["metadata"]:
-                self._force_delete(pod)
-            elif not pod["spec"].get("nodeName"):
-                self._bind(pod)
-            elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
-                if "startTime" not in pod["status"]:
-                    self._client.patch(f"{path}/status", {"status": _unloaded(now)})
-            elif not pod["status"].get("initContainerStatuses"):
-                self._client.patch(f"{path}/status", {"status": self._report(pod)})
+
+    def play_pod(self, pod: Json, now: str) -> None:
+        """Do with a pod what its node's kubelet would do next."""
+        path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
+        if "deletionTimestamp" in pod["metadata"]:
+            self._force_delete(pod)
+        elif not pod["spec"].get("nodeName"):
+            self._bind(pod)
+        elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
+            if "startTime" not in pod["status"]:
+                self._client.patch(f"{path}/status", {"status": _unloaded(now)})
+        elif not self.has_reported(pod):
+            self._client.patch(f"{path}/status", {"status": self._report(pod)})
+
+    def has_reported(self, pod: Json) -> bool:
+        """Tell whether the loader of a pod has said what it found."""
+        return bool(pod["status"].get("initContainerStatuses"))
+
+    def boot_of(self, node: str) -> str:  # noqa: ARG002 - all are on one boot, unless a subclass knows better
+        """Return the id of a node's boot."""
+        return "b"
 
     def _bind(self, pod: Json) -> None:
         terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -112,14 +128,15 @@ class PlayedNodes(threading.Thread):
         self._client.create(PODS.path(namespace=self._namespace, name=name, subresource="binding"), body)
 
     def _report(self, pod: Json) -> Json:
-        kernel = self._kernels[pod["spec"]["nodeName"]]
+        node = pod["spec"]["nodeName"]
+        kernel = self._kernels[node]
         annotations = pod["metadata"]["annotations"]
         fits = annotations[manifests.KERNEL_ANNOTATION] == kernel
         modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
         verdict = {
             "result": "Loaded" if fits else "WrongKernel",
             "kernel": kernel,
-            "bootID": "b",
+            "bootID": self.boot_of(node),
             "modules": [{"name": name, "srcversion": identity} for name, identity in modules.items()],
         }
         status = pod_status(verdict, ready=fits)

@@ -11,6 +11,8 @@ from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.loader_privileges import LoaderPrivileges
+from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach, reach
 
 
@@ -31,11 +33,15 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         docker_host=settings(parsed(), {}).docker_host,
         docker_cert_path=None,
         loader_image="",
+        loader_privileges=LoaderPrivileges.PRIVILEGED,
         job_image="",
         hand_over_image="",
         job_node_selector={},
         job_tolerations=(),
         job_host_network=False,
+        job_work_size="20Gi",
+        job_output_size="4Gi",
+        build_network="host",
         templates=None,
         registry_ca_file=None,
         registry_reach=Reach(),
@@ -44,6 +50,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         max_builds=1,
         build_deadline_seconds=1800.0,
         max_build_deadline_seconds=14400.0,
+        permissions=Permissions(),
         retry_min_seconds=30.0,
         retry_max_seconds=3600.0,
         unload_deadline_seconds=600.0,
@@ -59,6 +66,7 @@ CASES = [
     ("kubeconfig", "/flag", "/variable", "/flag", "/variable"),
     ("builder", "job", "docker", BuilderKind.JOB, BuilderKind.DOCKER),
     ("loader_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
+    ("loader_privileges", "least", "privileged", LoaderPrivileges.LEAST, LoaderPrivileges.PRIVILEGED),
     ("job_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("hand_over_image", "r/a:1", "r/b:1", "r/a:1", "r/b:1"),
     ("job_node_selector", "a=b,x/c=", "d=e", {"a": "b", "x/c": ""}, {"d": "e"}),
@@ -72,6 +80,9 @@ CASES = [
         ),
         ({"key": "d", "operator": "Exists", "effect": "NoExecute"},),
     ),
+    ("job_work_size", "1Gi", "2Gi", "1Gi", "2Gi"),
+    ("job_output_size", "1Gi", "2Gi", "1Gi", "2Gi"),
+    ("build_network", "none", "builds", "none", "builds"),
     ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
     ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
     ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
@@ -130,6 +141,44 @@ def test_where_registries_may_send_us_is_two_settings() -> None:
     assert settings(parsed(*words), environment).registry_reach == expected
     with pytest.raises(ConfigurationError, match="--registry-forbidden-ranges: 'pods'"):
         settings(parsed("--registry-forbidden-ranges", "pods"), {})
+
+
+def test_what_drivers_may_use_is_several_settings() -> None:
+    """By flags or variables; nothing is limited without them."""
+    words = ("--allowed-registries", "r.io/drivers/*", "--max-build-resources", "cpu=4", "--no-custom-templates")
+    environment = {"DRIVER_BUILDER_ALLOWED_SOURCE_HOSTS": "none", "DRIVER_BUILDER_PROTECT_SECRETS": "true"}
+    assert settings(parsed(*words), environment).permissions == Permissions(
+        registries=("r.io/drivers/*",),
+        source_hosts=(),
+        max_resources={"cpu": "4"},
+        custom_templates=False,
+        protected_secrets=True,
+    )
+    assert settings(parsed(), {"DRIVER_BUILDER_ALLOWED_SOURCE_HOSTS": ""}).permissions == Permissions()
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "message"),
+    [
+        pytest.param(
+            ("--allowed-registries", "r.io"), {}, r"--allowed-registries: 'r\.io' is not a pattern", id="flag"
+        ),
+        pytest.param(
+            (), {"DRIVER_BUILDER_PROTECT_SECRETS": "yes"}, "--protect-secrets: 'yes' is neither true", id="variable"
+        ),
+        pytest.param(("--build-network", "container:x"), {}, "--build-network: 'container:x' is not", id="network"),
+        pytest.param(("--job-work-size", "lots"), {}, "--job-work-size: 'lots' is not a quantity", id="size"),
+        pytest.param(("--job-output-size", "0"), {}, "--job-output-size: '0' is no room", id="no room"),
+        pytest.param(
+            (), {"DRIVER_BUILDER_LOADER_PRIVILEGES": "none"}, "--loader-privileges: 'none' is not one", id="privileges"
+        ),
+        pytest.param(("--allowed-base-images", ""), {}, "--allowed-base-images: '' is not a list", id="nothing"),
+    ],
+)
+def test_a_malformed_permission_is_refused(words: tuple[str, ...], environment: dict[str, str], message: str) -> None:
+    """A limit that is not understood would limit nothing: the program does not start."""
+    with pytest.raises(ConfigurationError, match=message):
+        settings(parsed(*words), environment)
 
 
 def test_common_variables_are_understood() -> None:

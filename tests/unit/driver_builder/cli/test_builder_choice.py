@@ -81,6 +81,14 @@ def test_jobs_need_two_images() -> None:
         builder_choice.job_settings(action(), settings("--job-image=b"), client())
 
 
+def test_limits_of_builds_are_given_to_jobs() -> None:
+    """The sizes of their disks, and the largest resources; without a setting there are none of these."""
+    words = (*IMAGES, "--job-work-size=40Gi", "--max-build-resources=cpu=4")
+    given = builder_choice.job_settings(action(), settings(*words), client())
+    assert (given.work_size, given.output_size, given.max_resources) == ("40Gi", "4Gi", {"cpu": "4"})
+    assert builder_choice.job_settings(action(), settings(*IMAGES), client()).max_resources == {}
+
+
 def test_the_ca_of_the_registries_is_given_to_jobs(tmp_path: Path) -> None:
     """As text, for it is a file of the controller's; a missing file is an error."""
     file = tmp_path / "ca.crt"

@@ -75,6 +75,35 @@ def test_a_plan_is_of_one_driver_when_asked(world: World, capsys: pytest.Capture
     assert main.main(["plan", "--driver", "nobody"]) == 2
 
 
+def test_a_plan_shows_what_settings_would_block(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of the cluster, and of a file, whose own settings the flags replace."""
+    assert world
+    assert main.main(["snapshot"]) == 0
+    file = tmp_path / "snapshot.json"
+    file.write_text(capsys.readouterr().out)
+    for place in ([], ["--snapshot", str(file)]):
+        assert main.main(["plan", *place, "--allowed-source-hosts", "none"]) == 0
+        assert "building for" in capsys.readouterr().out
+        assert main.main(["plan", *place, "--allowed-registries", "r.io/*"]) == 0
+        printed = capsys.readouterr().out
+        assert "not allowed by --allowed-registries" in printed
+        assert "NotAllowed: Change the field" in printed
+
+
+def test_a_snapshot_has_the_settings_of_its_plan(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whoever reads it gets the same plan without the flags."""
+    assert world
+    assert main.main(["snapshot", "--allowed-registries", "r.io/*", "--max-build-resources", "cpu=4"]) == 0
+    file = tmp_path / "snapshot.json"
+    file.write_text(capsys.readouterr().out)
+    assert main.main(["plan", "--snapshot", str(file)]) == 0
+    assert "not allowed by --allowed-registries" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("settled", "words", "code"),
     [

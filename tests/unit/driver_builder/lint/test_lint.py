@@ -238,3 +238,38 @@ def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsy
     (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
     assert "driver driverwright/other on 1 node: node-a" in str(found["message"])
     assert found["severity"] == "warning"
+
+
+def test_what_the_controller_would_not_allow_is_found(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the settings of the controller, at the line of the field; fields of mappings as well."""
+    rule = "    - regexp: '6\\..*'\n      image: evil.example/x:1\n"
+    manifest.write_text(GOOD.replace("    - regexp: '6\\..*'\n", rule))
+    flags = ("--allowed-registries", "r.io/*", "--allowed-node-labels", "pool=edu", "--allowed-prebuilt-images", "none")
+    found = [item for item in findings(capsys, str(manifest), *flags) if item["severity"] == "error"]
+    assert [(item["line"], item["field"], item["message"]) for item in found] == [
+        (
+            9,
+            "spec.image",
+            "'registry.example.com/drivers/edu' is not allowed by --allowed-registries of driver-builder",
+        ),
+        (
+            14,
+            "spec.kernelMappings[0].image",
+            "'evil.example/x:1' is not allowed by --allowed-prebuilt-images of driver-builder",
+        ),
+    ]
+
+
+def test_a_secret_of_another_driver_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Among the files, as the controller would find it among the drivers of the namespace."""
+    build = {"builder": "job", "secrets": [{"name": "push"}]}
+    objects = [
+        driver_object(spec_changes={"build": build}),
+        driver_object("other", spec_changes={"registry": {"secretRef": {"name": "push"}}}),
+    ]
+    path = tmp_path / "drivers.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    assert not [item for item in findings(capsys, str(path)) if item["severity"] == "error"]
+    (found,) = [item for item in findings(capsys, str(path), "--protect-secrets") if item["severity"] == "error"]
+    assert (found["driver"], found["field"]) == ("edu", "spec.build.secrets[0]")
+    assert "spec.registry.secretRef of driverwright/other" in str(found["message"])

@@ -7,7 +7,9 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.images import ImageRef
-from driver_builder.objects import manifests
+from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects.loaded import Load
 from kube_api import names
 from nfd_worker.sources import kernel
 from tests.support.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
@@ -214,6 +216,24 @@ def test_only_what_loads_is_privileged() -> None:
         assert [mount["name"] for mount in found[name]["volumeMounts"]] == ["driverwright"]
 
 
+def test_what_loads_may_do_no_more_than_it_needs() -> None:
+    """By a setting, and nothing else of the pod changes: neither its fingerprint nor its folders."""
+    whole = made(with_module(blacklist=["a"], firmwarePath="/fw"))
+    least = made(with_module(blacklist=["a"], firmwarePath="/fw"), privileges=LoaderPrivileges.LEAST)
+    context = containers(pod_spec(least))["load"].pop("securityContext")
+    assert (context["privileged"], context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (
+        False,
+        False,
+        True,
+    )
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["SYS_MODULE", "SYSLOG"]}
+    del containers(pod_spec(whole))["load"]["securityContext"]
+    assert pod_spec(least) == pod_spec(whole)
+    annotations = [item["metadata"]["annotations"] for item in (whole, least)]
+    assert annotations[0][manifests.FINGERPRINT_ANNOTATION] == annotations[1][manifests.FINGERPRINT_ANNOTATION]
+    assert annotations[0][manifests.TEMPLATE_ANNOTATION] != annotations[1][manifests.TEMPLATE_ANNOTATION]
+
+
 def test_nothing_is_done_when_a_pod_ends() -> None:
     """A pod cannot tell a restart from a removal."""
     assert "lifecycle" not in containers(pod_spec(made(with_module(blacklist=["nouveau"]))))["hold"]
@@ -277,3 +297,15 @@ def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
     changes = {"module": {"names": ["edudrv"], "blacklist": ["a"]}}
     drivers = [driver(name, spec_changes=changes) for name in ("edu", "edu.b")]
     assert len({owner(container, kernel) for container in drivers for kernel in (KERNEL, OTHER_KERNEL)}) == 4
+
+
+@pytest.mark.parametrize("privileges", LoaderPrivileges)
+def test_what_unloads_may_do_what_loads_may(privileges: LoaderPrivileges) -> None:
+    """One setting for both, and nothing else of the pod depends on it."""
+    load = Load(target="0a1b2c3d", kernel=KERNEL, boot_id="b", modules=(("edudrv", IDENTITY),))
+    words: dict[str, Any] = {"node": "node-a", "boot_id": "b", "image": LOADER_IMAGE}
+    pod = unload_pod.manifest("driverwright/edu", load, **words, privileges=privileges)
+    assert pod["spec"]["containers"][0].pop("securityContext") == security_context(privileges)
+    default = unload_pod.manifest("driverwright/edu", load, **words)
+    assert default["spec"]["containers"][0].pop("securityContext") == {"privileged": True}
+    assert pod == default

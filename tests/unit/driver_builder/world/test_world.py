@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.model import permissions
 from driver_builder.model.image_state import Unreachable
+from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.planning.actions import Action
+from driver_builder.planning.plan_view import PlanSettings
 from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 
@@ -341,3 +345,60 @@ def test_a_fixed_loader_rebuilds_no_driver() -> None:
     sets = [item for path, item in world.client.objects.items() if "/daemonsets/" in path]
     brought = {item["spec"]["template"]["spec"]["initContainers"][0]["image"] for item in sets}
     assert brought == {"r.io/driverwright/loader:mended"}
+
+
+def contexts(world: World) -> list[dict[str, Any]]:
+    """Return the security context of what loads modules, of each DaemonSet."""
+    sets = [item for path, item in world.client.objects.items() if "/daemonsets/" in path]
+    return [item["spec"]["template"]["spec"]["initContainers"][1]["securityContext"] for item in sets]
+
+
+def test_a_loader_with_less_privileges_reloads_no_driver() -> None:
+    """The setting goes to the DaemonSets and back, and every pod stays; a pod that is new for its own sake has it."""
+    world = fleet(KERNEL, OTHER_KERNEL)
+    world.settle()
+    before = world.settings
+    pods = pods_of(world)
+    for settings in (replace(before, loader_privileges=LoaderPrivileges.LEAST), before):
+        world.settings = settings
+        world.settle()
+        assert_all_ready(world)
+        assert pods_of(world) == pods
+        assert contexts(world) == [security_context(settings.loader_privileges)] * 2
+
+
+def with_permissions(world: World, **texts: str) -> PlanSettings:
+    """Return the settings of a world with limits of what drivers may use."""
+    versions = replace(world.settings.template_versions, permissions=permissions.read(texts))
+    return replace(world.settings, template_versions=versions)
+
+
+def test_a_driver_that_is_no_longer_allowed_stays_until_it_is_deleted() -> None:
+    """Nothing is written but its status; a node that boots another kernel waits; deleting it works as ever."""
+    world = fleet(KERNEL, OTHER_KERNEL)
+    world.settle()
+    built, pods, own = list(world.pushed), pods_of(world), world.settings
+    world.settings = with_permissions(world, allowed_registries="r.io/*", allowed_node_labels="pool=gpu")
+    world.settle()
+    assert world.nodes() == {name: {EDU_READY: "1.0.0"} if name in world.selected() else {} for name in world.nodes()}
+    assert pods_of(world) == pods
+    assert {target["reason"] for target in world.status()["targets"]} == {"NotAllowed"}
+    assert world.decide().actions == ()
+    world.reboot("node-0", NEW_KERNEL)
+    world.settle()
+    assert world.pushed == built
+    assert world.nodes()["node-0"] == {}
+    world.settings = own
+    world.settle()
+    assert_all_ready(world)
+
+
+def test_a_driver_that_was_never_allowed_can_be_deleted() -> None:
+    """It got nothing, so it leaves nothing."""
+    world = fleet(KERNEL)
+    world.settings = with_permissions(world, allowed_node_labels="pool=gpu")
+    world.settle()
+    assert (world.pushed, world.daemon_sets()) == ([], [])
+    world.delete_driver("edu")
+    world.settle()
+    assert not [path for path in world.client.objects if "/drivercontainers/" in path]

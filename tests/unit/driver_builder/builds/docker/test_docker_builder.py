@@ -30,7 +30,7 @@ BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDeta
 
 
 @contextmanager
-def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
+def engine(*builds: object, network: str = "host") -> Iterator[tuple[DockerBuilder, list[Request]]]:
     """A builder whose engine's builds end like this, one after the other; returns what the engine was asked, too."""
     left = list(builds)
 
@@ -41,7 +41,7 @@ def engine(*builds: object) -> Iterator[tuple[DockerBuilder, list[Request]]]:
         scripted_registry(script) as server,
         closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
     ):
-        yield DockerBuilder(api), server.requests
+        yield DockerBuilder(api, network=network), server.requests
 
 
 def names_of(request: BuildRequest, owner: str) -> set[str]:
@@ -78,6 +78,15 @@ def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
     first, second = [request for request in requests if request.path.endswith("/build")]
     assert (first.query, first.body) == (second.query, second.body)
     assert log == ["the engine removed a layer that this build was taking from the cache: retrying"]
+
+
+@pytest.mark.parametrize("network", ["host", "none"])
+def test_a_build_has_the_network_of_the_setting(network: str) -> None:
+    """By the engine's own word for it."""
+    with engine(BUILT, network=network) as (builder, requests):
+        run(builder)
+    (build,) = [request for request in requests if request.path.endswith("/build")]
+    assert parse_qs(build.query)["networkmode"] == [network]
 
 
 @pytest.mark.parametrize(

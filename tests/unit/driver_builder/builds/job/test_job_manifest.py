@@ -139,6 +139,44 @@ def test_resources_are_those_of_the_spec() -> None:
     assert set(containers(job(action(), SETTINGS))[0]["resources"]["requests"]) == {"cpu", "memory"}
 
 
+@pytest.mark.parametrize(
+    ("own", "requests", "limits"),
+    [
+        pytest.param({}, {"cpu": "500m", "memory": "256Mi"}, {"cpu": "4", "memory": "256Mi"}, id="nothing of its own"),
+        pytest.param(
+            {"limits": {"cpu": "2"}},
+            {"cpu": "500m", "memory": "256Mi"},
+            {"cpu": "2", "memory": "256Mi"},
+            id="a limit of its own",
+        ),
+        pytest.param(
+            {"requests": {"cpu": 3}},
+            {"cpu": 3, "memory": "256Mi"},
+            {"cpu": "4", "memory": "256Mi"},
+            id="a request of its own",
+        ),
+    ],
+)
+def test_a_build_without_a_limit_gets_the_largest(own: Json, requests: Json, limits: Json) -> None:
+    """And requests no more than it would without: Kubernetes would take the limit for the request."""
+    settings = replace(SETTINGS, max_resources={"cpu": "4", "memory": "256Mi"})
+    made = containers(job(action(resources=own), settings))[0]["resources"]
+    assert made == {"requests": requests, "limits": limits}
+
+
+def test_a_resource_without_a_usual_request_is_not_requested() -> None:
+    """Disk is limited, and no node is refused for it."""
+    made = containers(job(action(), replace(SETTINGS, max_resources={"ephemeral-storage": "40Gi"})))[0]["resources"]
+    assert made == {"requests": {"ephemeral-storage": "0"}, "limits": {"ephemeral-storage": "40Gi"}}
+
+
+def test_the_controller_chooses_how_much_disk_a_build_has() -> None:
+    """One size for what it works with, one for its result."""
+    made = pod_of(job(action(), replace(SETTINGS, work_size="40Gi", output_size="8Gi")))
+    sizes = {item["name"]: item["emptyDir"]["sizeLimit"] for item in made["volumes"] if "emptyDir" in item}
+    assert sizes == {"work": "40Gi", "out": "8Gi"}
+
+
 def test_the_controller_chooses_nodes_network_and_ca() -> None:
     """Labels beside the architecture, the node's network where there is none for pods, certificates for both."""
     given = JobSettings(

@@ -1,0 +1,271 @@
+"""What authors of DriverContainers may use: the allow-lists and limits that the controller is started with. Pure.
+
+Place in the flow: ``config`` reads them from flags, ``desired.permissions`` judges each driver by them. Without a
+setting everything is allowed (docs/security.md).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from driver_builder.model import quantities
+from kube_api import names
+
+NOTHING = "none"
+"""The value of an allow-list that allows nothing."""
+MAX_PATTERNS = 256
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_HOST = re.compile(rf"(?:\*\.)?{_DOMAIN}(?::[0-9]{{1,5}})?")
+_REPOSITORY = re.compile(rf"{_DOMAIN}(?::[0-9]{{1,5}})?/(?:\*|{_COMPONENT}(?:/{_COMPONENT})*(?:/\*)?)")
+_SWITCH = {"1": True, "true": True, "0": False, "false": False}
+_HUB = "docker.io"
+_HUB_NAMES = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
+_PORTS = {"https": "443", "http": "80"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """What a driver may use. None stands for everything, an empty list for nothing.
+
+    ``registries``, ``base_images`` and ``prebuilt_images`` are patterns of repositories, ``source_hosts`` of hosts. A
+    driver must select by one of ``node_labels``, which are ``KEY=VALUE``, or ``KEY`` for any value. ``max_resources``
+    are the largest amounts of builds in Jobs, by resource. With ``protected_secrets`` no build may mount a Secret that
+    a driver names for its registry or its signing.
+    """
+
+    registries: tuple[str, ...] | None = None
+    base_images: tuple[str, ...] | None = None
+    prebuilt_images: tuple[str, ...] | None = None
+    source_hosts: tuple[str, ...] | None = None
+    node_labels: tuple[str, ...] | None = None
+    max_resources: Mapping[str, str] | None = None
+    custom_templates: bool = True
+    protected_secrets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A flag of this module: ``field`` is that of :class:`Permissions`, ``read`` makes its value of a text.
+
+    A setting without ``metavar`` is a switch, which is given or not.
+    """
+
+    flag: str
+    field: str
+    metavar: str
+    help: str
+    read: Callable[[str], Any]
+
+    @property
+    def name(self) -> str:
+        """The flag's name in Python and, in upper case, in the environment."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+def repository_patterns(text: str) -> tuple[str, ...]:
+    """Read ``registry.example.com/drivers/*,docker.io/library/debian``.
+
+    Raises:
+        ValueError: naming the word that is no pattern.
+    """
+    return tuple(_checked_repository(word) for word in _words(text))
+
+
+def host_patterns(text: str) -> tuple[str, ...]:
+    """Read ``github.com,*.example.com,mirror.example.com:8443``.
+
+    Raises:
+        ValueError: naming the word that is no host.
+    """
+    return tuple(_checked_host(word) for word in _words(text))
+
+
+def node_labels(text: str) -> tuple[str, ...]:
+    """Read ``pool=gpu,example.com/fpga``.
+
+    Raises:
+        ValueError: naming the word that is no label.
+    """
+    return tuple(_checked_label(word) for word in _words(text))
+
+
+def resources(text: str) -> Mapping[str, str]:
+    """Read ``cpu=4,memory=8Gi``.
+
+    Raises:
+        ValueError: naming the word that is no resource with its amount.
+    """
+    found: dict[str, str] = {}
+    for word in _words(text):
+        name, equals, quantity = word.partition("=")
+        if not equals or not names.is_qualified_name(name):
+            raise ValueError(f"{word!r} is not the limit of a resource: write RESOURCE=QUANTITY,...")
+        if not quantities.amount(quantity):
+            raise ValueError(f"{word!r} allows nothing: write an amount above 0")
+        found[name] = quantity
+    return found
+
+
+def allows_image(patterns: tuple[str, ...] | None, image: str) -> bool:
+    """Return whether one of the patterns matches an image that an engine pulls, whatever its tag and digest."""
+    return allows_repository(patterns, *_host_and_path(image))
+
+
+def allows_repository(patterns: tuple[str, ...] | None, host: str, path: str) -> bool:
+    """Return whether one of the patterns matches a repository whose host is given."""
+    repository = _repository(host, path)
+    return patterns is None or any(_is_below(repository, pattern) for pattern in patterns)
+
+
+def allows_url(patterns: tuple[str, ...] | None, url: str) -> bool:
+    """Return whether one of the patterns matches the host of a URL, which names neither user nor password."""
+    return patterns is None or any(_is_host(url, pattern) for pattern in patterns)
+
+
+def allows_selector(labels: tuple[str, ...] | None, selector: Mapping[str, str]) -> bool:
+    """Return whether a selector contains one of the labels: more labels only select fewer nodes."""
+    pairs = {word for key, value in selector.items() for word in (key, f"{key}={value}")}
+    return labels is None or not pairs.isdisjoint(labels)
+
+
+def _host_and_path(image: str) -> tuple[str, str]:
+    """Read an image as engines do: a first part without a dot, a port and capitals is no host."""
+    name = image.partition("@")[0]
+    first, slash, rest = name.partition("/")
+    is_host = slash and (not set(first).isdisjoint(".:") or first == "localhost" or first != first.lower())
+    host, path = (first, rest) if is_host else (_HUB, name)
+    return host, path.partition(":")[0]
+
+
+def _repository(host: str, path: str) -> str:
+    """Return ``host/path``, with what engines add to a short name of Docker Hub."""
+    if host.lower() in _HUB_NAMES:
+        return f"{_HUB}/{path if '/' in path or path == '*' else f'library/{path}'}"
+    return f"{host.lower()}/{path}"
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == [NOTHING]:
+        return []
+    if not words or NOTHING in words:
+        raise ValueError(f"{text!r} is not a list: write what is allowed, or {NOTHING} alone to allow nothing")
+    if len(words) > MAX_PATTERNS:
+        raise ValueError(f"it has {len(words)} entries: write at most {MAX_PATTERNS}")
+    return words
+
+
+def _checked_repository(word: str) -> str:
+    host, slash, path = word.partition("/")
+    is_host = not set(host).isdisjoint(".:") or host == "localhost"
+    if not is_host or not _REPOSITORY.fullmatch(host.lower() + slash + path):
+        raise ValueError(
+            f"{word!r} is not a pattern of repositories: write HOST[:PORT]/PATH for one, HOST[:PORT]/PATH/* for all"
+            f" below it or HOST[:PORT]/* for a whole registry, without a tag (Debian of Docker Hub:"
+            f" {_HUB}/library/debian)"
+        )
+    return _repository(host, path)
+
+
+def _checked_host(word: str) -> str:
+    if not _HOST.fullmatch(word.lower()):
+        raise ValueError(f"{word!r} is not a host: write HOST[:PORT] or *.DOMAIN[:PORT], without a scheme and a path")
+    return word.lower()
+
+
+def _checked_label(word: str) -> str:
+    key, _, value = word.partition("=")
+    if not names.is_qualified_name(key) or not names.is_label_value(value):
+        raise ValueError(f"{word!r} is not a label: write KEY=VALUE, or KEY for any value")
+    return word
+
+
+def _is_below(repository: str, pattern: str) -> bool:
+    return repository.startswith(pattern.removesuffix("*")) if pattern.endswith("/*") else repository == pattern
+
+
+def _is_host(url: str, pattern: str) -> bool:
+    scheme, _, rest = url.partition("://")
+    name, _, port = rest.partition("/")[0].lower().partition(":")
+    wanted, _, wanted_port = pattern.partition(":")
+    own_port = _PORTS.get(scheme, "")
+    if (port or own_port) != (wanted_port or own_port):
+        return False
+    return name.endswith(wanted.removeprefix("*")) if wanted.startswith("*") else name == wanted
+
+
+def read(texts: Mapping[str, str | None]) -> Permissions:
+    """Make the value of the settings' texts, by their names; None where a setting is not given.
+
+    Raises:
+        ValueError: naming the flag, what is wrong with its value and what to write.
+    """
+    return Permissions(**dict(_values(texts)))
+
+
+def _values(texts: Mapping[str, str | None]) -> Iterable[tuple[str, Any]]:
+    for setting in SETTINGS:
+        text = texts.get(setting.name)
+        if text is None:
+            continue
+        try:
+            yield setting.field, setting.read(text)
+        except ValueError as error:
+            raise ValueError(f"{setting.flag}: {error}") from error
+
+
+def _is_on(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise ValueError(f"{text!r} is neither true nor false: write one of them")
+    return _SWITCH[text.lower()]
+
+
+REGISTRIES = Setting(
+    "--allowed-registries", "registries", "HOST/PATH[/*],...",
+    "repositories that spec.image may name (default: any; none: no repository)", repository_patterns,
+)  # fmt: skip
+BASE_IMAGES = Setting(
+    "--allowed-base-images", "base_images", "HOST/PATH[/*],...",
+    "images that builds may start from or take the source from: spec.build.baseImage, the distributions' base images,"
+    " spec.source.image (default: any; none: no image)",
+    repository_patterns,
+)  # fmt: skip
+PREBUILT_IMAGES = Setting(
+    "--allowed-prebuilt-images", "prebuilt_images", "HOST/PATH[/*],...",
+    "images that spec.kernelMappings may name instead of a build (default: any; none: no prebuilt image)",
+    repository_patterns,
+)  # fmt: skip
+SOURCE_HOSTS = Setting(
+    "--allowed-source-hosts", "source_hosts", "HOST[:PORT],...",
+    "hosts that spec.source.git, spec.source.archive and HEADERS_MIRROR may name, *.DOMAIN for all below a domain"
+    " (default: any; none: no host)",
+    host_patterns,
+)  # fmt: skip
+NODE_LABELS = Setting(
+    "--allowed-node-labels", "node_labels", "KEY[=VALUE],...",
+    "labels of which spec.nodeSelector must contain at least one (default: every node may be selected)",
+    node_labels,
+)  # fmt: skip
+MAX_RESOURCES = Setting(
+    "--max-build-resources", "max_resources", "RESOURCE=QUANTITY,...",
+    "maximum of spec.build.resources, which may name no other resources, and the limits of build Jobs that set none"
+    " (default: unlimited)",
+    resources,
+)  # fmt: skip
+CUSTOM_TEMPLATES = Setting(
+    "--no-custom-templates", "custom_templates", "",
+    "refuse spec.build.templateConfigMap: a custom template may start from any image", lambda text: not _is_on(text),
+)  # fmt: skip
+PROTECTED_SECRETS = Setting(
+    "--protect-secrets", "protected_secrets", "",
+    "refuse builds that mount a Secret which a driver of the namespace names in registry or signing", _is_on,
+)  # fmt: skip
+SETTINGS = (
+    REGISTRIES, BASE_IMAGES, PREBUILT_IMAGES, SOURCE_HOSTS, NODE_LABELS, MAX_RESOURCES, CUSTOM_TEMPLATES,
+    PROTECTED_SECRETS,
+)  # fmt: skip
+"""Every setting, in the order of the help."""

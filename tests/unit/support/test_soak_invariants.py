@@ -1,0 +1,139 @@
+"""What a soak calls a violation, and what not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.soak import invariants
+from tests.support.soak.controllers import Ended, Said
+from tests.support.soak.invariants import At, NodeFace, PodFace, Pushed, SetFace
+
+KEY = "0123456789abcdef0123"
+HERE, THERE = "boot-1 6.1.0-55", "boot-2 6.1.0-55"
+
+
+def node(place: str = HERE, ready: str | None = None, proven_on: str = "") -> NodeFace:
+    """Make a node."""
+    return NodeFace(place=place, ready=ready, proven_on=proven_on)
+
+
+def pod(proven_on: str = HERE, *, is_deleted: bool = False) -> PodFace:
+    """Make a pod."""
+    return PodFace(node="a", target="t", fingerprint="f1", proven_on=proven_on, is_deleted=is_deleted)
+
+
+def wanted(fingerprint: str = "f1", version: str = "1", rebuild: str = "") -> SetFace:
+    """Make a DaemonSet."""
+    return SetFace(target="t", kernel="6.1.0-55", fingerprint=fingerprint, version=version, rebuild=rebuild, digest="d")
+
+
+def said(at: float, text: str, *, controller: str = "one", life: int = 1) -> Said:
+    """Let a controller tell of a build."""
+    return Said(at=at, controller=controller, life=life, key=KEY, text=text)
+
+
+def a_build(began: float, *, controller: str = "one", life: int = 1, end: str = "done in 1 s") -> list[Said]:
+    """Let a controller build for four seconds."""
+    texts = ("starting ns/edu", "Step 1/3 : FROM debian", "verified dw_helper", end)
+    return [said(began + at, text, controller=controller, life=life) for at, text in enumerate(texts)]
+
+
+def killed(at: float, why: str = "killed") -> Ended:
+    """End the first life of the first controller."""
+    return Ended(at=at, controller="one", life=1, why=why)
+
+
+PUSHED = Pushed(at=10.0, tag=f"1.0.0-{KEY}", digest="d")
+
+
+def test_a_label_needs_a_proof_of_its_boot() -> None:
+    """When it is set and when it moves to another boot, and of that node."""
+    history = {"a": [At(1, node()), At(2, node(ready="1", proven_on=HERE)), At(3, node(THERE, "1", HERE))]}
+    moved = {"a": [*history["a"], At(4, node(THERE, "1", THERE))]}
+    assert list(invariants.unproven_labels(history, {("a", HERE)})) == []
+    assert len(list(invariants.unproven_labels(history, {("b", HERE)}))) == 1
+    assert len(list(invariants.unproven_labels(moved, {("a", HERE)}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("after", "violations"),
+    [(node(), 1), (node(THERE), 0), (node(ready="2", proven_on=HERE), 0), (None, 0)],
+    ids=["same boot", "another boot", "another version", "the node is gone"],
+)
+def test_a_label_stays_while_its_proof_holds(after: NodeFace | None, violations: int) -> None:
+    """It goes with the boot that it was proven on."""
+    history = {"a": [At(1, node(ready="1", proven_on=HERE)), At(2, after)]}
+    assert len(list(invariants.lost_labels(history))) == violations
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sets", "violations"),
+    [
+        ([At(1, node())], [At(1, wanted())], 1),
+        ([At(1, node())], [At(1, wanted()), At(4, wanted("f2"))], 0),
+        ([At(1, node())], [At(1, wanted()), At(9, wanted("f2"))], 1),
+        ([At(1, node())], [At(1, wanted()), At(4, None)], 0),
+        ([At(1, node()), At(4, node(THERE))], [At(1, wanted())], 0),
+        ([At(1, node()), At(4, None)], [At(1, wanted())], 0),
+    ],
+    ids=["no cause", "something else wanted", "wanted later", "no DaemonSet", "rebooted", "node gone"],
+)
+def test_a_working_pod_is_deleted_with_cause_alone(
+    nodes: list[At[NodeFace]], sets: list[At[SetFace]], violations: int
+) -> None:
+    """The cause comes before the deletion; that it ends later is no second one."""
+    history = {"p": [At(2, pod("")), At(3, pod()), At(5, pod(is_deleted=True)), At(6, None)]}
+    assert len(list(invariants.harmed_pods(history, {"a": nodes}, {"t": sets}))) == violations
+
+
+def test_what_a_node_has_changes_with_version_and_rebuild_alone() -> None:
+    """And no rebuild comes of itself."""
+    good = [At(1, wanted()), At(2, wanted("f2", "2")), At(3, wanted("f3", "2", "r"))]
+    assert list(invariants.needless_changes({"t": good}, 1)) == []
+    assert len(list(invariants.needless_changes({"t": good}, 0))) == 1
+    assert len(list(invariants.needless_changes({"t": [*good, At(4, wanted("f4", "2", "r"))]}, 1))) == 1
+    assert list(invariants.unknown_images({"t": good}, {"d"})) == []
+    assert len(list(invariants.unknown_images({"t": [At(1, wanted())]}, set()))) == 1
+
+
+def test_a_tagged_key_is_not_built_again() -> None:
+    """To find the image there is no build."""
+    found = [said(20, "starting ns/edu"), said(21, "r/edu:1 exists already: d"), said(22, "done in 1 s: d")]
+    once = invariants.builds_of([*a_build(5), *found], [])
+    assert list(invariants.built_again(once, [PUSHED])) == []
+    assert len(list(invariants.built_again(invariants.builds_of(a_build(20), []), [PUSHED]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "violations"),
+    [([], 1), ([killed(2)], 0), ([killed(3.5)], 0), ([killed(2, "stopped")], 0)],
+    ids=["both live", "killed before", "killed then", "stopped"],
+)
+def test_a_key_is_built_once_at_a_time(ended: list[Ended], violations: int) -> None:
+    """Unless its first builder was killed, stopped or lost the Lease."""
+    builds = invariants.builds_of([*a_build(1), *a_build(3, controller="two")], ended)
+    assert len(list(invariants.built_twice_at_once(builds, ended))) == violations
+    one_after_the_other = invariants.builds_of([*a_build(1), *a_build(5)], [])
+    assert list(invariants.built_twice_at_once(one_after_the_other, [])) == []
+
+
+def test_what_is_tagged_was_verified() -> None:
+    """By a build of its key."""
+    assert list(invariants.unverified_pushes(invariants.builds_of(a_build(1), []), [PUSHED])) == []
+    unverified = [line for line in a_build(1) if "verified" not in line.text]
+    assert len(list(invariants.unverified_pushes(invariants.builds_of(unverified, []), [PUSHED]))) == 1
+
+
+def test_a_tag_is_not_moved() -> None:
+    """The same digest may be pushed twice."""
+    assert list(invariants.moved_tags([PUSHED, PUSHED])) == []
+    other = Pushed(at=11.0, tag=PUSHED.tag, digest="e")
+    assert len(list(invariants.moved_tags([PUSHED, other]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("resident", "growth"), [([50, 60], 0), ([50, 90, 52, 55, 54, 54, 56, 57, 90], 5), ([50, 60, 70], 20)]
+)
+def test_memory_is_compared_between_thirds(resident: list[float], growth: float) -> None:
+    """By their medians: one checkpoint may come at a bad moment."""
+    assert invariants.growth(resident) == growth

@@ -1,0 +1,39 @@
+"""A soak follows from its seed, and leaves no kind of fault out."""
+
+from __future__ import annotations
+
+from tests.support.soak.schedule import DECKS, FAULTS, RESTARTS, Act, Link, Size, burst
+
+SIZE = Size(exchanges=20, worlds=3, troubles=2, gap=2.0)
+
+
+def test_a_burst_is_the_same_for_the_same_seed() -> None:
+    """And another one for another seed, or number."""
+    assert burst(7, 3, SIZE) == burst(7, 3, SIZE)
+    assert len({str(burst(seed, number, SIZE)) for seed in (7, 8) for number in (3, 4)}) == 4
+
+
+def test_every_fault_comes_before_long() -> None:
+    """Of each link, and beside exchanges."""
+    bursts = [burst(7, number, SIZE) for number in range(7)]
+    for link in Link:
+        dealt = {(fault.fault, fault.on) for item in bursts for fault in item.faults[link]}
+        assert dealt == set(DECKS[link])
+    assert {step.act for item in bursts for step in item.steps} == set(Act)
+
+
+def test_a_burst_is_as_large_as_it_is_to_be() -> None:
+    """Exchanges, changes of the world and troubles; there is always something to build."""
+    for number in range(20):
+        made = burst(7, number, SIZE)
+        acts = [step.act for step in made.steps]
+        assert sum(len(faults) for faults in made.faults.values()) == SIZE.exchanges
+        assert acts[0] is Act.EDIT
+        assert sum(act in FAULTS for act in acts) == SIZE.troubles
+        assert len(acts) == SIZE.troubles + SIZE.worlds
+
+
+def test_restarts_may_be_left_out() -> None:
+    """For as long as one process is to live."""
+    acts = {step.act for number in range(20) for step in burst(7, number, SIZE, restarts=False).steps}
+    assert acts == set(Act) - RESTARTS
