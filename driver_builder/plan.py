@@ -84,7 +84,8 @@ def plan(
         "driver", "all", lambda: label_moves(snapshot, settings.template_versions), lambda _error: nobody
     )
     nothing: dict[str, tuple[Conflict, ...]] = {}
-    kept = contained("driver", "all", lambda: conflicts(snapshot), lambda _error: nothing)
+    allowed = settings.template_versions.permissions
+    kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: nothing)
     parts = []
     for driver in drivers:
         inputs = Inputs(

@@ -1,7 +1,8 @@
 """Drivers that conflict: two drivers with the same module, or one with a module that another removes. Pure.
 
 A kernel holds one module of a name. If two drivers name it on one node, the one whose build is live keeps it, otherwise
-the older DriverContainer; the other one replaces nothing there and reports the conflict. ``lint`` finds it earlier.
+the older DriverContainer that the settings allow; the other one replaces nothing there and reports the conflict.
+``lint`` finds it earlier.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,9 @@ from itertools import combinations
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import resolve_target
+from driver_builder.desired import permissions, resolve_target
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import plain
 from driver_builder.observed import inventory
@@ -40,7 +43,7 @@ def words(module: str, other: str, nodes: Iterable[str]) -> str:
     return f"module {module} is also named by driver {other} on {count}: {', '.join(every[:_SHOWN])}{more}"
 
 
-def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
+def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:
     """Return, by driver, what it must leave to others."""
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
     nodes = {node.name: node for node in snapshot.nodes}
@@ -50,7 +53,7 @@ def conflicts(snapshot: Snapshot) -> dict[str, tuple[Conflict, ...]]:
         if module is None:
             continue
         for name in sorted(_shared_nodes(one, two, snapshot)):
-            keeps = _winner(one, two, nodes[name], module)
+            keeps = _winner(one, two, nodes[name], module, allowed)
             if keeps is None:
                 continue
             loses = two if keeps is one else one
@@ -107,12 +110,27 @@ def _shared_nodes(one: DriverContainer, two: DriverContainer, snapshot: Snapshot
     return frozenset.intersection(*chosen) if chosen else frozenset()
 
 
-def _winner(one: DriverContainer, two: DriverContainer, node: Node, module: str) -> DriverContainer | None:
+def _winner(
+    one: DriverContainer, two: DriverContainer, node: Node, module: str, allowed: Permissions
+) -> DriverContainer | None:
     """Return the driver that keeps the module. A driver that is being deleted does while only its build is live."""
     live = [driver for driver in (one, two) if _is_live(driver, node, module)]
     if one.deleting or two.deleting:
         return live[0] if len(live) == 1 and live[0].deleting else None
-    return live[0] if len(live) == 1 else min((one, two), key=lambda item: (item.created_at, item.key))
+    if len(live) == 1:
+        return live[0]
+    return min((one, two), key=lambda item: (_is_refused(item, node, allowed), item.created_at, item.key))
+
+
+def _is_refused(driver: DriverContainer, node: Node, allowed: Permissions) -> bool:
+    """Return whether the settings keep a driver from a node: it would never load the module that it waits for."""
+    target = inventory.target_of(node)
+    spec = _spec(driver)
+    rule = resolve_target.mapping_for(spec, target.kernel_version) if isinstance(target, KernelTarget) else None
+    if rule is None or not isinstance(target, KernelTarget):
+        return False
+    base_image = resolve_target.base_image_for(spec, target)
+    return bool(permissions.of_target(spec, rule, allowed, base_image=base_image))
 
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:

@@ -61,7 +61,7 @@ def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: Pla
         spec=spec,
         target=target,
         decided=decided,
-        conflict=_conflict(snapshot, driver, target, spec),
+        conflict=_conflict(snapshot, settings, driver, target, spec),
     )
     steps += _to_the_first_that_breaks(_checks(context))
     if any(step.verdict is Verdict.WAITING for step in steps):
@@ -83,10 +83,12 @@ def _in_trouble(snapshot: Snapshot, node: Node, driver: DriverContainer, trouble
     return _explanation(node, driver, steps, selected=steps[-1].verdict is Verdict.OK, serving=serving)
 
 
-def _conflict(snapshot: Snapshot, driver: DriverContainer, target: KernelTarget, spec: DriverSpec) -> Conflict | None:
+def _conflict(
+    snapshot: Snapshot, settings: PlanSettings, driver: DriverContainer, target: KernelTarget, spec: DriverSpec
+) -> Conflict | None:
     """Return which other driver keeps this one from the target, as ``plan`` does for all drivers together."""
     nodes = stock_of(snapshot, driver, spec).targets.get(target, ())
-    found = conflicts(snapshot).get(driver.key, ())
+    found = conflicts(snapshot, settings.template_versions.permissions).get(driver.key, ())
     return next((conflict for conflict in found if not set(nodes).isdisjoint(conflict.nodes)), None)
 
 

@@ -5,16 +5,25 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.conflicts import Conflict
+from driver_builder.desired.conflicts import conflicts as conflicts_within
+from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
 from kube_api.resources import NODES
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, driver, node, snapshot
 from tests.support.driver_builder.model_world import World
 
+ANYTHING = Permissions()
 OLD, NEW = "driverwright/old", "driverwright/new"
+
+
+def conflicts(seen: Snapshot, allowed: Permissions = ANYTHING) -> dict[str, tuple[Conflict, ...]]:
+    """Return what each driver must leave to others, where the settings allow everything unless they are given."""
+    return conflicts_within(seen, allowed)
 
 
 def named(name: str, *, age: float, modules: tuple[str, ...] = ("edudrv",), **changes: object) -> DriverContainer:
@@ -240,3 +249,18 @@ def joined() -> World:
 def pods_of(world: World) -> set[str]:
     """Name the drivers that have pods on the node that both select."""
     return {pod["metadata"]["labels"][DRIVER_LABEL] for pod in world.pods_on("node-0")}
+
+
+@pytest.mark.parametrize(
+    ("at", "loser"),
+    [
+        pytest.param(node(), OLD, id="nothing is live: the one that is allowed"),
+        pytest.param(remembering(OLD, node()), NEW, id="the one that is not allowed is live"),
+        pytest.param(remembering(NEW, node()), OLD, id="the one that is allowed is live"),
+    ],
+)
+def test_a_driver_that_is_not_allowed_keeps_no_module_that_it_has_not_loaded(at: Node, loser: str) -> None:
+    """It would never load it, and the other one would wait for ever; what is live stays."""
+    old = named("old", age=2, image="evil.example/edu")
+    seen = snapshot(at, drivers=(old, named("new", age=1)))
+    assert list(conflicts(seen, Permissions(registries=("registry.example.com:5000/drivers/*",)))) == [loser]
