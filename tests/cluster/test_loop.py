@@ -213,7 +213,7 @@ def test_a_module_removed_by_hand_is_loaded_again(scenario: Scenario) -> None:
 
 def test_least_privileges_are_taken_up_by_the_next_pod(scenario: Scenario) -> None:
     """The setting moves no pod and no module; a pod that is replaced for another reason loads with it."""
-    guest = scenario.guests["guest-b"]
+    guest = scenario.guests["guest-a"]
     pods, module = acts.pod_uids(scenario), acts.live_module(guest)
     with acts.controller_with(scenario, DRIVER_BUILDER_LOADER_PRIVILEGES="least"):
         acts.wait_until(scenario, "the DaemonSets have the setting", lambda: privileged(scenario) == {False})
@@ -225,7 +225,7 @@ def test_least_privileges_are_taken_up_by_the_next_pod(scenario: Scenario) -> No
         assert_proven(scenario, guest.name)
     acts.wait_until(scenario, "the DaemonSets have the default again", lambda: privileged(scenario) == {True})
     scenario.wait_for_ready()
-    assert acts.pod_uids(scenario)["guest-a"] == pods["guest-a"]
+    assert acts.pod_uids(scenario)["guest-b"] == pods["guest-b"]
 
 
 def privileged(scenario: Scenario) -> set[bool]:

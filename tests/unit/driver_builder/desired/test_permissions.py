@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from driver_builder.desired import permissions
 from driver_builder.desired.desired_target import BlockedTarget, TemplateVersions
@@ -15,9 +16,18 @@ from driver_builder.model.permissions import Permissions, read
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
-from driver_builder.planning.actions import ApplyDaemonSet, LookUpKernels, ReplacePod, StartBuild
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    LabelNode,
+    LookUpKernels,
+    ReplacePod,
+    StartBuild,
+    StartUnload,
+)
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason, TargetState
+from driver_builder.upgrades import upgrade_labels
 from driver_builder.upgrades.prebuild import images_ahead
 from driver_builder.upgrades.preflight import Preflight, Verdict
 from driver_builder.upgrades.upgrade_labels import images_of_moves
@@ -34,6 +44,7 @@ from tests.support.driver_builder.factories import (
     spec_of,
     target,
 )
+from tests.support.driver_builder.snapshots import snapshots
 
 COMMIT = "c" * 40
 SHA256 = "d" * 64
@@ -253,6 +264,27 @@ def test_a_working_driver_stays_where_a_setting_refuses_it() -> None:
     assert calm.actions == made.actions
     (status,) = made.drivers[0].targets
     assert (status.state, status.reason, status.ready_nodes) == (TargetState.BLOCKED, Reason.NOT_ALLOWED, 2)
+
+
+NONE = allowed(allowed_registries="none", allowed_prebuilt_images="none")
+
+
+def harm(made: Plan) -> set[str]:
+    """Return what a plan takes from nodes; labels of kernels to come are taken where nothing can be built for them."""
+    taken = (action for action in made.actions if isinstance(action, DeleteDaemonSet | ReplacePod | StartUnload))
+    labels = (action for action in made.actions if isinstance(action, LabelNode) and action.version is None)
+    return {
+        *map(str, taken),
+        *(str(action) for action in labels if not action.label.startswith(upgrade_labels.PREFIX)),
+    }
+
+
+@given(snapshots())
+def test_limits_take_nothing_from_nodes_and_bring_nothing_new(seen: Snapshot) -> None:
+    """Whatever is there: no build, no roll-out, and nothing goes that would not go without the limits."""
+    bound = plan(seen, settings(NONE))
+    assert not [action for action in bound.actions if isinstance(action, StartBuild | ApplyDaemonSet)]
+    assert harm(bound) <= harm(plan(seen, SETTINGS))
 
 
 def test_a_module_that_goes_missing_is_loaded_again_where_a_setting_refuses_its_driver() -> None:
