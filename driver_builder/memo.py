@@ -7,11 +7,12 @@ They must not be changed afterwards, as values of this program never are.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _TEXTS = 4096
@@ -44,6 +45,25 @@ def remembers_last(count: int) -> Callable[[Callable[Parameters, Result]], Calla
         return remembering
 
     return decorate
+
+
+class OfEach(Generic[Item, Result]):
+    """A pure function of single items, computed again only for those that are other objects than the last time."""
+
+    def __init__(self, function: Callable[[Item], Result]) -> None:
+        self._function = function
+        self._known: Mapping[str, tuple[Item, Result]] = {}
+
+    def of(self, items: Mapping[str, Item]) -> Mapping[str, Result]:
+        """Return the results for items by the same names."""
+        before = self._known
+        self._known = {
+            name: known
+            if (known := before.get(name)) is not None and known[0] is item
+            else (item, self._function(item))
+            for name, item in items.items()
+        }
+        return {name: result for name, (_, result) in self._known.items()}
 
 
 def remembers_texts(function: Callable[[str], Result]) -> Callable[[str], Result]:

@@ -61,8 +61,14 @@ class NamespaceCache:
             group_of=lambda owned: owned.pod.driver,
             clock=clock,
         )
+        self.named_config_maps: set[str] = set()
+        """The ConfigMaps that drivers name: changes of all others concern nobody."""
         self.config_maps: Follower[Version] = Follower(
-            client, Source(resource=CONFIG_MAPS, namespace=namespace, metadata_only=True), _read_version, clock=clock
+            client,
+            Source(resource=CONFIG_MAPS, namespace=namespace, metadata_only=True),
+            _read_version,
+            concerns=lambda version: version.name in self.named_config_maps,
+            clock=clock,
         )
         self.forbidden = ""
         """The API server's words, where something of it may not be read."""

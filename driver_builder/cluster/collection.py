@@ -30,13 +30,17 @@ class Collection(Generic[Value]):
     """The objects of one collection, by uid.
 
     ``read`` makes a value of an object; None for one that nobody needs. Values are compared: a change that leaves the
-    value as it was is no news. ``group_of`` names the group of a value.
+    value as it was is no news, nor is one of what ``concerns`` nobody. ``group_of`` names the group of a value.
     """
 
     def __init__(
-        self, read: Callable[[Json], Value | None], group_of: Callable[[Value], str] = lambda _value: ""
+        self,
+        read: Callable[[Json], Value | None],
+        group_of: Callable[[Value], str] = lambda _value: "",
+        concerns: Callable[[Value], bool] = lambda _value: True,
     ) -> None:
         self._read = read
+        self._concerns = concerns
         self._lock = threading.Lock()
         self._kept: Grouped[Value] = Grouped(group_of)
         self._listings = 0
@@ -211,11 +215,15 @@ class Collection(Generic[Value]):
         known = self._kept.get(uid)
         newest = _newest(kept, known)
         self._kept.put(uid, newest)
-        return newest.value != (known.value if known is not None else None)
+        before = known.value if known is not None else None
+        return newest.value != before and (self._is_news(newest.value) or self._is_news(before))
 
     def _drop(self, uid: str) -> bool:
         known = self._kept.pop(uid)
-        return known is not None and known.value is not None
+        return known is not None and self._is_news(known.value)
+
+    def _is_news(self, value: Value | None) -> bool:
+        return value is not None and self._concerns(value)
 
 
 def _newest(one: Kept[Value], known: Kept[Value] | None) -> Kept[Value]:

@@ -64,10 +64,11 @@ class Follower(Generic[Value]):
         read: Callable[[Json], Value | None],
         *,
         group_of: Callable[[Value], str] = lambda _value: "",
+        concerns: Callable[[Value], bool] = lambda _value: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.source = source
-        self.collection = Collection(read, group_of)
+        self.collection = Collection(read, group_of, concerns)
         self._client = client
         self._clock = clock
         self._listing = threading.Lock()

@@ -50,6 +50,8 @@ class NamedContents:
             KubeApiError: when it cannot be read.
         """
         self._asked.add(path)
+        # Before it is read: a change from then on is news.
+        self._follow(path)
         known = self._known.get(path)
         if known is None or not self._holds(path, known):
             known = self._known[path] = self._read(path)
@@ -61,6 +63,15 @@ class NamedContents:
         """Forget what nobody has asked for since the last time."""
         self._known = {path: known for path, known in self._known.items() if path in self._asked}
         self._asked = set()
+        for item in self._cache.namespaces:
+            item.named_config_maps &= {
+                path.rpartition("/")[2] for path in self._known if path.startswith(_folder(item.namespace))
+            }
+
+    def _follow(self, path: str) -> None:
+        for item in self._cache.namespaces:
+            if path.startswith(_folder(item.namespace)):
+                item.named_config_maps.add(path.rpartition("/")[2])
 
     def _read(self, path: str) -> _Known:
         try:
@@ -71,10 +82,14 @@ class NamedContents:
         return _Known(version, self._clock(), answer)
 
     def _holds(self, path: str, known: _Known) -> bool:
-        collection, _, name = path.rpartition("/")
         for item in self._cache.namespaces:
-            if collection == CONFIG_MAPS.path(namespace=item.namespace):
+            if path.startswith(_folder(item.namespace)):
+                name = path.rpartition("/")[2]
                 may_hold = item.config_maps.is_trusted and not isinstance(known.answer, Forbidden)
                 return may_hold and known.version == item.config_map_version(name)
         is_refused = isinstance(known.answer, KubeApiError)
         return self._clock() - known.at < (min(REFUSED_SECONDS, self._seconds) if is_refused else self._seconds)
+
+
+def _folder(namespace: str) -> str:
+    return f"{CONFIG_MAPS.path(namespace=namespace)}/"

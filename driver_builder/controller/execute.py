@@ -1,7 +1,7 @@
 """Performs the actions of a plan: the only writer. Names are deterministic, so repeating an action changes nothing."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -30,22 +30,12 @@ from driver_builder.planning.actions import (
 )
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
-from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
-_Write = (
-    ApplyDaemonSet
-    | WidenDaemonSet
-    | DeleteDaemonSet
-    | ReplacePod
-    | LabelNode
-    | RememberLoaded
-    | StartUnload
-    | DeleteUnloadPod
-    | SetFinalizer
-)
+_Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | ReplacePod | StartUnload | DeleteUnloadPod | SetFinalizer
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +49,15 @@ class FailedAction:
 
     def __str__(self) -> str:
         return f"{self.action}: {self.error}"
+
+
+def batches(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
+    """Put what is written on one Node together, where the first of it was: it is one request, whoever's it is."""
+    found: dict[object, list[Action]] = {}
+    for action in actions:
+        place = action.node if isinstance(action, LabelNode | RememberLoaded) else id(action)
+        found.setdefault(place, []).append(action)
+    return tuple(tuple(batch) for batch in found.values())
 
 
 class Executor:
@@ -89,35 +88,47 @@ class Executor:
         """
         failed: list[FailedAction] = []
         strikes = self._silence.begin()
-        for action in self._silence.last(actions, owner_of):
-            owner = owner_of(action)
-            if owner in strikes.unanswered:
+        for batch in batches(self._silence.last(actions, owner_of)):
+            waiting = tuple(action for action in batch if owner_of(action) not in strikes.unanswered)
+            if not waiting:
                 continue
             if self._is_stopping():
                 break
-            error = contained("action", str(action), partial(self._try, action), lambda error: error)
-            if error is not None:
-                failed.append(FailedAction(action=action, error=error))
-                logger.warning("%s", failed[-1])
-            strikes.saw(owner, error)
+            for action, error in self._outcomes(waiting):
+                if error is not None:
+                    failed.append(FailedAction(action=action, error=error))
+                    logger.warning("%s", failed[-1])
+                strikes.saw(owner_of(action), error)
             if strikes.is_out:
                 break
         return tuple(failed)
 
-    def _try(self, action: Action) -> KubeApiError | InternalError | None:
-        """Perform an action; gives what the API server answered where it did not do its part."""
+    def _outcomes(self, batch: tuple[Action, ...]) -> Iterator[tuple[Action, KubeApiError | InternalError | None]]:
+        """Perform a batch; one that is refused is tried action by action: one driver's mistake stops no other's."""
+        error = contained("action", str(batch[0]), partial(self._try, batch), lambda error: error)
+        if error is None or len(batch) == 1 or isinstance(error, Unreachable):
+            yield batch[0], error
+            yield from ((action, error) for action in batch[1:] if not isinstance(error, Unreachable))
+            return
+        for action in batch:
+            yield action, contained("action", str(action), partial(self._try, (action,)), lambda error: error)
+
+    def _try(self, batch: tuple[Action, ...]) -> KubeApiError | InternalError | None:
+        """Perform actions that are one write; gives what the API server answered where it did not do its part."""
         try:
-            self._perform(action)
+            self._perform(batch)
         except (NotFound, Conflict) as error:
             # The cluster changed since the snapshot; the next pass sees it.
-            logger.info("%s: conflict: %s", action, error)
+            logger.info("%s: conflict: %s", batch[0], error)
         except KubeApiError as error:
             return error
         return None
 
-    def _perform(self, action: Action) -> None:
-        if not isinstance(action, StartBuild):
-            logger.info("%s", action)
+    def _perform(self, batch: tuple[Action, ...]) -> None:
+        for action in batch:
+            if not isinstance(action, StartBuild):
+                logger.info("%s", action)
+        action = batch[0]
         match action:
             case StartBuild():
                 self._builds.submit(action)
@@ -126,8 +137,24 @@ class Executor:
             case LookUpKernels():
                 if self._look_ups is not None:
                     self._look_ups.submit(action)
+            case LabelNode() | RememberLoaded():
+                self._patch_node(action.node, batch)
             case _:
                 self._write(action)
+
+    def _patch_node(self, node: str, actions: Iterable[Action]) -> None:
+        """Write everything that is to be said on a Node at once."""
+        # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
+        labels: dict[str, str | None] = {}
+        annotations: dict[str, str | None] = {}
+        for action in actions:
+            if isinstance(action, LabelNode):
+                labels[action.label] = action.version
+                annotations |= action.annotations
+            elif isinstance(action, RememberLoaded):
+                annotations[action.annotation] = action.value
+        metadata = {name: values for name, values in (("labels", labels), ("annotations", annotations)) if values}
+        self._client.patch(NODES.path(name=node), {"metadata": metadata})
 
     def _write(self, action: _Write) -> None:
         match action:
@@ -153,15 +180,6 @@ class Executor:
                 self._client.delete(path, uid=action.uid)
             case ReplacePod() | DeleteUnloadPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
-            case LabelNode():
-                # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
-                metadata: dict[str, object] = {"labels": {action.label: action.version}}
-                if action.annotations:
-                    metadata["annotations"] = dict(action.annotations)
-                self._client.patch(NODES.path(name=action.node), {"metadata": metadata})
-            case RememberLoaded():
-                annotations = {action.annotation: action.value}
-                self._client.patch(NODES.path(name=action.node), {"metadata": {"annotations": annotations}})
             case StartUnload():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():

@@ -17,7 +17,7 @@ from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, 
 from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
 from driver_builder.model.build import OwnTemplate
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.observed import rebuild
+from driver_builder.observed import inventory, rebuild
 from driver_builder.observed.driver_pods import pods_of
 from driver_builder.observed.inventory import Inventory, Node
 from driver_builder.observed.rebuild import Rebuilds
@@ -107,8 +107,15 @@ def _resolve_readable(
     return memory.resolve(share_of(snapshot, driver), driver, driver.spec, versions)
 
 
-def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions) -> Resolved:
-    """Resolve one driver."""
+def resolve(
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    spec: DriverSpec,
+    versions: TemplateVersions,
+    *,
+    beside: tuple[KernelTarget, ...] = (),
+) -> Resolved:
+    """Resolve one driver; ``beside`` are targets of nodes that are left out of the snapshot."""
     stock = targets.stock_of(snapshot, driver, spec)
     rebuilds = rebuild.acknowledge(
         rebuild.from_status(driver.status.get("rebuild")),
@@ -121,7 +128,7 @@ def resolve(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, versi
     inputs = _inputs(snapshot, driver, spec, versions, rebuilds)
     others = (item for other in targets.unrecorded(snapshot, driver, spec) for item in resolve_each(inputs, other))
     return Resolved(
-        targets=_without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver),
+        targets=_without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver, beside),
         inventory=stock,
         rebuilds=rebuilds,
         alternatives=tuple(item for item in others if isinstance(item, ImageTarget)),
@@ -159,7 +166,10 @@ def resolve_each(inputs: BuildInputs, stock: Inventory) -> Iterator[DesiredTarge
 
 
 def _without_namesakes(
-    items: tuple[DesiredTarget, ...], snapshot: Snapshot, driver: DriverContainer
+    items: tuple[DesiredTarget, ...],
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    beside: tuple[KernelTarget, ...],
 ) -> tuple[DesiredTarget, ...]:
     """Block targets whose short hash is that of another one: they would share its DaemonSet.
 
@@ -167,7 +177,7 @@ def _without_namesakes(
     """
     made_for = {item.target: item.kernel for item in snapshot.daemon_sets if item.driver == driver.key}
     owners: dict[str, KernelTarget] = {}
-    for target in (item.target for item in items):
+    for target in sorted({*beside, *(item.target for item in items)}):
         known = owners.setdefault(target.short_hash, target)
         if made_for.get(target.short_hash) == target.kernel_version != known.kernel_version:
             owners[target.short_hash] = target
@@ -201,5 +211,29 @@ def resolve_for(
         },
         annotations={names.KERNEL_VERSION_ANNOTATION: target.kernel_version},
     )
-    items = resolve(replace(snapshot, nodes=(*snapshot.nodes, node)), driver, spec, versions).targets
+    items = resolve_node(snapshot, driver, spec, node, versions).targets
     return next((item for item in items if node.name in item.nodes), None)
+
+
+def resolve_node(
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, node: Node, versions: TemplateVersions
+) -> Resolved:
+    """Resolve a driver for one node as it would be, in the place of the node of its name.
+
+    Only nodes of the same kernel, operating system and architecture matter to it, and the names of other targets.
+    """
+    own = inventory.take(snapshot.nodes, spec.node_selector).targets
+    target = inventory.target_of(node)
+    alike = {
+        name
+        for known, names_ in own.items()
+        if isinstance(target, KernelTarget) and _kernel(known) == _kernel(target)
+        for name in names_
+        if name != node.name
+    }
+    by_name = inventory.by_name(snapshot.nodes)
+    beside = (
+        known for known, names_ in targets.stock_of(snapshot, driver, spec).targets.items() if names_ != (node.name,)
+    )
+    near = replace(snapshot, nodes=(*(by_name[name] for name in sorted(alike)), node))
+    return resolve(near, driver, spec, versions, beside=tuple(beside))

@@ -17,10 +17,11 @@ from driver_builder.desired.desired_target import (
     SkippedTarget,
     TemplateVersions,
 )
-from driver_builder.desired.resolve import resolve
+from driver_builder.desired.resolve import resolve_node
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
+from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning import image_trust
@@ -76,42 +77,47 @@ def with_kernel(snapshot: Snapshot, node: str, kernel: str) -> Snapshot:
     """
     if not is_kernel_version(kernel):
         raise ConfigurationError(f"KERNEL: {kernel!r} is not a kernel release: write the output of uname -r")
-    nodes = tuple(_moved(item, kernel) if item.name == node else item for item in snapshot.nodes)
+    nodes = tuple(moved(item, kernel) if item.name == node else item for item in snapshot.nodes)
     return replace(snapshot, nodes=nodes)
 
 
-def _moved(node: Node, kernel: str) -> Node:
+def moved(node: Node, kernel: str) -> Node:
+    """Return a node as it would be on another kernel."""
     labels = {**node.labels, names.KERNEL_VERSION_LABEL: names.label_value(kernel)}
     return replace(node, labels=labels, annotations={**node.annotations, names.KERNEL_VERSION_ANNOTATION: kernel})
 
 
 def gate(snapshot: Snapshot, node: str, kernel: str, versions: TemplateVersions) -> Gate:
     """Judge a move; ``snapshot`` holds the states of the images that :func:`with_kernel` makes the node want."""
-    moved = with_kernel(snapshot, node, kernel)
-    drivers = sorted(moved.drivers, key=lambda driver: driver.key)
-    findings = [_find_alone(moved, node, driver, versions) for driver in drivers if not driver.deleting]
+    known = inventory.by_name(snapshot.nodes).get(node)
+    drivers = sorted(snapshot.drivers, key=lambda driver: driver.key) if known is not None else []
+    findings = [
+        _find_alone(snapshot, moved(known, kernel), driver, versions)
+        for driver in drivers
+        if known is not None and not driver.deleting
+    ]
     findings += [
         Finding(
             driver=f"{namespace}/*",
             is_open=False,
             sentence=f"whether its drivers select the node is not known: {words}",
         )
-        for namespace, words in sorted(moved.forbidden.items())
+        for namespace, words in sorted(snapshot.forbidden.items())
     ]
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
 
 
-def _find_alone(moved: Snapshot, node: str, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+def _find_alone(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
     """Check one driver; an error of it concerns it alone and means no."""
     return contained(
         "driver",
         driver.key,
-        lambda: _find(moved, node, driver, versions),
+        lambda: _find(snapshot, node, driver, versions),
         lambda error: Finding(driver=driver.key, is_open=False, sentence=str(error)),
     )
 
 
-def _find(moved: Snapshot, node: str, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
     """Check one driver; None if it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
         return Finding(
@@ -119,14 +125,14 @@ def _find(moved: Snapshot, node: str, driver: DriverContainer, versions: Templat
             is_open=False,
             sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
         )
-    resolved = resolve(moved, driver, driver.spec, versions)
-    if (why := resolved.inventory.unknown.get(node)) is not None:
+    resolved = resolve_node(snapshot, driver, driver.spec, node, versions)
+    if (why := resolved.inventory.unknown.get(node.name)) is not None:
         return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, why))
-    item = next((item for item in resolved.targets if node in item.nodes), None)
+    item = next((item for item in resolved.targets if node.name in item.nodes), None)
     if item is None:
         return None
     if isinstance(item, ImageTarget):
-        is_open, sentence = _by_image(moved, driver, driver.spec, item)
+        is_open, sentence = _by_image(snapshot, driver, driver.spec, item)
     else:
         is_open, sentence = _without_image(item)
     return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
@@ -139,10 +145,10 @@ def _without_image(item: SkippedTarget | BlockedTarget) -> tuple[bool, str]:
     return False, _words(item.reason, item.message)
 
 
-def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget) -> tuple[bool, str]:
-    match moved.image(driver.key, item.image):
+def _by_image(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget) -> tuple[bool, str]:
+    match snapshot.image(driver.key, item.image):
         case Present() as state:
-            return _present(moved, driver, spec, item, state)
+            return _present(snapshot, driver, spec, item, state)
         case Absent():
             return False, _absent(driver, item)
         case NotAsked(reason=reason):
@@ -156,10 +162,10 @@ def _by_image(moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: 
 
 
 def _present(
-    moved: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
+    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
 ) -> tuple[bool, str]:
     before = previous_targets(driver.status).get(item.target.id)
-    refusal = image_trust.refusal(moved, driver, spec, item, state, before=before)
+    refusal = image_trust.refusal(snapshot, driver, spec, item, state, before=before)
     if refusal is not None:
         return False, _words(refusal.reason, refusal.message)
     how = "prebuilt" if isinstance(item, PrebuiltTarget) else "built and verified"

@@ -15,20 +15,26 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import resolve_target
 from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import resolve
+from driver_builder.desired.resolve import resolve_node
+from driver_builder.memo import OfEach
 from driver_builder.model.kernels import KernelVersion
+from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds, from_status
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import LabelNode
 from driver_builder.status.prebuild_status import previous_ahead
-from driver_builder.upgrades.gate import Finding, Gate, gate, with_kernel
+from driver_builder.upgrades.gate import Finding, Gate, gate, moved
 from driver_builder.upgrades.node_pools import follows, known_of, pools_of
 from kube_api import names
 
 PREFIX = f"{names.GROUP}/ready-for."
 _NAME_LENGTH = 63 - len("ready-for.")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
+_READY_FOR: OfEach[Node, tuple[str, ...]] = OfEach(
+    lambda node: tuple(sorted(key for key in node.labels if key.startswith(PREFIX)))
+)
+"""The labels of this kind that nodes have: of a fleet's half a million labels hardly any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +65,21 @@ def images_of_moves(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[
     for move in _moves(snapshot):
         if move.unheard:
             continue
-        moved = with_kernel(snapshot, move.nodes[0], move.kernel)
-        for driver in moved.drivers:
+        node = moved(inventory.by_name(snapshot.nodes)[move.nodes[0]], move.kernel)
+        for driver in snapshot.drivers:
             found = contained(
-                "driver", driver.key, partial(_images_of_move, moved, driver, move, versions), lambda _error: ()
+                "driver", driver.key, partial(_images_of_move, snapshot, driver, node, versions), lambda _error: ()
             )
             yield from ((driver, item) for item in found)
 
 
 def _images_of_move(
-    moved: Snapshot, driver: DriverContainer, move: _Move, versions: TemplateVersions
+    snapshot: Snapshot, driver: DriverContainer, node: Node, versions: TemplateVersions
 ) -> tuple[ImageTarget, ...]:
     if not isinstance(driver.spec, DriverSpec) or driver.deleting:
         return ()
-    items = resolve(moved, driver, driver.spec, versions).targets
-    return tuple(item for item in items if isinstance(item, ImageTarget) and move.nodes[0] in item.nodes)
+    items = resolve_node(snapshot, driver, driver.spec, node, versions).targets
+    return tuple(item for item in items if isinstance(item, ImageTarget) and node.name in item.nodes)
 
 
 def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
@@ -91,7 +97,14 @@ def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tup
         answer = _not_yet(move) if move.unheard else gate(snapshot, move.nodes[0], move.kernel, versions)
         for name in move.nodes:
             answers.setdefault(name, []).append((move, answer))
-    actions = [action for node in snapshot.nodes for action in _relabel(owner, node, answers.get(node.name, ()))]
+    nodes = inventory.by_name(snapshot.nodes)
+    labelled = _READY_FOR.of(nodes)
+    actions = [
+        action
+        for name, labels in labelled.items()
+        if labels or name in answers
+        for action in _relabel(owner, nodes[name], labels, answers.get(name, ()))
+    ]
     return {owner.key: tuple(actions)} if actions else {}
 
 
@@ -101,12 +114,14 @@ def _not_yet(move: _Move) -> Gate:
     return Gate(node=move.nodes[0], kernel=move.kernel, findings=(finding,))
 
 
-def _relabel(owner: DriverContainer, node: Node, answers: Iterable[tuple[_Move, Gate]]) -> Iterator[LabelNode]:
+def _relabel(
+    owner: DriverContainer, node: Node, labels: tuple[str, ...], answers: Iterable[tuple[_Move, Gate]]
+) -> Iterator[LabelNode]:
     by_label = {ready_for_label(move.kernel): (move, answer) for move, answer in answers}
     for label, (move, answer) in sorted(by_label.items()):
         if answer.is_open and move.settable and node.labels.get(label) != "true":
             yield LabelNode(node=node.name, driver=owner.key, label=label, version="true", why="")
-    for label in sorted(key for key in node.labels if key.startswith(PREFIX)):
+    for label in labels:
         known = by_label.get(label)
         if known is None or not known[1].is_open:
             # The gate names a group's first node; the reason is the same for all of them.
@@ -145,7 +160,7 @@ def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
         ):
             _, settable = found.get((name, newest), ("", False))
             found[name, newest] = (pool, settable or not driver.paused)
-    nodes = {node.name: node for node in snapshot.nodes}
+    nodes = inventory.by_name(snapshot.nodes)
     keys = {key for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)
             for key in driver.spec.node_selector}  # fmt: skip
     unheard = _unheard_by(snapshot.drivers)

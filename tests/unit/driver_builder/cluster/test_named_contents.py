@@ -46,12 +46,14 @@ class Place:
         self.client.create(collection, {"metadata": {"name": name}, "data": {"x": text}})
         self.client.reads.clear()
 
-    def follow(self) -> None:
-        """Let the watch say what there is."""
+    def follow(self) -> int:
+        """Let the watch say what there is; tells how much of that was news."""
         self.client.catch_up()
+        news: list[None] = []
         follower = self.cache.namespaces[0].config_maps
         follower.repair()
-        follower.watch(lambda: None, lambda: False)
+        follower.watch(lambda: news.append(None), lambda: False)
+        return len(news)
 
     def read(self, path: str) -> str:
         """Read a text."""
@@ -67,6 +69,23 @@ def test_a_config_map_is_read_again_when_its_version_changes() -> None:
     place.follow()
     assert [place.read(SOURCE) for _ in range(3)] == ["2"] * 3
     assert place.client.reads == [SOURCE]
+
+
+def test_only_config_maps_that_drivers_name_are_news() -> None:
+    """Others change all the time: leases of other programs are among them."""
+    place = Place()
+    other = CONFIG_MAPS.path(namespace=NAMESPACE, name="other")
+    place.change(other, "1")
+    assert place.follow() == 0
+    place.read(SOURCE)
+    place.change(other, "2")
+    assert place.follow() == 0
+    place.change(SOURCE, "2")
+    assert place.follow() > 0
+    place.contents.sweep()
+    place.contents.sweep()
+    place.change(SOURCE, "3")
+    assert place.follow() == 0, "no driver has named it since"
 
 
 def test_a_config_map_that_is_not_followed_is_read_each_time() -> None:

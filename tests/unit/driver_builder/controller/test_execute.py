@@ -12,6 +12,7 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     LabelNode,
+    RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
@@ -111,9 +112,40 @@ def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     """Errors are gathered; the rest is done."""
     error = Forbidden("403", status=403)
     world.client.faults = [error]
-    other = LabelNode(node="node-a", driver="d", label="b", version="2", why="")
-    assert executor(world.client).perform((LABEL, other)) == (FailedAction(action=LABEL, error=error),)
+    finalizer = SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
+    assert executor(world.client).perform((LABEL, finalizer)) == (FailedAction(action=LABEL, error=error),)
+    assert FINALIZER in world.client.get(DRIVER_PATH)["metadata"]["finalizers"]
+
+
+OTHER_LABEL = LabelNode(node="node-a", driver="e", label="b", version="2", why="", annotations={"c": "3"})
+RECORD = RememberLoaded(node="node-a", driver="f", annotation="loaded", value="{}", why="")
+
+
+def test_a_node_is_patched_once(world: World) -> None:
+    """Whatever drivers have to say on it, and however many."""
+    before = len(world.client.writes)
+    assert executor(world.client).perform((LABEL, OTHER_LABEL, RECORD)) == ()
+    assert len(world.client.writes) == before + 1
+    metadata = world.client.get(NODES.path(name="node-a"))["metadata"]
+    assert (metadata["labels"]["driverwright.io/x.ready"], metadata["labels"]["b"]) == ("1", "2")
+    assert (metadata["annotations"]["c"], metadata["annotations"]["loaded"]) == ("3", "{}")
+
+
+def test_a_patch_that_is_refused_is_tried_driver_by_driver(world: World) -> None:
+    """What one driver wants to say may be refused for itself: the others say theirs."""
+    error = Forbidden("403", status=403)
+    world.client.faults = [error, error]
+    assert executor(world.client).perform((LABEL, OTHER_LABEL)) == (FailedAction(action=LABEL, error=error),)
     assert world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]["b"] == "2"
+
+
+def test_a_patch_without_an_answer_is_not_tried_again(world: World) -> None:
+    """Each try would wait as long; the next pass does what is left."""
+    error = Unreachable("timed out")
+    world.client.faults = [error]
+    before = len(world.client.writes)
+    assert executor(world.client).perform((LABEL, OTHER_LABEL)) == (FailedAction(action=LABEL, error=error),)
+    assert len(world.client.writes) == before
 
 
 def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
