@@ -33,7 +33,7 @@ from tests.support.soak.world import DRIVER, TEMPLATE_NAME, World
 
 LIMIT_SECONDS = 600.0
 """How long a checkpoint waits for everything to be as wanted: only a soak that fails takes so long."""
-RESYNC_SECONDS = 3
+RESYNC_SECONDS = 2
 QUIET_SECONDS = 2.0 * RESYNC_SECONDS
 TURN_SECONDS = 0.5
 BRANCH = """\
