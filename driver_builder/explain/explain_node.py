@@ -8,7 +8,7 @@ from driver_builder.explain.explanation import Context, Step, broken, ok, waitin
 from driver_builder.objects import load_report
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding, is_current
-from driver_builder.observed.inventory import Node
+from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.reasons import Reason, TargetState, remedy_of
@@ -48,6 +48,13 @@ _LOAD_ADVICE = (
     (r"No such device", "The driver found no device that it supports: lspci -nn on the node"),
     (r"needs module", "Load that module on the node, or name it in spec.module.names before this one"),
 )  # fmt: skip
+
+_OF_DAEMON_SETS = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists"}
+    for key in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable",
+                "network-unavailable")
+)  # fmt: skip
+"""What the DaemonSet controller adds to pods on the host's network (kubernetes/pkg/controller/daemon/util)."""
 
 
 def rollout_check(context: Context) -> Step:
@@ -95,10 +102,27 @@ def _no_pod(context: Context) -> Step:
     if homeless:
         step = f"kubectl -n {context.driver.namespace} describe pod {homeless[0]}"
         return waiting("pull", f"{len(homeless)} of its pods are not scheduled yet", step)
-    if context.spec.tolerations:
-        taints = f"Compare spec.tolerations with the taints: kubectl describe node {context.node.name}"
-        return waiting("pull", "there is no pod on the node", f"{taints}; {daemon_set}")
+    if (taint := _not_tolerated(context)) is not None:
+        words = f"there is no pod on the node: spec.tolerations does not tolerate its taint {taint}"
+        return broken("pull", words, "Add a toleration for it, or let spec.nodeSelector leave the node out")
+    if not context.node.ready:
+        return waiting("pull", "there is no pod on the node, which is not Ready", _see_kubelet(context.node))
     return waiting("pull", "there is no pod on the node yet", f"Wait for the kubelet; {daemon_set}")
+
+
+def _not_tolerated(context: Context) -> Taint | None:
+    """Return a taint that keeps the driver's pods away; without tolerations in the spec they tolerate everything."""
+    wanted = context.spec.tolerations
+    against = (
+        taint
+        for taint in context.node.taints
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(map(taint.is_tolerated, (*wanted, *_OF_DAEMON_SETS)))
+    )
+    return next(against, None) if wanted else None
+
+
+def _see_kubelet(node: Node) -> str:
+    return f"See why its kubelet does not report: kubectl describe node {node.name}"
 
 
 def load_check(context: Context, pod: DriverPod) -> Step:
@@ -117,7 +141,8 @@ def load_check(context: Context, pod: DriverPod) -> Step:
         return broken("load", why, step)
     if finding is Finding.SILENT:
         words = f"{why}: this does not refute the driver, and a ready label stays"
-        return waiting("load", words, f"See the kubelet of {node.name}; {_describe(pod)}")
+        step = f"See the kubelet of {node.name}; {_describe(pod)}" if node.ready else _see_kubelet(node)
+        return waiting("load", words if node.ready else f"the node is not Ready; {words}", step)
     return _doubted(context, pod, verdict.result, why)
 
 

@@ -10,15 +10,37 @@ from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded
 from kube_api import names
-from kube_api.text import bounded_token
+from kube_api.text import bounded_token, printable
 
 MAX_ANNOTATION = 16384
 """Characters of an annotation of ours on a Node; a longer one is none. Of a rebuild annotation a digest is kept."""
+MAX_TAINTS = 50
 _LONGEST = {
     names.BOOT_ID_ANNOTATION: 64,
     names.KERNEL_VERSION_ANNOTATION: MAX_LENGTH,
     names.REBUILD_ANNOTATION: 1 << 20,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a node (``core/v1.Taint``)."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """Write it as kubectl does: ``key=value:effect``."""
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+    def is_tolerated(self, toleration: Mapping[str, Any]) -> bool:
+        """Return whether a toleration (``core/v1.Toleration``) is for it; without an effect it is for all."""
+        if toleration.get("effect") not in (None, "", self.effect):
+            return False
+        if toleration.get("operator") == "Exists":
+            return toleration.get("key") in (None, "", self.key)
+        return (toleration.get("key"), toleration.get("value") or "") == (self.key, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +50,11 @@ class Node:
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    ready: bool = True
+    """Whether its kubelet reports it as Ready; so it is where nothing is known of it."""
+    unschedulable: bool = False
+    """Whether somebody has cordoned it."""
+    taints: tuple[Taint, ...] = ()
 
     @property
     def kernel_version(self) -> str:
@@ -60,8 +87,8 @@ class Inventory:
 
 
 def read_node(obj: Mapping[str, Any]) -> Node:
-    """Read a Node: its labels, and the annotations that are ours."""
-    metadata = obj["metadata"]
+    """Read a Node: its labels, the annotations that are ours, and whether pods can start there."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     return Node(
         name=sys.intern(metadata["name"]),
@@ -80,7 +107,20 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             for key, value in annotations.items()
             if key.startswith(loaded.PREFIX)
         },
+        ready=_is_ready(obj.get("status") or {}),
+        unschedulable=spec.get("unschedulable") is True,
+        taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
     )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    found = (item.get("status") == "True" for item in status.get("conditions") or () if item.get("type") == "Ready")
+    return next(found, True)
+
+
+def _taint(item: Mapping[str, Any]) -> Taint:
+    key, value, effect = (printable(str(item.get(name) or "")) for name in ("key", "value", "effect"))
+    return Taint(key=sys.intern(key), value=sys.intern(value), effect=sys.intern(effect))
 
 
 def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:

@@ -14,6 +14,7 @@ from driver_builder.explain.checks import explain
 from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
@@ -102,9 +103,18 @@ def rolling_out(**changes: Any) -> Snapshot:
 
 
 def tainted() -> Snapshot:
-    """Make a snapshot whose driver tolerates only some taints, and has no pod."""
+    """Make a snapshot whose driver tolerates only some taints of its node, and has no pod."""
     container = driver(spec_changes={"tolerations": [{"key": "gpu", "operator": "Exists"}]})
-    return replace(ready_snapshot(driver=container), pods=())
+    taints = tuple(
+        Taint(key=key, value="", effect="NoSchedule") for key in ("gpu", "node.kubernetes.io/not-ready", "db")
+    )
+    return replace(ready_snapshot(replace(node(), taints=taints), driver=container), pods=())
+
+
+def not_ready(**changes: Any) -> Snapshot:
+    """Make a snapshot whose node is not Ready, with or without its pod."""
+    seen = ready_snapshot(replace(node(), ready=False))
+    return replace(seen, **{"pods": tuple(replace(pod, ready=False) for pod in seen.pods), **changes})
 
 
 def refused() -> Snapshot:
@@ -154,7 +164,9 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("old DaemonSet", lambda: rolling_out(daemon_sets=(daemon_set(rolling_out(), old=True),)), "rollout", W,
      "previous image", "No controller"),
     ("no pod", lambda: replace(ready_snapshot(), pods=()), "pull", W, "no pod on the node yet", "describe daemonset"),
-    ("taint", tainted, "pull", W, "no pod on the node", "taints"),
+    ("taint", tainted, "pull", B, "does not tolerate its taint db:NoSchedule", "Add a toleration"),
+    ("no pod, and the node is not Ready", lambda: not_ready(pods=()), "pull", W, "not Ready", "describe node"),
+    ("the node is not Ready", not_ready, "load", W, "the node is not Ready", "describe node"),
     ("pod without node", lambda: with_pod(node=""), "pull", W, "are not scheduled yet", "describe pod"),
     ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),

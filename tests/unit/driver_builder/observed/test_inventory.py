@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
-from driver_builder.observed.inventory import Node, target_of
+from driver_builder.observed.inventory import MAX_TAINTS, Node, Taint, read_node, target_of
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
 
@@ -132,3 +133,49 @@ def test_an_annotation_that_is_no_kernel_release_is_not_believed() -> None:
     item = node(labels={names.KERNEL_VERSION_LABEL: names.label_value(release)})
     item = replace(item, annotations={**item.annotations, names.KERNEL_VERSION_ANNOTATION: release})
     assert item.kernel_version == names.label_value(release)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_ready"),
+    [
+        pytest.param({"conditions": [{"type": "Ready", "status": "True"}]}, True, id="Ready"),
+        pytest.param({"conditions": [{"type": "Ready", "status": "False"}]}, False, id="not Ready"),
+        pytest.param({"conditions": [{"type": "Ready", "status": "Unknown"}]}, False, id="its kubelet is silent"),
+        pytest.param({"conditions": [{"type": "DiskPressure", "status": "False"}]}, True, id="nothing is known"),
+        pytest.param({}, True, id="no status"),
+    ],
+)
+def test_whether_a_node_is_ready_is_read_from_its_condition(status: dict[str, Any], *, is_ready: bool) -> None:
+    """As its kubelet reports it, or the controller that watches kubelets."""
+    assert read_node({"metadata": {"name": "a"}, "status": status}).ready is is_ready
+
+
+def test_what_keeps_pods_from_a_node_is_read() -> None:
+    """Its cordon and its taints, in printable form and a bounded number."""
+    taints = [{"key": "gpu", "value": "a\x1b[31m", "effect": "NoSchedule"}, {"key": "k", "effect": "NoExecute"}]
+    found = read_node({"metadata": {"name": "a"}, "spec": {"unschedulable": True, "taints": taints}})
+    assert found.unschedulable
+    assert [str(taint) for taint in found.taints] == ["gpu=a:NoSchedule", "k:NoExecute"]
+    many = read_node({"metadata": {"name": "a"}, "spec": {"taints": [{"key": str(n)} for n in range(1000)]}})
+    assert len(many.taints) == MAX_TAINTS
+
+
+TAINT = Taint(key="gpu", value="a", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        pytest.param({"operator": "Exists"}, True, id="everything"),
+        pytest.param({"key": "gpu", "operator": "Exists"}, True, id="any value"),
+        pytest.param({"key": "gpu", "value": "a"}, True, id="equal"),
+        pytest.param({"key": "gpu", "operator": "Equal", "value": "a", "effect": "NoSchedule"}, True, id="all of it"),
+        pytest.param({"key": "gpu", "value": "b"}, False, id="another value"),
+        pytest.param({"key": "fpga", "operator": "Exists"}, False, id="another key"),
+        pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="another effect"),
+        pytest.param({}, False, id="nothing"),
+    ],
+)
+def test_a_toleration_is_matched_as_kubernetes_does(toleration: dict[str, str], *, tolerates: bool) -> None:
+    """By key, value and effect."""
+    assert TAINT.is_tolerated(toleration) is tolerates
