@@ -5,14 +5,12 @@ controller that is killed forgets its builds and plans them again. :func:`next_b
 :class:`BuildQueue` holds the threads.
 """
 
-import errno
 import logging
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -25,7 +23,8 @@ from driver_builder.builds.bounded_log import BoundedLog
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.builds.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.builds.failures import reason_of
-from driver_builder.errors import BuildFailed, DriverBuilderError
+from driver_builder.builds.own_disk import own_disk
+from driver_builder.errors import DriverBuilderError
 from driver_builder.model.build import LogSink
 from driver_builder.observed.snapshot import FailedBuild, Suspension
 from driver_builder.planning.actions import StartBuild
@@ -256,7 +255,7 @@ class BuildQueue:
         failure: FailedBuild | None = None
         try:
             redact.add(self._secrets(action))
-            with _own_disk():
+            with own_disk():
                 digest = self._work(action, log, running.cancelled)
             logger.info("build %s: done in %.1f s: %s", request.key, self._clock() - running.started, digest)
             self._attach_log(action, digest, running.log.lines())
@@ -320,15 +319,3 @@ def _prune(known: dict[str, Any]) -> None:
     """Drop the oldest entry: its driver was deleted or changed."""
     while len(known) > MAX_FAILURES:
         del known[next(iter(known))]
-
-
-@contextmanager
-def _own_disk() -> Iterator[None]:
-    """Report a full disk of the controller, where images wait for their push, as such and not as a bug."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        words = f"the controller's own disk is full ({error}); increase the size of its temporary folder"
-        raise BuildFailed(Reason.DISK_FULL, words) from error

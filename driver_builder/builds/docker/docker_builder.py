@@ -37,6 +37,7 @@ from driver_builder.builds.kernel_metadata import (
     first_line,
     read_facts,
 )
+from driver_builder.builds.own_disk import own_disk
 from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
@@ -213,8 +214,8 @@ class DockerBuilder:
 
     def _save(self, image: str, archive: Path, limits: BuildLimits) -> None:
         left = MAX_ARCHIVE
-        with engine_errors("saving the image"), archive.open("wb") as file:
-            for chunk in self._api.get_image(image):
+        with own_disk(), archive.open("wb") as file:
+            for chunk in self._saved(image):
                 limits.check()
                 left -= len(chunk)
                 if left < 0:
@@ -223,6 +224,11 @@ class DockerBuilder:
                         f"the image has more than {MAX_ARCHIVE} bytes; remove from the template what nodes do not need",
                     )
                 file.write(chunk)
+
+    def _saved(self, image: str) -> Iterator[bytes]:
+        """Yield a saved image. What the reader fails at, such as a full disk of ours, is no error of the engine."""
+        with engine_errors("saving the image"):
+            yield from self._api.get_image(image)
 
     @contextmanager
     def _removed_after(self, image: str) -> Iterator[None]:

@@ -70,7 +70,7 @@ def scripted_registry(script: Script, *, tls: ssl.SSLContext | None = None) -> I
             self.end_headers()
             self.wfile.write(b"" if self.command == "HEAD" else reply.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = answer  # noqa: N815  # names that http.server looks for
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer  # noqa: N815  # names that http.server looks for
 
         def log_message(self, *_: object) -> None:
             """Say nothing on standard error."""

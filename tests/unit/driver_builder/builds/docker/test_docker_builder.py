@@ -104,6 +104,27 @@ def test_how_it_ends_is_reported_by_the_last_run(builds: tuple[object, ...], rea
     assert caught.value.reason is reason
 
 
+def test_a_full_disk_of_our_own_is_not_the_engines(tmp_path: Path) -> None:
+    """The image that the engine saves has no room here: the message names the disk that needs more."""
+    (tmp_path / "image.tar").symlink_to("/dev/full")
+    request = request_of(snapshot(node()))
+
+    def script(asked: Request) -> Reply:
+        if asked.path.endswith("/build"):
+            return Reply(body=json.dumps(BUILT).encode())
+        if asked.path.endswith("/archive"):
+            return Reply(status=404, body=b'{"message": "No such file"}')
+        return Reply(body=b'{"Id": "sha256:1"}')
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+        pytest.raises(BuildFailed, match="the controller's own disk is full") as caught,
+    ):
+        DockerBuilder(api).build(request, directory=tmp_path, log=lambda _: None, cancelled=Event())
+    assert caught.value.reason is Reason.DISK_FULL
+
+
 def test_what_stays_in_the_engine_cannot_be_named_by_others() -> None:
     """All that a build leaves there is named after the uid of its DriverContainer, and no spec may name it."""
     request = request_of(snapshot(node()))
