@@ -63,16 +63,19 @@ class PodReader:
         known = self._groups.get(driver)
         if known is not None and known.owned is owned and known.daemon_sets == daemon_sets:
             return known
-        driver_pods = [(item.owner, item.pod) for item in owned if isinstance(item.pod, DriverPod)]
+        ours = tuple(item.pod for item in owned if item.owner in owners and isinstance(item.pod, DriverPod))
+        others = owned if len(ours) < len(owned) else ()
         return _Group(
             owned=owned,
             daemon_sets=daemon_sets,
-            pods=PodsByDriver({driver: tuple(pod for owner, pod in driver_pods if owner in owners)}),
+            pods=PodsByDriver({driver: ours}),
             # The garbage collector removes them in a moment.
             orphaned=tuple(
-                OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in driver_pods if owner not in owners
+                OrphanedPod(driver=item.pod.driver, node=item.pod.node)
+                for item in others
+                if item.owner not in owners and isinstance(item.pod, DriverPod)
             ),
-            unload_pods=tuple(item for item in owned if isinstance(item.pod, UnloadPod)),
+            unload_pods=tuple(item for item in others if isinstance(item.pod, UnloadPod)),
         )
 
     def _of_drivers(self) -> PodsByDriver:

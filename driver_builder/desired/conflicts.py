@@ -46,7 +46,7 @@ def words(module: str, other: str, nodes: Iterable[str]) -> str:
 def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:
     """Return, by driver, what it must leave to others."""
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
-    nodes = {node.name: node for node in snapshot.nodes}
+    nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[tuple[str, str], list[str]]] = {}
     for one, two in _pairs(drivers):
         module = shared_module(_spec(one), _spec(two))

@@ -51,9 +51,9 @@ class Resolved:
         return all(homes.get(_kernel(found), found) == found for found in targets.of_images(snapshot, driver))
 
 
-def _kernel(target: KernelTarget) -> KernelTarget:
+def _kernel(target: KernelTarget) -> tuple[str, str, str]:
     """Return the target without the version of its operating system."""
-    return replace(target, os_version="")
+    return target.kernel_version, target.os_id, target.architecture
 
 
 class ResolveMemory:

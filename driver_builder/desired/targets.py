@@ -113,7 +113,7 @@ def _order(target: KernelTarget) -> tuple[tuple[int, ...], str]:
 
 
 def _is_same_but_version(one: KernelTarget, other: KernelTarget) -> bool:
-    return replace(one, os_version=other.os_version) == other
+    return (one.kernel_version, one.os_id, one.architecture) == (other.kernel_version, other.os_id, other.architecture)
 
 
 def _is_version(text: str) -> bool:

@@ -35,7 +35,8 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     """Find the nodes of a driver where nothing is to be done; ``before`` are those of the last time."""
     names: list[str] = []
     proving: list[int] = []
-    special = _special(view)
+    special, nodes, pods_on = _special(view), view.nodes, view.pods_by_node.get
+    is_same_fleet = before.nodes is nodes
     for item in wanted:
         target = item.target.short_hash
         daemon_set = view.daemon_sets.get(target)
@@ -44,11 +45,11 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         known = before.pods if before.daemon_sets.get(target) is daemon_set else frozenset()
         proven = _Proven(view, daemon_set)
         for name in item.nodes:
-            pods, node = view.pods_by_node.get(name, ()), view.nodes[name]
+            pods = pods_on(name, ())
             if len(pods) != 1 or name in special:
                 continue
-            is_known = id(pods[0]) in known and before.nodes.get(name) is node
-            if is_known or proven.is_ordinary(node, pods[0]):
+            is_known = id(pods[0]) in known and (is_same_fleet or before.nodes.get(name) is nodes[name])
+            if is_known or proven.is_ordinary(nodes[name], pods[0]):
                 names.append(name)
                 proving.append(id(pods[0]))
     return Ordinary(

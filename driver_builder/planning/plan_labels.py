@@ -16,11 +16,13 @@ def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence
         return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
     daemon_set = view.daemon_sets.get(item.target.short_hash)
     as_wanted = NodeEvidence(version=daemon_set.version if daemon_set is not None else None, works=True)
-    return {
-        name: as_wanted if name in view.ordinary else of_node(view, view.nodes[name])
-        for name in item.nodes
-        if name in view.nodes
-    }
+    known = dict.fromkeys(item.nodes, as_wanted)
+    for name in [name for name in item.nodes if name not in view.ordinary]:
+        if name in view.nodes:
+            known[name] = of_node(view, view.nodes[name])
+        else:
+            del known[name]
+    return known
 
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:

@@ -107,14 +107,6 @@ class DriverView:
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
         own_pods = pods_of(snapshot.pods, driver.key)
-        on_node: dict[str, tuple[DriverPod, ...]] = {}
-        for pod in own_pods:
-            on_node[pod.node] = (*on_node[pod.node], pod) if pod.node in on_node else (pod,)
-        several = {
-            node: tuple(sorted(pods, key=lambda pod: (pod.deleting, pod.name)))
-            for node, pods in on_node.items()
-            if len(pods) > 1
-        }
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(snapshot.unload_pods, key=lambda item: item.name):
             if unload_pod.driver == driver.key:
@@ -126,7 +118,7 @@ class DriverView:
             nodes=inventory.by_name(snapshot.nodes),
             daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
             own_pods=own_pods,
-            pods_by_node=on_node | several,
+            pods_by_node=_by_node(own_pods),
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in snapshot.orphaned_pods if pod.driver == driver.key),
             unload_pods=unload_pods,
@@ -162,6 +154,16 @@ class DriverView:
             unknown={},
             notes=tuple(self.notes.values()),
         )
+
+
+def _by_node(pods: tuple[DriverPod, ...]) -> Mapping[str, tuple[DriverPod, ...]]:
+    found = {pod.node: (pod,) for pod in pods}
+    if len(found) == len(pods):
+        return found
+    every: dict[str, tuple[DriverPod, ...]] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.deleting, pod.name)):
+        every[pod.node] = (*every.get(pod.node, ()), pod)
+    return every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
