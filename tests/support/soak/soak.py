@@ -244,9 +244,9 @@ class Soak:
         writes = len(self._ledger.writes)
         self._let_pass()
         late = [f"{item.method} {item.target}" for item in self._ledger.writes[writes:]]
-        assert not late, f"written though all was quiet: {late}: {self._logs()}"
-        assert (missing := list(self.missing())) == [], f"it did not stay as wanted: {missing}: {self._logs()}"
-        assert (found := list(self.violations())) == [], f"{found}: {self._logs()}"
+        assert not late, f"written though all was quiet: {self._words(late)}"
+        assert (missing := list(self.missing())) == [], f"it did not stay as wanted: {self._words(missing)}"
+        assert list(self.violations()) == [], self._words([])
         main = self._main
         self.checkpoints.append(
             Checkpoint(burst=burst, controller=main.name, life=main.life, resident_mib=main.resident_mib())
@@ -262,7 +262,7 @@ class Soak:
                 self._let_pass()
                 if writes == len(self._ledger.writes):
                     return
-            assert time.monotonic() < end, f"not as wanted, or not quiet: {missing}: {self._logs()}"
+            assert time.monotonic() < end, f"not as wanted, or not quiet: {self._words(missing)}"
 
     def _let_pass(self) -> None:
         """Let the controller that acts do two passes, at least."""
@@ -328,6 +328,10 @@ class Soak:
         lives = Counter(item.process for item in self.checkpoints)
         ((process, _),) = lives.most_common(1)
         return [item.resident_mib for item in self.checkpoints if item.process == process]
+
+    def _words(self, found: list[str]) -> str:
+        """Say what was found, what must not have happened until now, and how the logs end."""
+        return "\n".join((*found, *(f"violation: {item}" for item in self.violations()), self._logs()))
 
     def _logs(self) -> str:
         return "\n".join(f"---- {item.name}\n{item.log()[-4000:]}" for item in (self._main, self._other))

@@ -213,7 +213,7 @@ class World:
             "registry": {"plainHttp": True},
             "source": {"configMap": {"name": "source"}},
             "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={self._edits}"]}},
-            "build": {"template": TEMPLATE_NAME, "baseImage": "debian:bookworm-slim"},
+            "build": {"template": TEMPLATE_NAME, "baseImage": "debian:bookworm-slim", "reuseAcrossKernels": False},
             "kernelMappings": [{"literal": kernel} for kernel in self._possible],
             # Of pods alone: no node has anything of it.
             "tolerations": [{"operator": "Exists"}, {"key": f"cosmetic-{self._cosmetics}", "operator": "Exists"}],
