@@ -22,6 +22,10 @@ SILENT_SECONDS = 150.0
 not believed."""
 
 
+MOMENT_SECONDS = 5.0
+"""So long after its end a listing is as good as another one, though no watch goes on from it yet."""
+
+
 class WentBack(Exception):
     """A watch told of an older version after a newer one: what is known may be of another cluster, or of a backup."""
 
@@ -55,6 +59,8 @@ class Collection(Generic[Value]):
         self._heard: float | None = None
         self._is_watched = False
         self._is_cut = False
+        self._listed_until: float | None = None
+        """When the last listing ended, unless something happened since that puts it in doubt."""
 
     @property
     def version(self) -> str:
@@ -86,6 +92,11 @@ class Collection(Generic[Value]):
             is_heard = self._heard is not None and now - self._heard <= SILENT_SECONDS
             return bool(self._version) and self._is_watched and not self._is_cut and is_heard
 
+    def is_just_listed(self, now: float) -> bool:
+        """Tell whether a listing ended a moment ago: the watch that goes on from it begins next."""
+        with self._lock:
+            return self._listed_until is not None and now - self._listed_until <= MOMENT_SECONDS
+
     def replace(self, pages: Iterable[Listing], clock: Callable[[], float]) -> bool:
         """Put a listing in the place of what was known; tells whether that is news.
 
@@ -108,7 +119,7 @@ class Collection(Generic[Value]):
                 if self._heard is not None and began - self._heard > SILENT_SECONDS:
                     # The listing is news of itself alone: the watch after it may be as deaf as before.
                     self._is_watched = False
-                self._heard, self._is_cut = began, False
+                self._heard, self._is_cut, self._listed_until = began, False, clock()
                 self._deleted = dict(self._deleted.items() - deleted_before.items())
                 return self._put(listed, version, is_older=(_number(version) or 0) < (told_before or 0))
         finally:
@@ -148,12 +159,12 @@ class Collection(Generic[Value]):
     def watch_broke(self) -> None:
         """Note that a watch was cut: nothing is believed until another one says how far it is."""
         with self._lock:
-            self._is_watched, self._is_cut = False, True
+            self._is_watched, self._is_cut, self._listed_until = False, True, None
 
     def doubt(self) -> None:
         """Note that no watch can go on from here: a listing is needed."""
         with self._lock:
-            self._version, self._is_watched = "", False
+            self._version, self._is_watched, self._listed_until = "", False, None
 
     def apply(self, event: WatchEvent, now: float) -> bool:
         """Apply what a watch tells; says whether that is news.

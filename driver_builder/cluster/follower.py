@@ -73,6 +73,7 @@ class Follower(Generic[Value]):
         self._clock = clock
         self._listing = threading.Lock()
         self._relist_at = 0.0
+        self._is_running = False
         self._backoff = Backoff(first=0.5, most=15.0)
 
     @property
@@ -96,12 +97,17 @@ class Follower(Generic[Value]):
         Raises:
             KubeApiError: when it cannot be listed.
         """
+        if self.is_trusted:
+            return
         with self._listing:
-            if not self.is_trusted:
+            # The follower's own thread may have listed it in the meantime, as it does at the start.
+            is_just_listed = self._is_running and self.collection.is_just_listed(self._clock())
+            if not (self.is_trusted or is_just_listed):
                 self._list("Repair")
 
     def run(self, stop: threading.Event, changed: Callable[[], None]) -> None:
         """List and watch until stopped, with back-off while the API server is away; ``changed`` is called for news."""
+        self._is_running = True
         while not stop.is_set():
             try:
                 self._relist_if_due(changed)
@@ -112,18 +118,17 @@ class Follower(Generic[Value]):
                     self.collection.watch_broke()
                     stop.wait(self._backoff.next())
                 continue
-            except (Gone, WentBack) as error:
-                # List again, but not in a loop where every list is too old for the watch after it.
+            except (Gone, WentBack, NotFound) as error:
+                # List again, but not in a loop where every list is too old for the watch after it. A kind that is not
+                # defined in this cluster (yet) is not worth asking for often.
                 self.collection.doubt()
-                words, delay = str(error), self._backoff.next()
-            except NotFound as error:
-                # The kind is not defined in this cluster (yet): not news, and not worth asking for often.
-                self.collection.doubt()
-                words, delay = str(error), UNKNOWN_KIND_SECONDS
+                delay = UNKNOWN_KIND_SECONDS if isinstance(error, NotFound) else self._backoff.next()
+                words = str(error)
             except KubeApiError as error:
                 words, delay = str(error), error.retry_after or self._backoff.next()
             except Exception:
                 # A bug, which ends this thread: until it is started again nobody follows.
+                self._is_running = False
                 self.collection.watch_broke()
                 raise
             self.collection.watch_broke()

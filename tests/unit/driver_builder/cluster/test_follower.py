@@ -248,6 +248,15 @@ def test_what_nobody_follows_is_listed_each_time() -> None:
     assert [words.split()[0] for words in script.asked] == ["list"] * 3
 
 
+def test_what_its_own_thread_has_just_listed_is_not_listed_again() -> None:
+    """The first reconcile comes between the first listing and the watch from there."""
+    stop = threading.Event()
+    script = Script(stop, [obj(1)], [])
+    made = Follower(script, Source(resource=NODES), labels_of)
+    made.run(stop, made.repair)
+    assert [words.split()[0] for words in script.asked] == ["list", "watch"]
+
+
 def test_a_silent_watch_is_believed_for_a_while() -> None:
     """Beyond two bookmarks that did not come, a reconcile lists."""
     made, clock, script = followed([])
