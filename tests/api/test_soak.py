@@ -23,7 +23,7 @@ from tests.support.soak.soak import Soak
 
 SHORT = Size(
     exchanges=10,
-    worlds=2,
+    worlds=3,
     troubles=2,
     gap=1.5,
     world_acts=(Act.COSMETIC, Act.JOIN, Act.REBOOT, Act.MOVE),
@@ -70,7 +70,7 @@ def test_some_faults_of_many_kinds(
         for number in range(SHORT_BURSTS):
             planned = burst(seed, number, SHORT)
             print(planned)
-            soak.run(planned, linger=5.0)
+            soak.run(planned, linger=10.0)
             soak.checkpoint(number)
         print(f"faults: {dict(soak.faults)}")
         assert soak.faults.total() >= 10

@@ -150,8 +150,10 @@ def burst(seed: int, number: int, size: Size, *, restarts: bool = True) -> Burst
     troubles = _acts(seed, number, size.trouble_acts, size.troubles)
     # Every burst has something to be built, or nobody would speak to engine and registry.
     worlds = [Act.EDIT, *_acts(seed + 1, number, size.world_acts, size.worlds - 1)]
-    acts = [act for act in troubles if restarts or act not in RESTARTS] + worlds[1:]
+    acts = [act for act in troubles if restarts or act not in RESTARTS] + worlds
     chance.shuffle(acts)
+    # What no node has is edited while all is quiet: nothing else could hide what comes of it.
+    acts.sort(key=lambda act: act is not Act.COSMETIC)
     steps = tuple(
         Step(
             act=act,
@@ -159,7 +161,7 @@ def burst(seed: int, number: int, size: Size, *, restarts: bool = True) -> Burst
             draw=chance.randrange(DRAWN) if restarts or act not in FAULTS else MILDEST,
             link=chance.choice(list(Link)),
         )
-        for act in (worlds[0], *acts)
+        for act in acts
     )
     return Burst(number=number, faults=faults, steps=steps)
 
