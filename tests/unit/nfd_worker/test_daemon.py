@@ -251,8 +251,8 @@ def test_without_an_api_server_it_goes_on_for_ever(start: Callable[..., Worker],
 
 def test_a_taken_port_ends_it_with_a_message(start: Callable[..., Worker]) -> None:
     """Two workers on one node cannot both be probed."""
-    with socket.create_server(("", 38618)):
-        worker = start("--no-publish", "--port", "38618")
+    with socket.create_server(("", 0)) as taken:
+        worker = start("--no-publish", "--port", str(taken.getsockname()[1]))
         worker.wait_for("choose another with --port, or 0 for none")
     assert worker.process.wait(PATIENCE) == 2
 
