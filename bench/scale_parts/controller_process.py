@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import requests
@@ -21,7 +22,7 @@ from testbed.ports import free_ports
 from tests.support.driver_builder.factories import NAMESPACE
 
 REPOSITORY = Path(__file__).parents[2]
-STARTED = re.compile(r"build (?P<key>[0-9a-f]{20}): starting (?P<driver>\S+) for")
+STARTED = re.compile(r"^(?P<at>\S+ \S+) .*build [0-9a-f]{20}: starting \S+ for", re.MULTILINE)
 
 _IN_A_POD = """\
 set -e
@@ -88,6 +89,13 @@ class Process:
             assert time.monotonic() < end, f"not reached in {longest:.0f} s: {what}: {self.log[-3000:]}"
             time.sleep(every)
         return time.monotonic()
+
+
+def first_build(log: str) -> float:
+    """Give when the controller started its first build, in seconds since the epoch."""
+    found = STARTED.search(log)
+    assert found, "no build was started"
+    return datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
 
 
 def metric(text: str, name: str) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.scale_parts import etcd, pushed
 from bench.scale_parts.cells import Cell
-from bench.scale_parts.controller_process import STARTED, Process, account, running
+from bench.scale_parts.controller_process import STARTED, Process, account, first_build, running
 from bench.scale_parts.fleet import RESOURCES, Fleet, Making, driver_name, kernel, node_name
 from bench.scale_parts.process import cpu_seconds, peak_mib, reset_peak, resident_mib
 from bench.scale_parts.proxy import CountingProxy, a_minute
@@ -259,7 +259,7 @@ class Measuring:
 
     def move(self) -> Json:
         """Boot many nodes into a kernel that nobody has built for."""
-        count, at = min(MOVED, self._cell.nodes), time.monotonic()
+        count, at, now = min(MOVED, self._cell.nodes), time.monotonic(), time.time()
         for number in range(count):
             self._boot(number, NEW_KERNEL, 3)
         took = time.monotonic() - at
@@ -270,14 +270,14 @@ class Measuring:
             (target,) = [item for item in targets if item["kernel"] == NEW_KERNEL] or [{}]
             return bool(target.get("imageDigest")) and target["nodes"] == count
 
-        began = self._process.until("a build", lambda: STARTED.search(self._process.log) is not None)
+        self._process.until("a build", lambda: STARTED.search(self._process.log) is not None)
         done = self._process.until("an image, and all nodes of it", placed, every=0.2)
         self._process.settle(quiet=20)
         return {
             "moved in": took,
-            "build": began - at,
+            "build": first_build(self._process.log) - now,
             "placed": done - at,
-            "builds": float(len(set(STARTED.findall(self._process.log)))),
+            "builds": float(len(STARTED.findall(self._process.log))),
             "peak": peak_mib(self._process.pid),
         }
 

@@ -5,6 +5,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import urllib3
 
 from bench.scale_parts import etcd, process, pushed, real
-from bench.scale_parts.controller_process import metric
+from bench.scale_parts.controller_process import STARTED, first_build, metric
 from bench.scale_parts.proxy import CountingProxy, Request, a_minute, resource_of, verb_of
 from bench.scale_parts.typed import pages
 from driver_builder.model.images import ImageRef
@@ -50,6 +51,14 @@ def test_requests_are_counted_for_a_minute() -> None:
     node = Request(0.0, "PATCH", "/api/v1/nodes/a")
     assert a_minute([lease] * 60 + [node], 120.0) == {"PUT leases": 30, "PATCH nodes": 1}
     assert (lease.is_write, node.is_write) == (False, True)
+
+
+def test_the_first_build_is_read_from_the_log() -> None:
+    """The time at which its line was written; later ones count, too."""
+    words = "INFO driver_builder.builds.build_queue: build 0123456789abcdef0123: starting a/b for c"
+    log = f"2026-11-23 10:00:00,000 INFO x: acting\n2026-11-23 10:00:01,250 {words}\n2026-11-23 10:00:09,000 {words}\n"
+    assert first_build(log) == datetime(2026, 11, 23, 10, 0, 1, 250_000).astimezone().timestamp()
+    assert len(STARTED.findall(log)) == 2
 
 
 def test_a_metric_is_the_sum_over_its_labels() -> None:
