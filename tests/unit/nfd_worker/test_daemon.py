@@ -38,7 +38,7 @@ first = config.load_settings
 calls = []
 def load(flags, environment):
     calls.append(None)
-    return first({**flags, "port": "0" if len(calls) == 1 else "38619"}, environment)
+    return first({**flags, "port": "0" if len(calls) == 1 else "18619"}, environment)
 import nfd_worker.cli.main
 nfd_worker.cli.main.load_settings = load
 sys.exit(run(sys.argv[1:], {}))
@@ -408,10 +408,10 @@ def test_everything_is_sent_again_now_and_then(
 
 def test_health_and_metrics_are_served(start: Callable[..., Worker]) -> None:
     """The probes of the DaemonSet ask for them."""
-    worker = start("--no-publish", "--port", "38617")
+    worker = start("--no-publish", "--port", "18617")
     worker.wait_for("cycle: ")
     for path, expected in (("healthz", "ok"), ("metrics", 'nfd_worker_cycles_total{trigger="start"} 1')):
-        with urllib.request.urlopen(f"http://127.0.0.1:38617/{path}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:18617/{path}", timeout=5) as response:
             assert expected in response.read().decode()
     assert worker.end() == 0
 

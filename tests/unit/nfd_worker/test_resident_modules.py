@@ -87,7 +87,7 @@ def resident(tmp_path_factory: pytest.TempPathFactory) -> Resident:
     (folder / "rules.d" / "mine.yaml").write_text(CLUSTER_RULE)
     (folder / "nfd-worker.conf").write_text("core: {sleepInterval: 100ms}")
     arguments = [
-        "run", "--no-publish", "--port", str(38620 + os.getpid() % 1000), "--root", str(root),
+        "run", "--no-publish", "--port", str(18620 + os.getpid() % 1000), "--root", str(root),
         "--config", str(folder / "nfd-worker.conf"), "--rules-dir", str(folder / "rules.d"),
     ]  # fmt: skip
     path = [str(REPOSITORY), sysconfig.get_path("purelib")]
