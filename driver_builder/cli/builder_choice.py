@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from driver_builder.api.driver_spec import BuilderKind
-from driver_builder.builds.docker.docker_builder import DockerBuilder
-from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.config import Settings
@@ -53,6 +51,10 @@ def builder_for(
             is_leaving=is_leaving,
         )
         return
+    # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
+    from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: PLC0415 - see above
+    from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: PLC0415 - see above
+
     with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
         known = registries.credentials(action.namespace, action.registry, action.image.host)
         yield DockerBuilder(

@@ -14,7 +14,6 @@ from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue, Secrets, Work
-from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.log_artifacts import LogArtifacts
 from driver_builder.cli import common
 from driver_builder.cli.builder_choice import builder_for, secret_values
@@ -36,7 +35,6 @@ from driver_builder.controller.supervisor import Supervisor
 from driver_builder.discovery import discovery_queue
 from driver_builder.discovery.discovery_queue import LookUpQueue
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
-from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.metrics import CacheCollector, StateCollector
@@ -188,6 +186,10 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
                 host_network=settings.job_host_network,
             )
             return by_job.discover(action.repository, cancelled=cancelled)
+        # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
+        from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: PLC0415 - see above
+        from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery  # noqa: PLC0415 - see above
+
         with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
             known = registries.credentials(action.namespace, action.registry)
             discovery = DockerKernelDiscovery(api, credentials=known, network=settings.build_network)

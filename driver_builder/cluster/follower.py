@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from driver_builder import telemetry
+from driver_builder import free_memory, telemetry
 from driver_builder.backoff import Backoff
 from driver_builder.cluster.collection import Collection, Json, WentBack
 from kube_api.client import Client
@@ -176,5 +176,6 @@ class Follower(Generic[Value]):
             source.path, label_selector=source.label_selector, metadata_only=source.metadata_only, limit=source.page
         )
         is_news = self.collection.replace(pages, self._clock)
+        free_memory.give_back()
         self._relist_at = self._clock() + RELIST_SECONDS * random.uniform(1.0, 1.25)  # noqa: S311 - spreads load
         return is_news

@@ -4,14 +4,13 @@ APScheduler ticks by the wall clock, so the loop has a second eye on when a pass
 clock was set back by an hour the next pass still comes in time.
 """
 
-import gc
 import logging
 import threading
 import time
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from driver_builder import telemetry
+from driver_builder import free_memory, telemetry
 from driver_builder.backoff import Backoff
 from driver_builder.boundary import contained
 from driver_builder.controller.reconcile import Reconciler
@@ -77,11 +76,8 @@ class Controller:
             return min(delay, self._resync_seconds)
         backoff.reset()
         if not self._is_settled:
-            # What the cache holds refers to nothing above itself: to look through it for cycles would take 200 ms of
-            # CPU now and then in a cluster of 5,000 nodes, and find none.
             self._is_settled = True
-            gc.collect()
-            gc.freeze()
+            free_memory.settle()
         if outcome is None:
             return self._resync_seconds
         # A moment that was computed from a wrong clock may be further away than any calendar goes.

@@ -7,8 +7,8 @@ import pytest
 
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.job.job_manifest import BUILD_LABEL
+from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
-from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.model.repositories import Repository
 from driver_builder.reasons import Reason

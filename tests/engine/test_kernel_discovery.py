@@ -26,7 +26,7 @@ from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.discovery.discovery_queue import LookUpQueue
-from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
+from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.model.build import LogSink

@@ -19,7 +19,7 @@ import pytest
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
+from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion

@@ -12,6 +12,7 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.builds.docker import docker_engine
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.cli import builder_choice
@@ -68,7 +69,7 @@ def test_the_spec_goes_before_the_default(
     def engine(_address: str, **_options: object) -> Iterator[object]:
         yield object()
 
-    monkeypatch.setattr(builder_choice, "docker_engine", engine)
+    monkeypatch.setattr(docker_engine, "docker_engine", engine)
     wanted = replace(action(builder=asked), registry=RegistrySettings())
     chosen = builder_choice.builder_for(wanted, settings(*words), client=client(), registries=Registries(client()))
     with chosen as builder:

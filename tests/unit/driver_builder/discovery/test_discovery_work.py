@@ -10,10 +10,11 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.builds.docker import docker_engine
 from driver_builder.cli import run_command
 from driver_builder.config import Settings
+from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
-from driver_builder.discovery.kernel_discovery import DockerKernelDiscovery
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.references.registry_access import Registries
@@ -46,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return discover
 
-    monkeypatch.setattr(run_command, "docker_engine", engine)
+    monkeypatch.setattr(docker_engine, "docker_engine", engine)
     monkeypatch.setattr(DockerKernelDiscovery, "discover", answer("engine"))
     monkeypatch.setattr(JobKernelDiscovery, "discover", answer("job"))
     return calls

@@ -16,13 +16,8 @@ from typing import IO, cast
 
 import pytest
 
-from driver_builder.discovery.kernel_discovery import (
-    MAX_RELEASES,
-    ReleaseLines,
-    build_context,
-    dockerfile,
-    parse_releases,
-)
+from driver_builder.discovery.docker_kernel_discovery import build_context, dockerfile
+from driver_builder.discovery.kernel_discovery import MAX_RELEASES, ReleaseLines, parse_releases
 from driver_builder.discovery.kernel_script import SCRIPTS, script_for
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.repositories import Repository
