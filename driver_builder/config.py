@@ -21,6 +21,7 @@ from kube_api import names
 Json = dict[str, Any]
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
+DEFAULT_BUILD_DEADLINE_SECONDS = 1800.0
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -272,7 +273,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         registry_plain_http_passwords=pick.switch("registry_plain_http_passwords"),
         resync_seconds=pick.number("resync_seconds", 60.0, _positive),
         max_builds=int(pick.number("max_builds", 1, _count)),
-        build_deadline_seconds=pick.number("build_deadline_seconds", 1800.0, _positive),
+        build_deadline_seconds=pick.number("build_deadline_seconds", DEFAULT_BUILD_DEADLINE_SECONDS, _positive),
         max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
         permissions=_permissions(pick),
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),

@@ -9,9 +9,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
-from typing import Generic, ParamSpec, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
-Parameters = ParamSpec("Parameters")
+Parameters = TypeVarTuple("Parameters")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -20,22 +20,23 @@ _LONGEST = 2048
 """Characters of a text that is kept."""
 
 
-def remembers_last(count: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+def remembers_last(count: int) -> Callable[[Callable[[*Parameters], Result]], Callable[[*Parameters], Result]]:
     """Make a pure function keep its last ``count`` results, with the positional arguments that they belong to."""
 
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    def decorate(function: Callable[[*Parameters], Result]) -> Callable[[*Parameters], Result]:
         # The arguments are kept as well: while they live, no other object has their ids.
         known: OrderedDict[tuple[int, ...], tuple[tuple[object, ...], Result]] = OrderedDict()
         lock = threading.Lock()
 
         @wraps(function)
-        def remembering(*args: Parameters.args, **words: Parameters.kwargs) -> Result:
+        def remembering(*args: *Parameters) -> Result:
             key = tuple(map(id, args))
             with lock:
                 found = known.get(key)
-            if found is not None:
-                return found[1]
-            result = function(*args, **words)
+                if found is not None:
+                    known.move_to_end(key)
+                    return found[1]
+            result = function(*args)
             with lock:
                 known[key] = (args, result)
                 while len(known) > count:

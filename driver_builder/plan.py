@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.boundary import contained
+from driver_builder.desired import permissions
 from driver_builder.desired.conflicts import Conflict, conflicts
 from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.desired.resolve import Resolved, resolve
@@ -159,15 +160,18 @@ def _plan_driver(
     judged = {status.key for status in (*(part.status for part in parts), *(item.target for item in ahead.entries))}
     actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
     actions += [action for part in parts for action in part.actions]
-    leaving = removal.leaving(view, wanted)
+    is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
+    # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
+    leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
     going = removal.remove(view, leaving.nodes)
     actions += (*leaving.actions, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
-    actions += _surplus(view, {item.target.short_hash for item in kept} | lost)
+    actions += () if is_astray else _surplus(view, {item.target.short_hash for item in kept} | lost)
     without_nodes = tuple(vacant.statuses(view, lost))
     known = {node: found for part in parts for node, found in part.evidence.items() if node not in view.ordinary}
-    relabelled = [item for item in relabel(view, known, stock.unknown) if not _is_leaving(item, leaving)]
+    nameless = view.nodes if is_astray else stock.unknown
+    relabelled = [item for item in relabel(view, known, nameless) if not _is_leaving(item, leaving)]
     settled = leaving.nodes | view.ordinary
     staying = [node for item in wanted for node in item.nodes if node not in settled]
     actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))

@@ -1,7 +1,7 @@
 """Performs the actions of a plan: the only writer. Names are deterministic, so repeating an action changes nothing."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -51,11 +51,16 @@ class FailedAction:
         return f"{self.action}: {self.error}"
 
 
-def batches(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
-    """Put what is written on one Node together, where the first of it was: it is one request, whoever's it is."""
+def batches(
+    actions: Iterable[Action], apart: Callable[[Action], str] = lambda _action: ""
+) -> tuple[tuple[Action, ...], ...]:
+    """Put what is written on one Node together, where the first of it was: it is one request, whoever's it is.
+
+    ``apart`` names the driver of an action that is written for that driver alone.
+    """
     found: dict[object, list[Action]] = {}
     for action in actions:
-        place = action.node if isinstance(action, LabelNode | RememberLoaded) else id(action)
+        place = (action.node, apart(action)) if isinstance(action, LabelNode | RememberLoaded) else id(action)
         found.setdefault(place, []).append(action)
     return tuple(tuple(batch) for batch in found.values())
 
@@ -88,30 +93,44 @@ class Executor:
         """
         failed: list[FailedAction] = []
         strikes = self._silence.begin()
-        for batch in batches(self._silence.last(actions, owner_of)):
+        for batch in batches(self._silence.last(actions, owner_of), self._apart(owner_of)):
             waiting = tuple(action for action in batch if owner_of(action) not in strikes.unanswered)
             if not waiting:
                 continue
             if self._is_stopping():
                 break
-            for action, error in self._outcomes(waiting):
+            outcomes = self._outcomes(waiting)
+            for action, error in outcomes:
                 if error is not None:
                     failed.append(FailedAction(action=action, error=error))
                     logger.warning("%s", failed[-1])
-                strikes.saw(owner_of(action), error)
+            strikes.saw(None, *(owner_of(action) for action, error in outcomes if not isinstance(error, Unreachable)))
+            silent = {owner_of(action): error for action, error in outcomes if isinstance(error, Unreachable)}
+            if silent:
+                strikes.saw(next(iter(silent.values())), *silent)
             if strikes.is_out:
                 break
         return tuple(failed)
 
-    def _outcomes(self, batch: tuple[Action, ...]) -> Iterator[tuple[Action, KubeApiError | InternalError | None]]:
+    def _apart(self, owner_of: Callable[[Action], str]) -> Callable[[Action], str]:
+        """Return a function that names the driver of an action if what it writes may get no answer again."""
+
+        def apart(action: Action) -> str:
+            owner = owner_of(action)
+            return owner if self._silence.is_silent(owner) else ""
+
+        return apart
+
+    def _outcomes(self, batch: tuple[Action, ...]) -> list[tuple[Action, KubeApiError | InternalError | None]]:
         """Perform a batch; one that is refused is tried action by action: one driver's mistake stops no other's."""
         error = contained("action", str(batch[0]), partial(self._try, batch), lambda error: error)
-        if error is None or len(batch) == 1 or isinstance(error, Unreachable):
-            yield batch[0], error
-            yield from ((action, error) for action in batch[1:] if not isinstance(error, Unreachable))
-            return
-        for action in batch:
-            yield action, contained("action", str(action), partial(self._try, (action,)), lambda error: error)
+        is_temporary = isinstance(error, KubeApiError) and error.is_temporary
+        if error is None or is_temporary or len(batch) == 1:
+            return [(action, error) for action in batch]
+        return [
+            (action, contained("action", str(action), partial(self._try, (action,)), lambda error: error))
+            for action in batch
+        ]
 
     def _try(self, batch: tuple[Action, ...]) -> KubeApiError | InternalError | None:
         """Perform actions that are one write; gives what the API server answered where it did not do its part."""

@@ -113,7 +113,7 @@ class Reporter:
                 errors[key] = unanswered[-1] if unanswered else Unreachable(f"status of {key}: stopped before")
                 continue
             error = write(part)
-            strikes.saw(key, error)
+            strikes.saw(error, key)
             if error is not None:
                 errors[key] = error
         return errors, not strikes.is_out

@@ -25,6 +25,10 @@ class Silence:
         """Put what is to be written for such drivers last: they keep nobody else from theirs."""
         return sorted(items, key=lambda item: driver_of(item) in self._last)
 
+    def is_silent(self, driver: str) -> bool:
+        """Tell whether a driver got no answer the last time."""
+        return driver in self._last
+
     def begin(self) -> "Strikes":
         """Begin to write."""
         return Strikes(self._last)
@@ -36,15 +40,17 @@ class Strikes:
     def __init__(self, last: set[str]) -> None:
         self._last = last
         self.unanswered: dict[str, Unreachable] = {}
+        self._strikes = 0
 
     @property
     def is_out(self) -> bool:
         """Tell whether the API server is taken to be away."""
-        return len(self.unanswered) >= STRIKES
+        return self._strikes >= STRIKES
 
-    def saw(self, driver: str, error: Exception | None) -> None:
-        """Take note of how a write ended."""
-        self._last.discard(driver)
+    def saw(self, error: Exception | None, *drivers: str) -> None:
+        """Take note of how a write for some drivers ended."""
+        self._last.difference_update(drivers)
         if isinstance(error, Unreachable):
-            self._last.add(driver)
-            self.unanswered[driver] = error
+            self._strikes += 1
+            self._last.update(drivers)
+            self.unanswered |= dict.fromkeys(drivers, error)

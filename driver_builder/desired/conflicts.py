@@ -5,8 +5,9 @@ the older DriverContainer that the settings allow; the other one replaces nothin
 ``lint`` finds it earlier.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 from driver_builder.api.driver_container import DriverContainer
@@ -48,12 +49,13 @@ def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Confl
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
     nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    refused = partial(_is_refused, snapshot.drivers, allowed)
     for one, two in _pairs(drivers):
         module = shared_module(_spec(one), _spec(two))
         if module is None:
             continue
         for name in sorted(_shared_nodes(one, two, snapshot)):
-            keeps = _winner(one, two, nodes[name], module, allowed)
+            keeps = _winner(one, two, nodes[name], module, refused)
             if keeps is None:
                 continue
             loses = two if keeps is one else one
@@ -111,7 +113,11 @@ def _shared_nodes(one: DriverContainer, two: DriverContainer, snapshot: Snapshot
 
 
 def _winner(
-    one: DriverContainer, two: DriverContainer, node: Node, module: str, allowed: Permissions
+    one: DriverContainer,
+    two: DriverContainer,
+    node: Node,
+    module: str,
+    is_refused: Callable[[DriverContainer, Node], bool],
 ) -> DriverContainer | None:
     """Return the driver that keeps the module. A driver that is being deleted does while only its build is live."""
     live = [driver for driver in (one, two) if _is_live(driver, node, module)]
@@ -119,10 +125,12 @@ def _winner(
         return live[0] if len(live) == 1 and live[0].deleting else None
     if len(live) == 1:
         return live[0]
-    return min((one, two), key=lambda item: (_is_refused(item, node, allowed), item.created_at, item.key))
+    return min((one, two), key=lambda item: (is_refused(item, node), item.created_at, item.key))
 
 
-def _is_refused(driver: DriverContainer, node: Node, allowed: Permissions) -> bool:
+def _is_refused(
+    drivers: tuple[DriverContainer, ...], allowed: Permissions, driver: DriverContainer, node: Node
+) -> bool:
     """Return whether the settings keep a driver from a node: it would never load the module that it waits for."""
     target = inventory.target_of(node)
     spec = _spec(driver)
@@ -130,7 +138,8 @@ def _is_refused(driver: DriverContainer, node: Node, allowed: Permissions) -> bo
     if rule is None or not isinstance(target, KernelTarget):
         return False
     base_image = resolve_target.base_image_for(spec, target)
-    return bool(permissions.of_target(spec, rule, allowed, base_image=base_image))
+    secrets = permissions.protected_secrets(driver.key, spec, lambda: permissions.specs_of(drivers), allowed)
+    return bool(permissions.of_target(spec, rule, allowed, base_image=base_image, secrets=secrets))
 
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:

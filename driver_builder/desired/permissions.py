@@ -76,6 +76,11 @@ def of_spec(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str] =
     return (*_selector(spec, allowed), *_build(spec, allowed, secrets), *of_base, *of_rules)
 
 
+def refuses_selector(spec: DriverSpec, allowed: Permissions) -> bool:
+    """Return whether a driver may not select the nodes that it selects: where it should be is not known."""
+    return next(_selector(spec, allowed), None) is not None
+
+
 def of_base_image(image: str, allowed: Permissions) -> Refusal | None:
     """Return why no container of a base image may run, None if it may."""
     return next(_base_image(image, allowed), None)

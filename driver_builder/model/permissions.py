@@ -27,6 +27,11 @@ _HUB_NAMES = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 _PORTS = {"https": "443", "http": "80"}
 
 
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_BYTES = ("memory", "ephemeral-storage")
+_LEAST_BYTES = 64 << 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
     """What a driver may use. None stands for everything, an empty list for nothing.
@@ -104,8 +109,14 @@ def resources(text: str) -> Mapping[str, str]:
         name, equals, quantity = word.partition("=")
         if not equals or not names.is_qualified_name(name):
             raise ValueError(f"{word!r} is not the limit of a resource: write RESOURCE=QUANTITY,...")
+        if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+            raise ValueError(f"{word!r}: Kubernetes has no resource {name}: write one of {', '.join(_STANDARD)}")
+        if name in found:
+            raise ValueError(f"{word!r}: {name} is there twice: write it once")
         if not quantities.amount(quantity):
             raise ValueError(f"{word!r} allows nothing: write an amount above 0")
+        if name in _BYTES and quantities.amount(quantity) < _LEAST_BYTES:
+            raise ValueError(f"{word!r} is too little for any build: write bytes with a unit, such as {name}=8Gi")
         found[name] = quantity
     return found
 

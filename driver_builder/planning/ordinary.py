@@ -48,7 +48,8 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
             pods = pods_on(name, ())
             if len(pods) != 1 or name in special:
                 continue
-            is_known = id(pods[0]) in known and (is_same_fleet or before.nodes.get(name) is nodes[name])
+            is_same_node = is_same_fleet or before.nodes.get(name) is nodes[name]
+            is_known = is_same_node and pods[0].target == target and id(pods[0]) in known
             if is_known or proven.is_ordinary(nodes[name], pods[0]):
                 names.append(name)
                 proving.append(id(pods[0]))

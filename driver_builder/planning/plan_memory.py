@@ -37,6 +37,7 @@ class Inputs:
 class _Known:
     inputs: Inputs
     part: DriverPlan
+    at: float
 
 
 class PlanMemory:
@@ -52,14 +53,17 @@ class PlanMemory:
         known = self._parts.get(driver)
         if known is None or known.inputs != replace(inputs, share=_timeless(inputs.share)):
             return None
+        # A clock that was set back has planned for a time that has not come.
         until = known.part.requeue_at
-        return known.part if until is None or inputs.share.now < until else None
+        is_true = known.at <= inputs.share.now and (until is None or inputs.share.now < until)
+        return known.part if is_true else None
 
     def keep(self, driver: str, inputs: Inputs, part: DriverPlan) -> None:
         """Remember a plan if it stays true while its inputs do."""
         self._parts.pop(driver, None)
         if is_at_rest(part):
-            self._parts[driver] = _Known(replace(inputs, share=_timeless(inputs.share)), part)
+            timeless = replace(inputs, share=_timeless(inputs.share))
+            self._parts[driver] = _Known(timeless, part, inputs.share.now)
 
     def ordinary(self, driver: str) -> Ordinary:
         """Return the nodes where nothing was to be done for a driver."""

@@ -226,8 +226,12 @@ def start_build(
 
 
 def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before: TargetStatus | None) -> TargetStatus:
-    """The status of a target before its image is looked at; its digest is kept while the target wants the image."""
+    """The status of a target before its image is looked at; its digest is kept while the target wants the image.
+
+    It is kept as well while nothing can be wanted: a tag that moves in the meantime is not believed afterwards.
+    """
     target: KernelTarget = item.target
+    kept = before if isinstance(item, BlockedTarget) else None
     return TargetStatus(
         target=target.id,
         kernel=target.kernel_version,
@@ -238,8 +242,8 @@ def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before:
         state=TargetState.PENDING,
         reason="",
         message="",
-        image=str(item.image) if isinstance(item, ImageTarget) else "",
-        digest=image_trust.pin(before, item.image) if isinstance(item, ImageTarget) else "",
+        image=str(item.image) if isinstance(item, ImageTarget) else kept.image if kept is not None else "",
+        digest=image_trust.pin(before, item.image) if isinstance(item, ImageTarget) else kept.digest if kept else "",
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
-from driver_builder.desired import permissions
+from driver_builder.desired import permissions, resolve_target
 from driver_builder.desired.desired_target import ImageTarget, SkippedTarget, TargetToBuild, TemplateVersions
 from driver_builder.desired.resolve import resolve_for
 from driver_builder.model.image_state import Present
@@ -85,8 +85,7 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     knowledge = known_of(view.snapshot, view.driver, pool)
     target = next_target(knowledge, pool)
     part = _part(view, spec, target, current) if target is not None else None
-    # What asks a repository is a container of the base image.
-    refusal = permissions.of_base_image(pool.repository.base_image, view.settings.template_versions.permissions)
+    refusal = _refusal(view, spec, pool)
     status = part.status if part is not None else _nothing_to_build(view, knowledge, pool, refusal)
     due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
     is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups and refusal is None
@@ -110,6 +109,14 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
         needed=frozenset([status.key] if part is not None and status.key else []),
         requeue_at=min((time for time in times if time is not None), default=None),
     )
+
+
+def _refusal(view: DriverView, spec: DriverSpec, pool: Pool) -> permissions.Refusal | None:
+    """Return why no repository is asked for a pool: what asks is a container of the driver's base image."""
+    allowed, image = view.settings.template_versions.permissions, pool.repository.base_image
+    rule = resolve_target.mapping_for(spec, pool.example.kernel_version)
+    of_build = permissions.of_target(spec, rule, allowed, base_image=image) if rule is not None else ()
+    return next(iter(of_build), None) or permissions.of_base_image(image, allowed)
 
 
 def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:

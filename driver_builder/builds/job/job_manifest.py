@@ -38,6 +38,7 @@ DOCKER_CONFIG = ".dockerconfigjson"
 MAX_CONTEXT = 1_000_000
 """Bytes. A ConfigMap holds a mebibyte, including the names of its keys and the small files beside the context."""
 DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "500m", "memory": "512Mi"}
+_USUAL_LIMITS = ("cpu", "memory", "ephemeral-storage")
 KEPT_SECONDS = 3600
 """Seconds after which the API server (since 1.23) deletes a finished Job that no controller deleted."""
 
@@ -241,8 +242,13 @@ def _resources(own: Json, most: Mapping[str, str]) -> Json:
     """
     if not most:
         return own or {"requests": dict(DEFAULT_REQUESTS)}
-    limits = {**most, **own.get("limits", {})}
-    usual = {name: min(DEFAULT_REQUESTS.get(name, "0"), limits[name], key=quantities.amount) for name in limits}
+    # Extended resources are requested by who needs them: their request and limit have to be equal.
+    limits = {**{name: most[name] for name in _USUAL_LIMITS if name in most}, **own.get("limits", {})}
+    usual = {
+        name: min(quantity, limits.get(name, quantity), key=quantities.amount)
+        for name, quantity in DEFAULT_REQUESTS.items()
+    }
+    usual |= {name: "0" for name in limits if name in _USUAL_LIMITS and name not in usual}
     return {"requests": {**usual, **own.get("requests", {})}, "limits": limits}
 
 

@@ -31,6 +31,20 @@ def test_only_the_last_results_are_kept() -> None:
     assert len(calls) == 3
 
 
+def test_what_is_asked_for_stays() -> None:
+    """The result that nobody asked for the longest goes, not the oldest."""
+    calls = []
+
+    @remembers_last(2)
+    def length(values: tuple[str, ...]) -> int:
+        calls.append(values)
+        return len(values)
+
+    often, once, last = tuple("a"), tuple("ab"), tuple("abc")
+    assert [length(values) for values in (often, once, often, last, often)] == [1, 2, 1, 3, 1]
+    assert len(calls) == 3
+
+
 def test_a_long_text_is_not_kept() -> None:
     """What others wrote may be of any length."""
     calls = []

@@ -144,8 +144,22 @@ def test_a_patch_without_an_answer_is_not_tried_again(world: World) -> None:
     error = Unreachable("timed out")
     world.client.faults = [error]
     before = len(world.client.writes)
-    assert executor(world.client).perform((LABEL, OTHER_LABEL)) == (FailedAction(action=LABEL, error=error),)
-    assert len(world.client.writes) == before
+    owners = {id(LABEL): "d", id(OTHER_LABEL): "e"}
+    later = SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
+    failed = executor(world.client).perform((LABEL, OTHER_LABEL, later), lambda action: owners.get(id(action), "e"))
+    assert failed == tuple(FailedAction(action=action, error=error) for action in (LABEL, OTHER_LABEL))
+    assert len(world.client.writes) == before, "of both drivers nothing more is written"
+
+
+def test_a_driver_whose_writes_got_no_answer_is_written_apart(world: World) -> None:
+    """The others of its nodes do not wait for it again."""
+    known, error = executor(world.client), Unreachable("timed out")
+    world.client.faults = [error]
+    known.perform((OTHER_LABEL,), lambda action: action.driver if isinstance(action, LabelNode) else "")
+    before = len(world.client.writes)
+    owner_of = {id(LABEL): "d", id(OTHER_LABEL): "e"}
+    assert known.perform((LABEL, OTHER_LABEL), lambda action: owner_of[id(action)]) == ()
+    assert len(world.client.writes) == before + 2
 
 
 def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:

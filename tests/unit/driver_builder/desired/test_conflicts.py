@@ -264,3 +264,12 @@ def test_a_driver_that_is_not_allowed_keeps_no_module_that_it_has_not_loaded(at:
     old = named("old", age=2, image="evil.example/edu")
     seen = snapshot(at, drivers=(old, named("new", age=1)))
     assert list(conflicts(seen, Permissions(registries=("registry.example.com:5000/drivers/*",)))) == [loser]
+
+
+def test_a_driver_that_only_a_protected_secret_keeps_from_its_builds_keeps_no_module() -> None:
+    """It is refused as one that names something else that is not allowed."""
+    old = named("old", age=2, build={"builder": "job", "secrets": [{"name": "pull"}]})
+    new = named("new", age=1, registry={"secretRef": {"name": "pull"}})
+    seen = snapshot(node(), drivers=(old, new))
+    assert list(conflicts(seen)) == [NEW]
+    assert list(conflicts(seen, Permissions(protected_secrets=True))) == [OLD]

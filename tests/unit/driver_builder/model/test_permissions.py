@@ -130,6 +130,9 @@ def test_a_selector_has_one_of_the_labels(labels: str, selector: dict[str, str],
         pytest.param(permissions.resources, "cpu", "RESOURCE=QUANTITY", id="no amount"),
         pytest.param(permissions.resources, "cpu=lots", "is not a quantity", id="no quantity"),
         pytest.param(permissions.resources, "cpu=0", "an amount above 0", id="nothing of a resource"),
+        pytest.param(permissions.resources, "cpus=4", "has no resource cpus", id="no resource of Kubernetes"),
+        pytest.param(permissions.resources, "cpu=4,cpu=8", "twice", id="a resource twice"),
+        pytest.param(permissions.resources, "memory=8", "a unit", id="bytes without a unit"),
     ],
 )
 def test_a_malformed_setting_is_named(read: Callable[[str], object], text: str, words: str) -> None:

@@ -4,11 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
 from driver_builder.planning.plan_memory import PlanMemory, is_at_rest
-from tests.support.driver_builder.factories import SETTINGS, ready_snapshot
-from tests.support.driver_builder.plans import after
+from tests.support.driver_builder.factories import (
+    BOOT_ID,
+    KERNEL,
+    SETTINGS,
+    daemon_set,
+    driver,
+    node,
+    pod,
+    ready_snapshot,
+    snapshot,
+    with_images,
+)
+from tests.support.driver_builder.plans import after, plan_in_detail
 
 
 def at_rest() -> Snapshot:
@@ -69,3 +81,49 @@ def test_drivers_that_are_gone_are_forgotten() -> None:
     assert plan(replace(seen, drivers=()), SETTINGS, memory=memory).drivers == ()
     (second,) = plan(seen, SETTINGS, memory=memory).drivers
     assert second is not first
+
+
+def test_a_clock_that_was_set_back_has_planned_nothing() -> None:
+    """What waits for a time that was wrong is planned anew by the right one."""
+    memory, seen = PlanMemory(), at_rest()
+    (first,) = plan(replace(seen, now=seen.now + 3600.0), SETTINGS, memory=memory).drivers
+    (second,) = plan(seen, SETTINGS, memory=memory).drivers
+    assert second is not first
+
+
+def test_the_pod_of_another_target_makes_no_node_ordinary() -> None:
+    """A node whose target becomes another one runs the previous image, though neither it nor its pod changed.
+
+    It has a version of its operating system that no DaemonSet was made for. First the node of version 12 has lost the
+    labels of its kernel, then that of version 11.
+    """
+    memory, drivers = PlanMemory(), (driver(spec_changes={"build": {"baseImage": "debian:bookworm-slim"}}),)
+    made = {version: with_images(snapshot(node(os_version=version), drivers=drivers)) for version in ("11", "12")}
+    sets = {version: replace(daemon_set(seen), os_version=version, uid=version) for version, seen in made.items()}
+    nodes = {version: labelled(node(f"node-{version}", os_version=version)) for version in ("11", "12", "13")}
+    pods = [
+        replace(
+            pod(made[home], f"node-{version}"),
+            target=sets[home].target,
+            fingerprint=sets[home].fingerprint,
+            image=sets[home].image,
+        )
+        for version, home in (("11", "11"), ("12", "12"), ("13", "11"))
+    ]
+    base = replace(
+        made["11"],
+        daemon_sets=tuple(sets.values()),
+        pods=tuple(pods),
+        images={**made["11"].images, **made["12"].images},
+    )
+    for lost in ("12", "11"):
+        others = {**nodes, lost: replace(nodes[lost], labels={"pool": "edu"})}
+        seen = replace(base, nodes=tuple(others.values()))
+        assert plan(seen, SETTINGS, memory=memory) == plan_in_detail(seen, SETTINGS)
+
+
+def labelled(item: Node) -> Node:
+    """Return a node where the driver is proven."""
+    label = driver().ready_label
+    annotations = {**item.annotations, label: f"{BOOT_ID} {KERNEL}"}
+    return replace(item, labels={**item.labels, label: "1.0.0"}, annotations=annotations)

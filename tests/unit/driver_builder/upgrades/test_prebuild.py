@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from driver_builder.desired.resolve import resolve_for
+from driver_builder.model import permissions
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
@@ -300,3 +301,13 @@ def test_a_discovery_in_the_future_counts_as_now() -> None:
     assert only_entry(made).looked_up == NOW
     assert made.requeue_at is not None
     assert made.requeue_at <= NOW + DAY_SECONDS + RETRY_SECONDS
+
+
+@pytest.mark.parametrize("limits", [{"allowed_registries": "none"}, {"allowed_node_labels": "pool=gpu"}])
+def test_nothing_is_asked_for_a_driver_that_is_not_allowed(limits: dict[str, str]) -> None:
+    """What asks is a container of an image that the driver's author chose, with the driver's credentials."""
+    spec_changes = {"preflight": {"followRepository": True}, "build": {"baseImage": "evil.example/x:1"}}
+    versions = replace(SETTINGS.template_versions, permissions=permissions.read(limits))
+    seen = snapshot(node(), drivers=(driver(spec_changes=spec_changes),))
+    assert of_kind(plan(seen, SETTINGS), LookUpKernels) != []
+    assert of_kind(plan(seen, replace(SETTINGS, template_versions=versions)), LookUpKernels) == []

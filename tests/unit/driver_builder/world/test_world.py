@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.model import permissions
-from driver_builder.model.image_state import Unreachable
+from driver_builder.model.image_state import Present, Unreachable
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.plan import plan
 from driver_builder.planning.actions import Action
 from driver_builder.planning.plan_view import PlanSettings
-from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
+from kube_api.resources import DRIVER_CONTAINERS
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
@@ -391,6 +393,41 @@ def test_a_driver_that_is_no_longer_allowed_stays_until_it_is_deleted() -> None:
     world.settings = own
     world.settle()
     assert_all_ready(world)
+
+
+def test_a_tag_that_moved_while_a_driver_was_not_allowed_is_not_believed() -> None:
+    """The digest that was rolled out is kept, whatever the driver may do in the meantime."""
+    world = fleet(KERNEL)
+    world.settle()
+    own = world.settings
+    world.settings = with_permissions(world, allowed_registries="none")
+    world.settle()
+    world.settings = own
+    seen = world.observe()
+    moved = {image: replace(state, digest="sha256:" + "e" * 64) for image, state in seen.images.items()
+             if isinstance(state, Present)}  # fmt: skip
+    (part,) = plan(replace(seen, images=moved, pushed={}), own).drivers
+    assert part.actions == ()
+    assert [target.reason for target in part.targets] == ["TagMoved"]
+
+
+@pytest.mark.parametrize("selector", [{"pool": "web"}, {}], ids=["other nodes", "every node"])
+def test_a_selector_that_is_not_allowed_takes_no_driver_away(selector: dict[str, str]) -> None:
+    """The nodes that the driver was rolled out to keep it, for as long as that takes."""
+    world = fleet(KERNEL, OTHER_KERNEL)
+    world.settle()
+    before, pods, live = world.nodes(), pods_of(world), {node: dict(found) for node, found in world.live.items()}
+    world.settings = with_permissions(world, allowed_node_labels="pool=edu")
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+    world.client.patch(path, {"spec": {"nodeSelector": None}})
+    world.client.patch(path, {"spec": {"nodeSelector": selector}})
+    world.client.objects[path]["metadata"]["generation"] = 2
+    for _ in range(20):
+        world.reconcile()
+        world.turn()
+        world.now += 120.0
+    assert (world.nodes(), pods_of(world), world.live) == (before, pods, live)
+    assert {target["reason"] for target in world.status()["targets"]} == {"NotAllowed"}
 
 
 def test_a_driver_that_was_never_allowed_can_be_deleted() -> None:

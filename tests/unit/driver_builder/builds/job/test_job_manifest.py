@@ -165,9 +165,13 @@ def test_a_build_without_a_limit_gets_the_largest(own: Json, requests: Json, lim
 
 
 def test_a_resource_without_a_usual_request_is_not_requested() -> None:
-    """Disk is limited, and no node is refused for it."""
-    made = containers(job(action(), replace(SETTINGS, max_resources={"ephemeral-storage": "40Gi"})))[0]["resources"]
-    assert made == {"requests": {"ephemeral-storage": "0"}, "limits": {"ephemeral-storage": "40Gi"}}
+    """Disk is limited, and no node is refused for it; what builds usually request they still do."""
+    most = {"ephemeral-storage": "40Gi", "nvidia.com/gpu": "1"}
+    made = containers(job(action(), replace(SETTINGS, max_resources=most)))[0]["resources"]
+    assert made == {
+        "requests": {"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "0"},
+        "limits": {"ephemeral-storage": "40Gi"},
+    }
 
 
 def test_the_controller_chooses_how_much_disk_a_build_has() -> None:
