@@ -5,7 +5,7 @@ fails is reported and waits for its next try, the others go on. Nothing is remov
 ``observe`` either sees everything or raises.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -89,29 +89,43 @@ def plan(
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: nothing)
     parts = []
     for driver in drivers:
-        inputs = Inputs(
-            share=share_of(snapshot, driver),
-            settings=settings,
-            labels=labels.get(driver.key, ()),
-            conflicts=kept.get(driver.key, ()),
-        )
-        parts.append(_plan_alone(inputs, driver, resolved.get(driver.key), memory))
+        inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
+        parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
 
-def _plan_alone(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
+def _inputs(
+    snapshot: Snapshot,
+    settings: PlanSettings,
+    driver: DriverContainer,
+    labels: tuple[LabelNode, ...],
+    kept: tuple[Conflict, ...],
+) -> Inputs:
+    return Inputs(share=share_of(snapshot, driver), settings=settings, labels=labels, conflicts=kept)
+
+
+def _plan_alone(
+    snapshot: Snapshot,
+    driver: DriverContainer,
+    inputs: Callable[[], Inputs],
+    resolved: Resolved | None,
+    memory: PlanMemory,
+) -> DriverPlan:
     """Plan for one driver, whose errors concern it alone."""
-    snapshot = inputs.share
     if driver.namespace in snapshot.forbidden:
         return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace])
     return contained(
         "driver",
         driver.key,
-        lambda: memory.recall(driver.key, inputs) or _plan_anew(inputs, driver, resolved, memory),
+        lambda: _recalled(inputs(), driver, resolved, memory),
         lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error)),
     )
+
+
+def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
+    return memory.recall(driver.key, inputs) or _plan_anew(inputs, driver, resolved, memory)
 
 
 def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:

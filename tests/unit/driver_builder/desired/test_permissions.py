@@ -109,14 +109,14 @@ REFUSED = [
     ),
     pytest.param(
         {"build": {"args": {"HEADERS_MIRROR": "http://a.example/debian"}}},
-        {"allowed_source_hosts": "deb.debian.org"},
+        {"allowed_source_hosts": "mirror.example.com"},
         "spec.build.args.HEADERS_MIRROR: 'http://a.example/debian' is not allowed by --allowed-source-hosts of"
         " driver-builder",
         id="archive of headers",
     ),
     pytest.param(
         {"kernelMappings": [{"regexp": ".*", "args": {"HEADERS_MIRROR": "http://a.example/debian"}}]},
-        {"allowed_source_hosts": "deb.debian.org"},
+        {"allowed_source_hosts": "mirror.example.com"},
         "spec.kernelMappings[0].args.HEADERS_MIRROR: 'http://a.example/debian' is not allowed by"
         " --allowed-source-hosts of driver-builder",
         id="archive of headers of a mapping",
