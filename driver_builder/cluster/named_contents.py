@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.cluster_cache import ClusterCache, NamespaceCache
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS
@@ -51,7 +51,9 @@ class NamedContents:
         """
         self._asked.add(path)
         # Before it is read: a change from then on is news.
-        self._follow(path)
+        place = self._place(path)
+        if place is not None:
+            place[0].named_config_maps.add(place[1])
         known = self._known.get(path)
         if known is None or not self._holds(path, known):
             known = self._known[path] = self._read(path)
@@ -63,15 +65,16 @@ class NamedContents:
         """Forget what nobody has asked for since the last time."""
         self._known = {path: known for path, known in self._known.items() if path in self._asked}
         self._asked = set()
+        places = [place for place in map(self._place, self._known) if place is not None]
         for item in self._cache.namespaces:
-            item.named_config_maps &= {
-                path.rpartition("/")[2] for path in self._known if path.startswith(_folder(item.namespace))
-            }
+            item.named_config_maps &= {name for namespace, name in places if namespace is item}
 
-    def _follow(self, path: str) -> None:
-        for item in self._cache.namespaces:
-            if path.startswith(_folder(item.namespace)):
-                item.named_config_maps.add(path.rpartition("/")[2])
+    def _place(self, path: str) -> tuple[NamespaceCache, str] | None:
+        """Return the namespace and the name of a ConfigMap that is followed, None for anything else."""
+        collection, _, name = path.rpartition("/")
+        found = (item for item in self._cache.namespaces if collection == CONFIG_MAPS.path(namespace=item.namespace))
+        namespace = next(found, None)
+        return None if namespace is None else (namespace, name)
 
     def _read(self, path: str) -> _Known:
         try:
@@ -82,14 +85,10 @@ class NamedContents:
         return _Known(version, self._clock(), answer)
 
     def _holds(self, path: str, known: _Known) -> bool:
-        for item in self._cache.namespaces:
-            if path.startswith(_folder(item.namespace)):
-                name = path.rpartition("/")[2]
-                may_hold = item.config_maps.is_trusted and not isinstance(known.answer, Forbidden)
-                return may_hold and known.version == item.config_map_version(name)
+        place = self._place(path)
+        if place is not None:
+            namespace, name = place
+            may_hold = namespace.config_maps.is_trusted and not isinstance(known.answer, Forbidden)
+            return may_hold and known.version == namespace.config_map_version(name)
         is_refused = isinstance(known.answer, KubeApiError)
         return self._clock() - known.at < (min(REFUSED_SECONDS, self._seconds) if is_refused else self._seconds)
-
-
-def _folder(namespace: str) -> str:
-    return f"{CONFIG_MAPS.path(namespace=namespace)}/"

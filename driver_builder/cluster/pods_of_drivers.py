@@ -7,7 +7,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
 from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.observed.driver_pods import PodsByDriver
+from driver_builder.observed.by_driver import PodsByDriver
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
 
 

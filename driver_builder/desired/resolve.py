@@ -18,7 +18,7 @@ from driver_builder.desired.resolve_target import BuildInputs, blocked_target, r
 from driver_builder.model.build import OwnTemplate
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory, rebuild
-from driver_builder.observed.driver_pods import pods_of
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Inventory, Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
@@ -136,7 +136,7 @@ def resolve(
 
 
 def _uids(snapshot: Snapshot, driver: DriverContainer) -> Mapping[str, str]:
-    return {pod.node: pod.uid for pod in pods_of(snapshot.pods, driver.key) if not pod.deleting}
+    return {pod.node: pod.uid for pod in of_driver(snapshot.pods, driver.key) if not pod.deleting}
 
 
 def _inputs(

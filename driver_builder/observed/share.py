@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.memo import remembers_last
-from driver_builder.observed.driver_pods import pods_of
-from driver_builder.observed.snapshot import DaemonSet, Snapshot
+from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.snapshot import Snapshot
 
 Value = TypeVar("Value")
 
@@ -28,10 +27,10 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         templates=_only(snapshot.templates, {key}),
         certificates=_only(snapshot.certificates, certificates),
         images_of=_only(snapshot.images_of, {key}),
-        daemon_sets=_by_driver(snapshot.daemon_sets).get(key, ()),
-        pods=pods_of(snapshot.pods, key),
-        orphaned_pods=tuple(pod for pod in snapshot.orphaned_pods if pod.driver == key),
-        unload_pods=tuple(pod for pod in snapshot.unload_pods if pod.driver == key),
+        daemon_sets=of_driver(snapshot.daemon_sets, key),
+        pods=of_driver(snapshot.pods, key),
+        orphaned_pods=of_driver(snapshot.orphaned_pods, key),
+        unload_pods=of_driver(snapshot.unload_pods, key),
     )
 
 
@@ -44,11 +43,3 @@ def _drivers(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContain
 
 def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:
     return {key: values[key] for key in keys if key in values}
-
-
-@remembers_last(2)
-def _by_driver(daemon_sets: tuple[DaemonSet, ...]) -> Mapping[str, tuple[DaemonSet, ...]]:
-    groups: dict[str, list[DaemonSet]] = {}
-    for item in daemon_sets:
-        groups.setdefault(item.driver, []).append(item)
-    return {driver: tuple(found) for driver, found in groups.items()}

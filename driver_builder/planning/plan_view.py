@@ -12,7 +12,7 @@ from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import loaded
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed import inventory, rebuild
-from driver_builder.observed.driver_pods import pods_of
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
@@ -106,21 +106,20 @@ class DriverView:
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
-        own_pods = pods_of(snapshot.pods, driver.key)
+        own_pods = of_driver(snapshot.pods, driver.key)
         unload_pods: dict[str, list[UnloadPod]] = {}
-        for unload_pod in sorted(snapshot.unload_pods, key=lambda item: item.name):
-            if unload_pod.driver == driver.key:
-                unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
+        for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
+            unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
         return cls(
             snapshot=snapshot,
             settings=settings,
             driver=driver,
             nodes=inventory.by_name(snapshot.nodes),
-            daemon_sets={item.target: item for item in snapshot.daemon_sets if item.driver == driver.key},
+            daemon_sets={item.target: item for item in of_driver(snapshot.daemon_sets, driver.key)},
             own_pods=own_pods,
             pods_by_node=_by_node(own_pods),
             before=previous_targets(driver.status),
-            orphans=frozenset(pod.node for pod in snapshot.orphaned_pods if pod.driver == driver.key),
+            orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
             unload_pods=unload_pods,
             notes=previous_notes(driver.status),
             record=loaded.annotation(driver.key),
