@@ -4,6 +4,9 @@ Source: the Docker Engine API, ``POST /build``: objects with ``stream`` (output,
 ``status`` (pulling, with a progress), ``aux`` (``ID`` of the finished image), or ``error`` and ``errorDetail`` (with
 the exit code of the failed command). A failed command is such an object, not an HTTP status.
 
+The engine reads standard output and standard error of a command apart, and a piece of one may end in the middle of a
+line: the other one's next piece does not continue it. Pieces of standard error are red.
+
 The driver decides what a build prints: every line is made printable and cut, and everything takes linear time.
 """
 
@@ -31,6 +34,9 @@ MAX_OUTPUT = 256 << 20
 """Characters. The largest known build, NVIDIA's with all commands printed, has 10 MB."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_STANDARD_ERROR = re.compile(r"\x1b\[91m.*\x1b\[0m", re.DOTALL)
+_STEP = re.compile(r"Step [0-9]+/[0-9]+ : ")
+"""What the engine announces: the command before it has ended, also a last line that it left without an end."""
 _UNPRINTABLE = re.compile(
     # A terminal's sequences; other control characters; marks that turn the direction of text; what UTF-8 lacks.
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
@@ -78,7 +84,8 @@ class BuildOutput:
         self.lines: deque[str] = deque()
         self._kept = 0
         self._taken = 0
-        self._open = _OpenLine()
+        self._open = {False: _OpenLine(), True: _OpenLine()}
+        """Of standard output, and of standard error."""
 
     @property
     def tail(self) -> tuple[str, ...]:
@@ -96,15 +103,19 @@ class BuildOutput:
             self.exit_code = (item.get("errorDetail") or {}).get("code")
         self.image_id = (item.get("aux") or {}).get("ID", self.image_id)
         if "stream" in item:
-            yield from self._complete(item["stream"])
+            text = item["stream"]
+            if _STEP.match(text):
+                yield from self.end()
+            yield from self._complete(text, is_error=_STANDARD_ERROR.fullmatch(text) is not None)
         elif item.get("status") and not item.get("progressDetail"):
             yield from self._complete(f"{item['id']}: {item['status']}\n" if item.get("id") else f"{item['status']}\n")
 
     def end(self) -> Iterator[str]:
-        """Yield the rest of a last line without an end."""
+        """Yield the rest of last lines without an end."""
         yield from self._complete("\n")
+        yield from self._complete("\n", is_error=True)
 
-    def _complete(self, text: str) -> Iterator[str]:
+    def _complete(self, text: str, *, is_error: bool = False) -> Iterator[str]:
         self._taken += len(text)
         if self._taken > MAX_OUTPUT:
             raise BuildFailed(
@@ -114,12 +125,12 @@ class BuildOutput:
             )
         *ended, rest = _LINE_END.split(text)
         for piece in ended:
-            self._open.add(piece)
-            line, self._open = plain(str(self._open)).rstrip(), _OpenLine()
+            self._open[is_error].add(piece)
+            line, self._open[is_error] = plain(str(self._open[is_error])).rstrip(), _OpenLine()
             if line:
                 self._keep(line)
                 yield line
-        self._open.add(rest)
+        self._open[is_error].add(rest)
 
     def _keep(self, line: str) -> None:
         self.lines.append(line)

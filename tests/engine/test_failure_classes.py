@@ -268,6 +268,17 @@ def test_a_module_of_another_kernel_is_not_pushed(bench: BuildBench) -> None:
     fails_then_works(bench, wrong.broken, wrong, wrong.mended)
 
 
+def test_standard_error_does_not_cut_what_a_template_says(bench: BuildBench) -> None:
+    """The engine passes on a line's begin of standard error before a whole line of standard output."""
+    wrong = Wrong(
+        broken=ready("printf 'curl: ' >&2; sleep 1; echo 'driverwright: package x cannot be had'; exit 64"),
+        reason="HeadersMissing",
+        words=("package x cannot be had",),
+        mended=ready(),
+    )
+    fails_then_works(bench, wrong.broken, wrong, wrong.mended)
+
+
 # ---------------------------------------------------------------- what builds need
 
 

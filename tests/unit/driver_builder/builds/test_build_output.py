@@ -27,6 +27,21 @@ def taken(*items: dict[str, Any]) -> tuple[BuildOutput, list[str]]:
         pytest.param(
             [{"stream": "\x1b[91mE\x1b[0m"}, {"stream": "\x1b[91m: no\n\x1b[0m"}], ["E: no"], id="red standard error"
         ),
+        pytest.param(
+            [
+                {"stream": "\x1b[91mcurl: (6) \x1b[0m"},
+                {"stream": "driverwright: package x is in"},
+                {"stream": "\x1b[91mno such host\n\x1b[0m"},
+                {"stream": " none of these places\n"},
+            ],
+            ["curl: (6) no such host", "driverwright: package x is in none of these places"],
+            id="standard error in the middle of a line",
+        ),
+        pytest.param(
+            [{"stream": "out"}, {"stream": "\x1b[91merr\x1b[0m"}, {"stream": "Step 2/2 : RUN x"}, {"stream": "\n"}],
+            ["out", "err", "Step 2/2 : RUN x"],
+            id="a command's last lines without an end",
+        ),
         pytest.param([{"stream": " \n\n"}], [], id="empty lines"),
         pytest.param(
             [{"status": "Pulling from base", "id": "1"}, {"status": "Downloading", "progressDetail": {"current": 1}}],
