@@ -83,6 +83,8 @@ class Settings:
     """The longest deadline that a DriverContainer may set: a build holds its place in the queue that long."""
     permissions: Permissions
     """What drivers may use."""
+    permission_texts: Mapping[str, str]
+    """Those of its settings that are given, by their names and as they are written."""
     retry_min_seconds: float
     """Wait after the first failure of a build."""
     retry_max_seconds: float
@@ -251,6 +253,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
     """
     environment = os.environ if environment is None else environment
     pick = _Picker(flags, environment)
+    permission_texts = _permission_texts(pick)
     return Settings(
         kubeconfig=pick.text("kubeconfig"),
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
@@ -275,7 +278,8 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         max_builds=int(pick.number("max_builds", 1, _count)),
         build_deadline_seconds=pick.number("build_deadline_seconds", DEFAULT_BUILD_DEADLINE_SECONDS, _positive),
         max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
-        permissions=_permissions(pick),
+        permissions=permissions_of(permission_texts),
+        permission_texts=permission_texts,
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
@@ -370,9 +374,19 @@ def _reach(forbidden_ranges: str, allowed_hosts: str) -> Reach:
         raise ConfigurationError(f"--registry-forbidden-ranges: {error}: write CIDR,...") from error
 
 
-def _permissions(pick: _Picker) -> Permissions:
+def _permission_texts(pick: _Picker) -> Mapping[str, str]:
+    texts = ((setting.name, pick.text(setting.name)) for setting in permissions.SETTINGS)
+    return {name: text for name, text in texts if text is not None}
+
+
+def permissions_of(texts: Mapping[str, str], base: Permissions = Permissions()) -> Permissions:  # noqa: B008 - immutable
+    """Read what drivers may use; a setting that is not given is that of ``base``.
+
+    Raises:
+        ConfigurationError: naming the flag whose value is invalid.
+    """
     try:
-        return permissions.read({setting.name: pick.text(setting.name) for setting in permissions.SETTINGS})
+        return permissions.read(texts, base)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
 

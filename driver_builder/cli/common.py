@@ -13,11 +13,10 @@ from driver_builder import snapshot_file
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cli import output
 from driver_builder.cluster.observe import Observer
-from driver_builder.config import DEFAULT_BUILD_DEADLINE_SECONDS, Settings
+from driver_builder.config import DEFAULT_BUILD_DEADLINE_SECONDS, Settings, permissions_of
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.permissions import Permissions
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
@@ -55,14 +54,14 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
         snapshot, known = snapshot_file.from_document(yaml.safe_load(text))
     except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
         raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
-    return snapshot, _with_permissions(known, settings.permissions)
+    return snapshot, _with_permissions(known, settings)
 
 
-def _with_permissions(known: PlanSettings, given: Permissions) -> PlanSettings:
-    """Replace the permissions in a file by those that are set for this command."""
-    if given == Permissions():
-        return known
-    return replace(known, template_versions=replace(known.template_versions, permissions=given))
+def _with_permissions(known: PlanSettings, settings: Settings) -> PlanSettings:
+    """Replace those permissions in a file that are set for this command; the file's others stay."""
+    versions = known.template_versions
+    permissions = permissions_of(settings.permission_texts, versions.permissions)
+    return replace(known, template_versions=replace(versions, permissions=permissions))
 
 
 def plan_settings(settings: Settings) -> PlanSettings:

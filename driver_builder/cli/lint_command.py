@@ -31,6 +31,7 @@ from driver_builder.lint.lint_signing import unsigned
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
+from driver_builder.planning.plan_view import PlanSettings
 from kube_api.resources import DRIVER_CONTAINERS
 
 
@@ -103,7 +104,8 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     findings: list[Finding] = []
     documents = list(read_documents(flags.files))
     known = {**fleet.drivers, **dict(_specs(documents))}
-    fleet = replace(fleet, drivers=known, permissions=settings.permissions)
+    limits = config.permissions_of(settings.permission_texts, fleet.permissions)
+    fleet = replace(fleet, drivers=known, permissions=limits)
     for document in documents:
         if isinstance(document, Unreadable):
             findings.append(_unreadable(document))
@@ -224,7 +226,8 @@ def _fleet(flags: argparse.Namespace) -> Fleet:
         return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
     if flags.snapshot is not None:
         text = read_text(FilePath(flags.snapshot))
-        return Fleet(nodes=parse_nodes(flags.snapshot, text), drivers=parse_drivers(text))
+        nodes = parse_nodes(flags.snapshot, text)
+        return Fleet(nodes=nodes, drivers=parse_drivers(text), permissions=parse_permissions(text))
     return Fleet()
 
 
@@ -256,6 +259,19 @@ def parse_drivers(text: str) -> dict[str, DriverSpec]:
     listed = content["snapshot"].get("drivers") or [] if content.get("kind") == snapshot_file.KIND else []
     found = plain_data.decode(tuple[DriverContainer, ...], listed, "snapshot.drivers")
     return {item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)}
+
+
+def parse_permissions(text: str) -> Permissions:
+    """Read what drivers may use by the settings in a snapshot; the output of kubectl limits nothing.
+
+    Raises:
+        ConfigurationError: when they are of another shape.
+    """
+    content = yaml.safe_load(text)
+    if content.get("kind") != snapshot_file.KIND:
+        return Permissions()
+    settings: PlanSettings = plain_data.decode(PlanSettings, content.get("settings"), "settings")
+    return settings.template_versions.permissions
 
 
 def _node(metadata: Mapping[str, Any]) -> Node:

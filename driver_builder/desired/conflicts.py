@@ -138,8 +138,9 @@ def _is_refused(
     if rule is None or not isinstance(target, KernelTarget):
         return False
     base_image = resolve_target.base_image_for(spec, target)
+    template = resolve_target.shipped_template_for(spec, rule, target)
     secrets = permissions.protected_secrets(driver.key, spec, lambda: permissions.specs_of(drivers), allowed)
-    return bool(permissions.of_target(spec, rule, allowed, base_image=base_image, secrets=secrets))
+    return bool(permissions.of_target(spec, rule, allowed, base_image=base_image, template=template, secrets=secrets))
 
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:

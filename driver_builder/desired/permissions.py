@@ -18,8 +18,13 @@ from driver_builder.model.permissions import Permissions, Setting
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
+TOOLS_IMAGE = "debian:bookworm-slim"
+TEMPLATES_WITH_TOOLS = frozenset({"amazon", "fedora", "rhel", "sles"})
+"""Templates of ours that start another image beside the base image, for tools that this one does not have."""
+
 _SHOWN = 3
 _BASE_IMAGE: Path = ("spec", "build", "baseImage")
+_TEMPLATE: Path = ("spec", "build", "template")
 _SECRET_FIELDS = (
     ("key_secret", "keySecretRef"),
     ("certificate_secret", "certificateSecretRef"),
@@ -50,13 +55,17 @@ def of_target(
     allowed: Permissions,
     *,
     base_image: str | None,
+    template: str | None = None,
     secrets: Mapping[str, str] = NO_SECRETS,
 ) -> tuple[Refusal, ...]:
-    """Return why the nodes of a mapping may not have the driver; ``base_image`` is what it would be built in."""
+    """Return why the nodes of a mapping may not have the driver; ``base_image`` is what it would be built in.
+
+    ``template`` is the one of ours that it would be built by, None for a custom one.
+    """
     if rule.image is not None:
         return (*_selector(spec, allowed), *_prebuilt(spec, rule, allowed))
-    of_build = (*_build(spec, allowed, secrets), *_base_image(base_image, allowed))
-    return (*_selector(spec, allowed), *of_build, *_mirror(_path(spec, rule), rule.args, allowed))
+    of_images = (*_base_image(base_image, allowed), *_tools_image(_TEMPLATE, template, allowed))
+    return (*_selector(spec, allowed), *_build(spec, allowed, secrets), *of_images, *_mirror(spec, rule, allowed))
 
 
 def words(refusals: tuple[Refusal, ...]) -> str:
@@ -69,11 +78,11 @@ def of_spec(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str] =
     """Return everything in a spec that is not allowed, for any kernel."""
     of_rules = (
         refusal
-        for rule in spec.kernel_mappings
-        for refusal in (*_prebuilt(spec, rule, allowed), *_mirror(_path(spec, rule), rule.args, allowed))
+        for rule in spec.kernel_mappings or (None,)
+        for refusal in (_rule(spec, rule, allowed) if rule is None or not rule.skip else ())
     )
-    of_base = _base_image(spec.build.base_image, allowed)
-    return (*_selector(spec, allowed), *_build(spec, allowed, secrets), *of_base, *of_rules)
+    of_build = (*_build(spec, allowed, secrets), *_base_image(spec.build.base_image, allowed))
+    return tuple(dict.fromkeys((*_selector(spec, allowed), *of_build, *of_rules)))
 
 
 def refuses_selector(spec: DriverSpec, allowed: Permissions) -> bool:
@@ -132,7 +141,6 @@ def _build(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -
         value = f"ConfigMap {spec.build.template_config_map.name}"
         yield Refusal(path=("spec", "build", "templateConfigMap"), value=value, setting=permissions.CUSTOM_TEMPLATES)
     yield from _source(spec, allowed)
-    yield from _mirror(("spec", "build"), spec.build.args, allowed)
     yield from _resources(spec, allowed)
     for number, name in enumerate(spec.build.secrets):
         if name in secrets:
@@ -155,7 +163,24 @@ def _source(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
             return
 
 
-def _mirror(path: Path, args: Mapping[str, str], allowed: Permissions) -> Iterator[Refusal]:
+def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:
+    """Judge a mapping for any kernel, None where a spec has no mappings."""
+    if rule is not None and rule.image is not None:
+        yield from _prebuilt(spec, rule, allowed)
+        return
+    yield from _mirror(spec, rule, allowed)
+    if rule is not None and rule.template is not None:
+        yield from _tools_image((*_path(spec, rule), "template"), rule.template, allowed)
+    elif spec.build.template_config_map is None:
+        yield from _tools_image(_TEMPLATE, spec.build.template, allowed)
+
+
+def _mirror(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:
+    """Judge the archive of headers that is used: a mapping's own is in place of the build's."""
+    path: Path = ("spec", "build")
+    args = spec.build.args
+    if rule is not None and MIRROR_ARG in rule.args:
+        path, args = _path(spec, rule), rule.args
     url = args.get(MIRROR_ARG)
     if url and not permissions.allows_url(allowed.source_hosts, url):
         yield Refusal(path=(*path, "args", MIRROR_ARG), value=shown(url), setting=permissions.SOURCE_HOSTS)
@@ -175,6 +200,12 @@ def _resources(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
 def _base_image(image: str | None, allowed: Permissions) -> Iterator[Refusal]:
     if image is not None and not permissions.allows_image(allowed.base_images, image):
         yield Refusal(path=_BASE_IMAGE, value=shown(image), setting=permissions.BASE_IMAGES)
+
+
+def _tools_image(path: Path, template: str | None, allowed: Permissions) -> Iterator[Refusal]:
+    if template in TEMPLATES_WITH_TOOLS and not permissions.allows_image(allowed.base_images, TOOLS_IMAGE):
+        value = f"{shown(TOOLS_IMAGE)}, which template {template} starts for its tools,"
+        yield Refusal(path=path, value=value, setting=permissions.BASE_IMAGES)
 
 
 def _prebuilt(spec: DriverSpec, rule: KernelMapping, allowed: Permissions) -> Iterator[Refusal]:

@@ -143,6 +143,7 @@ def _refusals(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) ->
         rule,
         inputs.known_templates.permissions,
         base_image=base_image_for(inputs.spec, target),
+        template=shipped_template_for(inputs.spec, rule, target),
         secrets=inputs.protected_secrets,
     )
 
@@ -230,6 +231,12 @@ def mapping_for(spec: DriverSpec, kernel_version: KernelVersion) -> KernelMappin
 def template_for(spec: DriverSpec, mapping: KernelMapping, target: KernelTarget) -> str | None:
     """Return the name of the template: the mapping's, else the build's, else the distribution's."""
     return mapping.template or spec.build.template or TEMPLATES.get(target.os_id)
+
+
+def shipped_template_for(spec: DriverSpec, mapping: KernelMapping, target: KernelTarget) -> str | None:
+    """Return the name of the template of ours that builds, None where a custom one does."""
+    is_own = spec.build.template_config_map is not None and mapping.template is None
+    return None if is_own else template_for(spec, mapping, target)
 
 
 def base_image_for(spec: DriverSpec, target: KernelTarget) -> str | None:

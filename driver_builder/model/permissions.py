@@ -6,7 +6,7 @@ setting everything is allowed (docs/security.md).
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driver_builder.model import quantities
@@ -19,8 +19,10 @@ MAX_PATTERNS = 256
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
-_HOST = re.compile(rf"(?:\*\.)?{_DOMAIN}(?::[0-9]{{1,5}})?")
-_REPOSITORY = re.compile(rf"{_DOMAIN}(?::[0-9]{{1,5}})?/(?:\*|{_COMPONENT}(?:/{_COMPONENT})*(?:/\*)?)")
+_PORT = r":(?P<port>[1-9][0-9]{0,4})"
+_LAST_PORT = 65535
+_HOST = re.compile(rf"(?:\*\.)?{_DOMAIN}(?:{_PORT})?")
+_REPOSITORY = re.compile(rf"{_DOMAIN}(?:{_PORT})?/(?:\*|{_COMPONENT}(?:/{_COMPONENT})*(?:/\*)?)")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
 _HUB = "docker.io"
 _HUB_NAMES = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
@@ -163,8 +165,10 @@ def _words(text: str) -> list[str]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     if words == [NOTHING]:
         return []
-    if not words or NOTHING in words:
-        raise ValueError(f"{text!r} is not a list: write what is allowed, or {NOTHING} alone to allow nothing")
+    if not words or NOTHING in [word.lower() for word in words]:
+        raise ValueError(
+            f"{text!r} is not a list: write what is allowed, or {NOTHING} alone, in small letters, to allow nothing"
+        )
     if len(words) > MAX_PATTERNS:
         raise ValueError(f"it has {len(words)} entries: write at most {MAX_PATTERNS}")
     return words
@@ -173,19 +177,27 @@ def _words(text: str) -> list[str]:
 def _checked_repository(word: str) -> str:
     host, slash, path = word.partition("/")
     is_host = not set(host).isdisjoint(".:") or host == "localhost"
-    if not is_host or not _REPOSITORY.fullmatch(host.lower() + slash + path):
+    if not is_host or not _matches(_REPOSITORY, host.lower() + slash + path):
         raise ValueError(
             f"{word!r} is not a pattern of repositories: write HOST[:PORT]/PATH for one, HOST[:PORT]/PATH/* for all"
-            f" below it or HOST[:PORT]/* for a whole registry, without a tag (Debian of Docker Hub:"
-            f" {_HUB}/library/debian)"
+            f" below it or HOST[:PORT]/* for a whole registry, without a tag, and a port from 1 to {_LAST_PORT} (Debian"
+            f" of Docker Hub: {_HUB}/library/debian)"
         )
     return _repository(host, path)
 
 
 def _checked_host(word: str) -> str:
-    if not _HOST.fullmatch(word.lower()):
-        raise ValueError(f"{word!r} is not a host: write HOST[:PORT] or *.DOMAIN[:PORT], without a scheme and a path")
+    if not _matches(_HOST, word.lower()):
+        raise ValueError(
+            f"{word!r} is not a host: write HOST[:PORT] or *.DOMAIN[:PORT], without a scheme and a path, and a port"
+            f" from 1 to {_LAST_PORT}"
+        )
     return word.lower()
+
+
+def _matches(pattern: re.Pattern[str], word: str) -> bool:
+    found = pattern.fullmatch(word)
+    return found is not None and int(found["port"] or 1) <= _LAST_PORT
 
 
 def _checked_label(word: str) -> str:
@@ -209,13 +221,13 @@ def _is_host(url: str, pattern: str) -> bool:
     return name.endswith(wanted.removeprefix("*")) if wanted.startswith("*") else name == wanted
 
 
-def read(texts: Mapping[str, str | None]) -> Permissions:
-    """Make the value of the settings' texts, by their names; None where a setting is not given.
+def read(texts: Mapping[str, str | None], base: Permissions = Permissions()) -> Permissions:
+    """Make the value of the settings' texts, by their names; one that is not given (None) is that of ``base``.
 
     Raises:
         ValueError: naming the flag, what is wrong with its value and what to write.
     """
-    return Permissions(**dict(_values(texts)))
+    return replace(base, **dict(_values(texts)))
 
 
 def _values(texts: Mapping[str, str | None]) -> Iterable[tuple[str, Any]]:

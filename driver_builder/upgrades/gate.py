@@ -21,6 +21,7 @@ from driver_builder.desired.resolve import resolve_node
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
+from driver_builder.objects import loaded
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
@@ -134,14 +135,26 @@ def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: Tem
     if isinstance(item, ImageTarget):
         is_open, sentence = _by_image(snapshot, driver, driver.spec, item)
     else:
-        is_open, sentence = _without_image(item)
+        is_open, sentence = _without_image(item, is_there=may_be_on(node, driver))
     return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
 
 
-def _without_image(item: SkippedTarget | BlockedTarget) -> tuple[bool, str]:
-    """Only a kernel that the spec explicitly skips needs no driver; one without a mapping does."""
+def may_be_on(node: Node, driver: DriverContainer) -> bool:
+    """Return whether a node has a driver now, by its ready label or by the record of what is loaded."""
+    return driver.ready_label in node.labels or loaded.annotation(driver.key) in node.annotations
+
+
+def _without_image(item: SkippedTarget | BlockedTarget, *, is_there: bool) -> tuple[bool, str]:
+    """A kernel that the spec explicitly skips needs no driver; one without a mapping does.
+
+    A driver that is not allowed takes nothing from a node that does not have it: its author holds up no update.
+    """
     if item.reason == Reason.SKIPPED_BY_MAPPING:
         return True, f"not wanted on this kernel: {item.message}"
+    if item.reason == Reason.NOT_ALLOWED and not is_there:
+        return True, f"not allowed, and not on this node: {item.message}"
+    if item.reason == Reason.NOT_ALLOWED:
+        return False, _words(item.reason, f"the node has it and would lose it: {item.message}")
     return False, _words(item.reason, item.message)
 
 

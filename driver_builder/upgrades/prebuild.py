@@ -115,7 +115,10 @@ def _refusal(view: DriverView, spec: DriverSpec, pool: Pool) -> permissions.Refu
     """Return why no repository is asked for a pool: what asks is a container of the driver's base image."""
     allowed, image = view.settings.template_versions.permissions, pool.repository.base_image
     rule = resolve_target.mapping_for(spec, pool.example.kernel_version)
-    of_build = permissions.of_target(spec, rule, allowed, base_image=image) if rule is not None else ()
+    template = resolve_target.shipped_template_for(spec, rule, pool.example) if rule is not None else None
+    of_build = (
+        permissions.of_target(spec, rule, allowed, base_image=image, template=template) if rule is not None else ()
+    )
     return next(iter(of_build), None) or permissions.of_base_image(image, allowed)
 
 

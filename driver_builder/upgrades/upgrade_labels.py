@@ -18,13 +18,14 @@ from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
 from driver_builder.desired.resolve import resolve_node
 from driver_builder.memo import OfEach
 from driver_builder.model.kernels import KernelVersion
+from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds, from_status
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import LabelNode
 from driver_builder.status.prebuild_status import previous_ahead
-from driver_builder.upgrades.gate import Finding, Gate, gate, moved
+from driver_builder.upgrades.gate import Finding, Gate, gate, may_be_on, moved
 from driver_builder.upgrades.node_pools import follows, known_of, pools_of
 from kube_api import names
 
@@ -62,7 +63,7 @@ def ready_for_label(kernel: str) -> str:
 
 def images_of_moves(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
     """Return the images that the gate needs, of every driver: the registries are asked for them."""
-    for move in _moves(snapshot):
+    for move in _moves(snapshot, versions):
         if move.unheard:
             continue
         node = moved(inventory.by_name(snapshot.nodes)[move.nodes[0]], move.kernel)
@@ -93,7 +94,7 @@ def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tup
     if owner is None or snapshot.forbidden:
         return {}
     answers: dict[str, list[tuple[_Move, Gate]]] = {}
-    for move in _moves(snapshot):
+    for move in _moves(snapshot, versions):
         answer = _not_yet(move) if move.unheard else gate(snapshot, move.nodes[0], move.kernel, versions)
         for name in move.nodes:
             answers.setdefault(name, []).append((move, answer))
@@ -151,8 +152,10 @@ def _moves_of(snapshot: Snapshot, driver: DriverContainer) -> tuple[tuple[str, s
     )
 
 
-def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
+def _moves(snapshot: Snapshot, versions: TemplateVersions) -> tuple[_Move, ...]:
     """Return which nodes can move to which newest kernel."""
+    # Of a driver that is not allowed, the gate asks whether the node has it.
+    limited = snapshot.drivers if versions.permissions != Permissions() else ()
     found: dict[tuple[str, str], tuple[str, bool]] = {}
     for driver in snapshot.drivers:
         for name, newest, pool in contained(
@@ -166,8 +169,9 @@ def _moves(snapshot: Snapshot) -> tuple[_Move, ...]:
     unheard = _unheard_by(snapshot.drivers)
     groups: dict[tuple[object, ...], list[str]] = {}
     for (name, kernel), (pool_key, settable) in sorted(found.items()):
-        face = tuple(nodes[name].labels.get(key, "") for key in sorted(keys))
-        groups.setdefault((kernel, settable, unheard(nodes[name], kernel), pool_key, face), []).append(name)
+        node = nodes[name]
+        face = (*(node.labels.get(key, "") for key in sorted(keys)), *(may_be_on(node, driver) for driver in limited))
+        groups.setdefault((kernel, settable, unheard(node, kernel), pool_key, face), []).append(name)
     return tuple(
         _Move(kernel=str(kernel), settable=bool(settable), unheard=str(not_by), nodes=tuple(names_))
         for (kernel, settable, not_by, *_), names_ in groups.items()

@@ -51,6 +51,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         build_deadline_seconds=1800.0,
         max_build_deadline_seconds=14400.0,
         permissions=Permissions(),
+        permission_texts={},
         retry_min_seconds=30.0,
         retry_max_seconds=3600.0,
         unload_deadline_seconds=600.0,

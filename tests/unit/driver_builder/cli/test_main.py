@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from driver_builder.cli import main, output
 from driver_builder.desired.desired_target import TemplateVersions
@@ -20,7 +21,7 @@ from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, driver_object
 from tests.support.driver_builder.model_world import World
 
 
@@ -100,7 +101,14 @@ def test_a_snapshot_has_the_settings_of_its_plan(
     assert main.main(["snapshot", "--allowed-registries", "r.io/*", "--max-build-resources", "cpu=4"]) == 0
     file = tmp_path / "snapshot.json"
     file.write_text(capsys.readouterr().out)
-    assert main.main(["plan", "--snapshot", str(file)]) == 0
+    for flags in ([], ["--allowed-source-hosts", "none"]):
+        assert main.main(["plan", "--snapshot", str(file), *flags]) == 0
+        assert "not allowed by --allowed-registries" in capsys.readouterr().out
+    assert main.main(["plan", "--snapshot", str(file), "--allowed-registries", "registry.example.com:5000/*"]) == 0
+    assert "not allowed" not in capsys.readouterr().out
+    manifest = tmp_path / "driver.yaml"
+    manifest.write_text(yaml.safe_dump(driver_object()))
+    assert main.main(["lint", "--snapshot", str(file), str(manifest)]) == 1
     assert "not allowed by --allowed-registries" in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from driver_builder.desired import permissions
+from driver_builder.desired import permissions, resolve_target
 from driver_builder.desired.desired_target import BlockedTarget, TemplateVersions
 from driver_builder.desired.resolve import ResolveMemory, resolve, resolve_all
 from driver_builder.desired.resolve_target import ANY_KERNEL
@@ -27,6 +27,7 @@ from driver_builder.planning.actions import (
 )
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason, TargetState
+from driver_builder.templates.templates import templates_directory
 from driver_builder.upgrades import upgrade_labels
 from driver_builder.upgrades.prebuild import images_ahead
 from driver_builder.upgrades.preflight import Preflight, Verdict
@@ -120,6 +121,13 @@ REFUSED = [
         "spec.kernelMappings[0].args.HEADERS_MIRROR: 'http://a.example/debian' is not allowed by"
         " --allowed-source-hosts of driver-builder",
         id="archive of headers of a mapping",
+    ),
+    pytest.param(
+        {"build": {"template": "rhel", "baseImage": "r.io/mirror/alma:9"}},
+        {"allowed_base_images": "r.io/mirror/*"},
+        "spec.build.template: 'debian:bookworm-slim', which template rhel starts for its tools, is not allowed by"
+        " --allowed-base-images of driver-builder",
+        id="image of a template's tools",
     ),
     pytest.param(
         {"kernelMappings": [{"literal": "6.9.9"}, {"regexp": ".*", "image": "e.example/x:1"}]},
@@ -293,6 +301,46 @@ def test_a_module_that_goes_missing_is_loaded_again_where_a_setting_refuses_its_
     drifted = replace(seen, pods=(replace(seen.pods[0], contrary=GONE, ready=False),))
     made = plan(drifted, settings(allowed(allowed_registries="r.io/*")))
     assert [action.node for action in made.actions if isinstance(action, ReplacePod)] == ["a"]
+
+
+MIRRORED = {"build": {"args": {"HEADERS_MIRROR": "http://a.example/debian"}}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "places"),
+    [
+        pytest.param([], ["spec.build.args.HEADERS_MIRROR"], id="no mappings"),
+        pytest.param([{"regexp": ".*"}], ["spec.build.args.HEADERS_MIRROR"], id="a mapping without one"),
+        pytest.param([{"regexp": ".*", "args": {"HEADERS_MIRROR": "http://b.example/x"}}], [], id="an allowed one"),
+        pytest.param(
+            [{"regexp": "6.*", "args": {"HEADERS_MIRROR": "http://b.example/x"}}, {"regexp": ".*"}],
+            ["spec.build.args.HEADERS_MIRROR"],
+            id="used by the second mapping",
+        ),
+        pytest.param([{"regexp": ".*", "image": "r.io/x:1"}], [], id="nothing is built"),
+    ],
+)
+def test_only_an_archive_of_headers_that_is_used_is_judged(rules: list[dict[str, Any]], places: list[str]) -> None:
+    """A mapping's own archive is in place of the build's."""
+    spec = spec_of(driver(spec_changes={**MIRRORED, "kernelMappings": rules}))
+    limits = allowed(allowed_source_hosts="b.example")
+    assert [str(item).partition(":")[0] for item in permissions.of_spec(spec, limits)] == places
+    last = spec.kernel_mappings[-1] if spec.kernel_mappings else ANY_KERNEL
+    of_last = permissions.of_target(spec, last, limits, base_image="debian")
+    assert [str(item).partition(":")[0] for item in of_last] == places
+
+
+def test_the_templates_that_start_an_image_for_their_tools_are_known() -> None:
+    """By their files, and no custom template is taken for one."""
+    folder = templates_directory(None)
+    stage = (folder / "parts" / "tools_stage.j2").read_text()
+    users = {path.name.partition(".")[0] for path in folder.glob("*.j2") if "parts/tools_stage.j2" in path.read_text()}
+    assert users == permissions.TEMPLATES_WITH_TOOLS
+    assert f"FROM {permissions.TOOLS_IMAGE} AS tools" in stage
+    changes = {"build": {"templateConfigMap": {"name": "mine", "key": "k"}, "baseImage": "r.io/mirror/alma:9"}}
+    spec = spec_of(driver(spec_changes=changes))
+    alma = replace(target(), os_id="almalinux")
+    assert resolve_target.shipped_template_for(spec, ANY_KERNEL, alma) is None
 
 
 def test_only_the_targets_that_are_not_allowed_are_blocked() -> None:

@@ -1,6 +1,7 @@
 """The settings of what drivers may use: how they are written, and what they match."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,12 @@ def test_a_selector_has_one_of_the_labels(labels: str, selector: dict[str, str],
         pytest.param(permissions.host_patterns, "github.com/a", "is not a host", id="a path"),
         pytest.param(permissions.host_patterns, "git*.com", "is not a host", id="a part of a host"),
         pytest.param(permissions.host_patterns, "*", "is not a host", id="every host"),
+        pytest.param(permissions.host_patterns, "r.io:99999", "a port from 1 to 65535", id="a port that is too high"),
+        pytest.param(permissions.host_patterns, "r.io:0", "a port from 1 to 65535", id="port 0"),
+        pytest.param(permissions.host_patterns, "r.io:0443", "a port from 1 to 65535", id="a port with a leading 0"),
+        pytest.param(permissions.repository_patterns, "r.io:65536/*", "a port from 1", id="a registry's port too high"),
+        pytest.param(permissions.host_patterns, "None", "none alone, in small letters", id="nothing, with a capital"),
+        pytest.param(permissions.node_labels, "NONE,pool=a", "in small letters", id="nothing in capitals, in a list"),
         pytest.param(permissions.node_labels, "a b=c", "is not a label", id="a key with a blank"),
         pytest.param(permissions.node_labels, "pool=!", "is not a label", id="a value that no label has"),
         pytest.param(permissions.resources, "cpu", "RESOURCE=QUANTITY", id="no amount"),
@@ -148,6 +155,19 @@ def test_settings_that_are_not_given_limit_nothing() -> None:
     assert permissions.allows_image(nothing.base_images, "anything")
     assert permissions.allows_url(nothing.source_hosts, "https://anywhere/x")
     assert permissions.allows_selector(nothing.node_labels, {})
+
+
+def test_a_setting_that_is_not_given_is_what_it_was() -> None:
+    """Only what is given changes, a switch that is switched off as well."""
+    known = Permissions(registries=("r.io/*",), source_hosts=(), protected_secrets=True, custom_templates=False)
+    changed = permissions.read({"allowed_source_hosts": "github.com", "protect_secrets": "false"}, known)
+    assert changed == replace(known, source_hosts=("github.com",), protected_secrets=False)
+    assert permissions.read({}, known) == known
+
+
+def test_the_last_port_is_one() -> None:
+    """Ports from 1 to 65535 are taken."""
+    assert permissions.host_patterns("r.io:1,r.io:65535") == ("r.io:1", "r.io:65535")
 
 
 def test_a_resource_has_its_largest_amount() -> None:

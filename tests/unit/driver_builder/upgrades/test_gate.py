@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
+from driver_builder.model.permissions import Permissions
+from driver_builder.objects import loaded
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import plan
 from driver_builder.reasons import with_remedy
@@ -30,6 +32,8 @@ from tests.support.driver_builder.factories import (
 )
 
 COMING = "6.12.9+deb12-amd64"
+READY = driver().ready_label
+RECORD = loaded.annotation(driver().key)
 
 
 def judged(seen: Snapshot, state: ImageState = PRESENT, *, kernel: str = COMING) -> Gate:
@@ -124,6 +128,27 @@ def test_a_failed_build_for_that_kernel_says_why() -> None:
     told = judged(replace(seen, drivers=(driver(status=written),)), Absent(), kernel=OTHER_KERNEL)
     assert not told.is_open
     assert "Failed, CompileError: nv-pci.c:223: too few arguments" in told.findings[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "is_open", "words"),
+    [
+        pytest.param({}, {}, True, "not allowed, and not on this node: spec.image", id="not there"),
+        pytest.param({READY: "1"}, {}, False, "the node has it and would lose it: spec.image", id="ready"),
+        pytest.param({}, {RECORD: "x"}, False, "would lose it", id="loaded and not ready"),
+    ],
+)
+def test_a_driver_that_is_not_allowed_holds_up_only_nodes_that_have_it(
+    labels: dict[str, str], annotations: dict[str, str], is_open: bool, words: str
+) -> None:
+    """Its author cannot keep all nodes from updates, and no node loses a working driver by one."""
+    limits = replace(SETTINGS.template_versions, permissions=Permissions(registries=()))
+    there = node(labels=labels)
+    there = replace(there, annotations={**there.annotations, **annotations})
+    seen = with_kernel(snapshot(there), "node-a", COMING)
+    answer = gate(seen, "node-a", COMING, limits)
+    assert answer.is_open == is_open
+    assert words in answer.findings[0].sentence
 
 
 def test_a_missing_prebuilt_image_is_the_admins_to_push() -> None:

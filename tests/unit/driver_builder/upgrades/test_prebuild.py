@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from driver_builder.desired.resolve import resolve_for
 from driver_builder.model import permissions
@@ -13,6 +14,7 @@ from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import LabelNode, LookUpKernels, StartBuild
+from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.prebuild_status import AheadStatus, condition, previous_ahead, render_ahead
 from driver_builder.upgrades import upgrade_labels
@@ -279,17 +281,33 @@ def test_a_request_is_of_drivers_that_build_for_the_node(other: dict[str, Any]) 
     assert movable(made) == NAMES
 
 
-@given(snapshots())
-def test_whatever_is_seen_labels_are_set_only_where_the_gate_is_open(world: Snapshot) -> None:
+def limited(limits: dict[str, str]) -> PlanSettings:
+    """Return the settings of a plan with limits."""
+    versions = replace(SETTINGS.template_versions, permissions=permissions.read(limits))
+    return replace(SETTINGS, template_versions=versions)
+
+
+def test_a_driver_that_is_not_allowed_keeps_only_nodes_that_have_it_from_moving() -> None:
+    """Nodes with and without it are judged apart."""
+    other = driver("other", spec_changes={"module": {"names": ["other"]}, "image": "evil.example/other"})
+    nodes = (node("a"), node("b", labels={other.ready_label: "1"}))
+    world = seen(*nodes, drivers=(following(), other), ahead=PRESENT)
+    made = plan(world, limited({"allowed_registries": "registry.example.com:5000/*"}))
+    assert movable(made) == {"a"}
+
+
+@given(snapshots(), st.sampled_from([{}, {"allowed_registries": "none"}]))
+def test_whatever_is_seen_labels_are_set_only_where_the_gate_is_open(world: Snapshot, limits: dict[str, str]) -> None:
     """And what is written of pools is read again."""
-    made = plan(world, SETTINGS)
+    settings = limited(limits)
+    made = plan(world, settings)
     for part in made.drivers:
         entries = part.ahead or ()
         assert previous_ahead({"ahead": render_ahead(entries)}) == {entry.pool: entry for entry in entries}
         assert condition(entries)["status"] in ("True", "False", "Unknown")
     for action in of_kind(made, LabelNode):
         if action.label == ready_for_label(NEWEST) and action.version is not None:
-            assert gate(world, action.node, NEWEST, SETTINGS.template_versions).is_open
+            assert gate(world, action.node, NEWEST, settings.template_versions).is_open
 
 
 def test_a_discovery_in_the_future_counts_as_now() -> None:
