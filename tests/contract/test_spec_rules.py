@@ -288,7 +288,7 @@ def test_they_agree_on_what_the_schemas_pattern_matches(field: str) -> None:
 def test_they_agree_on_what_the_parsers_rule_matches(field: str) -> None:
     """A rule that is changed alone is found."""
 
-    @settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much])
+    @settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
     @given(st.from_regex(READ[field].pattern, fullmatch=True))
     def agree(value: str) -> None:
         judge(field, value)
