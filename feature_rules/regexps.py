@@ -1,18 +1,31 @@
 """Regular expressions of conditions, with RE2: the syntax of upstream's Go, and time linear in the text.
 
-Python's ``re`` has another syntax, and one pattern with nested repetition would hang the worker on every node. The
-package costs the resident process 1.8 MiB, so it is imported with the first pattern that is not plain text, anchored
-or not.
+Python's ``re`` has another syntax, and one pattern with nested repetition would hang the worker on every node. But RE2
+costs the resident process 4 MiB. So it is imported with the first pattern that is neither plain text nor simple:
+simple ones are few kinds of characters, each repeated or not, which mean the same to both engines. They are matched by
+``re``, as long as that takes a bounded number of steps.
 """
 
+import re
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from feature_rules.errors import MatchError
 
 _METACHARACTERS = frozenset("\\.+*?()|[]{}^$")
 _MEMORY_PER_PATTERN = 1 << 20
 _SHOWN = 60
+
+_RANGES = "0-9]-[0-9", "a-z]-[a-z", "A-Z]-[A-Z"
+_CHARACTER = (
+    r"[A-Za-z0-9 !\"#%&',/:;<=>@_`~-]|\.|\\[.+*?()|{}^$\[\]\\/-]"
+    r"|\[\^?(?:" + "|".join(f"[{pair}]" for pair in _RANGES) + r"|[A-Za-z0-9_ .,:/])+\]"
+)
+_SIMPLE = re.compile(rf"(?P<start>\^?)(?P<middle>(?:(?:{_CHARACTER})[*+?]?)*)(?P<end>\$?)")
+_REPETITION = re.compile(rf"(?:{_CHARACTER})(?P<sign>[*+?]?)")
+_LONGEST_SIMPLE = 200
+_MOST_STEPS = 100_000
+"""Milliseconds: what one comparison may take by backtracking."""
 
 
 def is_found(pattern: str, text: str) -> bool:
@@ -23,6 +36,9 @@ def is_found(pattern: str, text: str) -> bool:
     """
     literal = _literal(pattern)
     if not _METACHARACTERS.isdisjoint(literal):
+        simple = _simple(pattern)
+        if simple is not None and simple.steps(len(text)) <= _MOST_STEPS:
+            return simple.compiled.search(text.encode(errors="replace").decode()) is not None
         return _compiled(pattern).search(text.encode(errors="replace")) is not None
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$")
     if at_start and at_end:
@@ -36,13 +52,45 @@ def check_pattern(pattern: str) -> None:
     Raises:
         MatchError: when it is not, or needs more than 1 MiB; and when the package google-re2 is not installed.
     """
-    if not _METACHARACTERS.isdisjoint(_literal(pattern)):
+    if not _METACHARACTERS.isdisjoint(_literal(pattern)) and _simple(pattern) is None:
         _compiled(pattern)
 
 
 def _literal(pattern: str) -> str:
     """Give the text between the anchors, which most patterns of rules are: it needs no engine."""
     return pattern.removeprefix("^").removesuffix("$")
+
+
+class _Simple(NamedTuple):
+    """A pattern that means the same to ``re``; ``factor`` and ``power`` of a text's length bound its backtracking."""
+
+    compiled: re.Pattern[str]
+    power: int
+    factor: int
+
+    def steps(self, length: int) -> int:
+        """Return the most steps that a text of this length takes."""
+        steps: int = self.factor * (length + 1) ** self.power
+        return steps
+
+
+@lru_cache(maxsize=128)
+def _simple(pattern: str) -> _Simple | None:
+    """Read a simple pattern: characters and classes, each followed by at most one sign of repetition, and anchors."""
+    found = _SIMPLE.fullmatch(pattern) if len(pattern) <= _LONGEST_SIMPLE else None
+    if found is None:
+        return None
+    signs = [item["sign"] for item in _REPETITION.finditer(found["middle"])]
+    # At its end, a $ of Python also matches before a last line end.
+    end = r"\Z" if found["end"] else ""
+    try:
+        compiled = re.compile(found["start"] + found["middle"] + end)
+    except re.error:
+        # A range from a later to an earlier character: RE2 has the words.
+        return None
+    starts = 0 if found["start"] else 1
+    power = starts + signs.count("*") + signs.count("+")
+    return _Simple(compiled=compiled, power=power, factor=len(pattern) * 2 ** signs.count("?"))
 
 
 @lru_cache(maxsize=128)
@@ -64,7 +112,7 @@ def engine() -> tuple[Any, Any]:
         MatchError: when the package google-re2 is not installed.
     """
     try:
-        import re2  # noqa: PLC0415 - 1.8 MiB that most nodes never need
+        import re2  # noqa: PLC0415 - 4 MiB that most nodes never need
     except ImportError as error:
         raise MatchError("regular expressions need the Python package google-re2, which is not installed") from error
     options = re2.Options()

@@ -70,13 +70,93 @@ def test_plain_text_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_found("^03", "0300")
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param("^AVX[0-9]+$", id="class and repetition"),
+        pytest.param(r"^[0-9]+\.15?.*", id="escape, optional, anything"),
+        pytest.param("[^a-z]x", id="class of others"),
+    ],
+)
+def test_a_simple_pattern_needs_no_engine(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most patterns of rules: RE2 stays away."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    regexps.engine.cache_clear()
+    check_pattern(pattern)
+    assert not is_found(pattern, "a")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        pytest.param("a*a*a*a*a*b", "a" * 1000, id="many repetitions"),
+        pytest.param("a?" * 60 + "a" * 60 + "b", "a" * 60, id="many optional ones"),
+        pytest.param("a.*b.*c", "ab" * 20_000, id="a long text"),
+    ],
+)
+def test_what_would_take_many_steps_is_for_the_engine(pattern: str, text: str) -> None:
+    """Backtracking is bounded; RE2 answers the rest."""
+    simple = regexps._simple(pattern)
+    assert simple is not None
+    assert simple.steps(len(text)) > regexps._MOST_STEPS
+    start = time.process_time()
+    assert not is_found(pattern, text)
+    assert time.process_time() - start < 1
+
+
+CHARACTERS = st.sampled_from(
+    [*"ab0Z_-. ", r"\.", r"\$", r"\\", r"\-", "[a-z]", "[^a-b]", "[0-9A]", "[._ ]", "[z-a]", "."]
+)
+SIGNS = st.sampled_from(["", "", "*", "+", "?"])
+SIMPLE = st.builds(
+    lambda start, middle, end: start + "".join(map("".join, middle)) + end,
+    st.sampled_from(["", "^"]),
+    st.lists(st.tuples(CHARACTERS, SIGNS), max_size=6),
+    st.sampled_from(["", "$"]),
+)
+TEXTS = st.one_of(st.text(alphabet="ab0Z_-. \\$\n\ré\u2028\ud800", max_size=12), st.text(max_size=12))
+
+
+@given(SIMPLE, TEXTS)
+def test_simple_patterns_match_as_the_engine_would(pattern: str, text: str) -> None:
+    """Whatever the text: line ends, other alphabets, lone surrogates."""
+    simple = regexps._simple(pattern)
+    assert (simple is None) == ("[z-a]" in pattern)
+    if simple is not None:
+        engines = regexps._compiled(pattern).search(text.encode(errors="replace")) is not None
+        assert (simple.compiled.search(text.encode(errors="replace").decode()) is not None) == engines
+        assert is_found(pattern, text) == engines
+
+
+@given(st.text(alphabet=r"ab9zA-^$.*+?()[]{}|\/,:~&! 1", max_size=8), TEXTS)
+def test_what_is_taken_for_simple_the_engine_takes_too(pattern: str, text: str) -> None:
+    """Any text may be given as a pattern: what is no pattern of RE2 is not simple."""
+    simple = regexps._simple(pattern)
+    if simple is not None:
+        engines = regexps._compiled(pattern).search(text.encode(errors="replace")) is not None
+        assert (simple.compiled.search(text.encode(errors="replace").decode()) is not None) == engines
+
+
+@pytest.mark.parametrize("form", ["{}", "\\{}", "[{}]", "[^{}]", "[a{}z]", "[a-{}]", "{}+", "[{}]*b", "^{}$"])
+def test_each_character_is_simple_only_if_it_means_the_same(form: str) -> None:
+    """All of ASCII, and some others: alone, escaped, in a class, repeated; against all of ASCII."""
+    others = "\x85\xa0é\u0130\u2028\U0001f600"
+    for character in [*map(chr, range(128)), *others]:
+        pattern = form.format(character)
+        simple = regexps._simple(pattern)
+        if simple is not None:
+            engine = regexps._compiled(pattern)
+            for text in [*map(chr, range(128)), *others, character + "\n"]:
+                assert (simple.compiled.search(text) is not None) == (engine.search(text.encode()) is not None)
+
+
 def test_a_missing_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without RE2 the message names the package to install."""
     monkeypatch.setitem(sys.modules, "re2", None)
     regexps.engine.cache_clear()
     regexps._compiled.cache_clear()
     with pytest.raises(MatchError, match="google-re2"):
-        is_found("a+", "a")
+        is_found("(a)+", "a")
     regexps.engine.cache_clear()
 
 
