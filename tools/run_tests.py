@@ -1,19 +1,20 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these.
 
-The unit tests come first, on both cores. Then two processes run side by side, because the real parts spend much of
-their time waiting: one has the tests that share the cluster and is shown as it goes, the other all that need single
-parts, shown at its end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed
-test's testbed looked like is in ``build/artefacts``.
+Three parts run side by side, because the real ones spend much of their time waiting: the tests that share the cluster,
+shown as they go, all that need single parts, and the unit tests, both shown when they end. Each leaves a JUnit file
+in ``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
+``build/artefacts``. The long tests run one part after the other.
 """
 
 import os
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
@@ -69,26 +70,34 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     unit = Part("unit", (*UNIT, "-m", tier))
     cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
     parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
-    return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
+    return [(unit,), (cluster,), (parts,)] if long else [(cluster, unit, parts)]
 
 
 class Running:
-    """A part at work."""
+    """A part at work, shown as it goes or kept in a log."""
 
-    def __init__(self, part: Part, output: IO[str] | None) -> None:
+    def __init__(self, part: Part, *, shown: bool) -> None:
         self._part = part
         self._began = time.monotonic()
+        self._log = None if shown else RESULTS / f"{part.name}.log"
         argv = [sys.executable, "-m", "pytest", *part.arguments, *AS_IT_GOES, f"--junitxml={RESULTS / part.name}.xml"]
         environment = os.environ | {"DRIVERWRIGHT_TIMES": str(RESULTS / f"{part.name}.times")}
-        both = output and subprocess.STDOUT
-        self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=both, env=environment)
+        with ExitStack() as stack:
+            output = stack.enter_context(self._log.open("w")) if self._log else None
+            both = subprocess.STDOUT if self._log else None
+            self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=both, env=environment)
+        self.pid = self._process.pid
 
-    def wait(self) -> Ended:
-        """Wait for its end; its processor time includes all that it started and saw end."""
-        _, status, usage = os.wait4(self._process.pid, 0)
+    def ended(self, status: int, usage: resource.struct_rusage) -> Ended:
+        """Say how it ended; its processor time includes all that it started and saw end."""
         self._process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.monotonic() - self._began
         return Ended(self._part.name, self._process.returncode, wall, usage.ru_utime + usage.ru_stime)
+
+    @property
+    def said(self) -> str:
+        """What it printed, unless that was shown."""
+        return self._log.read_text() if self._log else ""
 
     def stop(self) -> None:
         """End it, if it still runs."""
@@ -98,27 +107,22 @@ class Running:
 
 
 def run_stage(parts: Sequence[Part]) -> list[Ended]:
-    """Run parts side by side; the first is shown as it goes."""
-    shown, *others = parts
-    running: list[tuple[Running, IO[str]]] = []
-    ended = []
+    """Run parts side by side; the first is shown as it goes, each other one when it ends."""
+    running: dict[int, Running] = {}
+    ended: list[Ended] = []
     try:
-        for part in others:
-            output: IO[str] = (RESULTS / f"{part.name}.log").open("w+")
-            running.append((Running(part, output), output))
-        first = Running(shown, None)
-        try:
-            ended.append(first.wait())
-        finally:
-            first.stop()
-        for process, output in running:
-            ended.append(process.wait())
-            output.seek(0)
-            print(f"\n---- {ended[-1].name} ----\n{output.read()}", flush=True)
+        for part in parts:
+            started = Running(part, shown=part is parts[0])
+            running[started.pid] = started
+        while len(ended) < len(parts):
+            pid, status, usage = os.wait4(-1, 0)
+            one = running[pid]
+            ended.append(one.ended(status, usage))
+            if one.said:
+                print(f"\n---- {ended[-1].name} ----\n{one.said}", flush=True)
     finally:
-        for process, output in running:
-            process.stop()
-            output.close()
+        for one in running.values():
+            one.stop()
     return ended
 
 
