@@ -33,7 +33,6 @@ from driver_builder.planning.drift import repair
 from driver_builder.planning.ordinary import ordinary_nodes
 from driver_builder.planning.plan_labels import relabel, unlabel
 from driver_builder.planning.plan_memory import Inputs, PlanMemory
-from driver_builder.planning.plan_rebuild import without_served
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
@@ -197,7 +196,7 @@ def _plan_driver(
         driver=driver,
         actions=tuple(actions),
         targets=(*(part.status for part in parts), *without_nodes),
-        rebuilds=without_served(rebuilds, parts),
+        rebuilds=rebuilds.without(node for part in parts for node in part.served),
         unknown=stock.unknown,
         failures={key: failure for key, failure in view.snapshot.failed_builds.items() if key in judged},
         needed=ahead.needed.union(

@@ -14,6 +14,7 @@ from feature_rules.features import NO_FEATURES, Failed, Features, merge
 from feature_rules.model import Rule, RuleOutputs, RuleProblem
 from feature_rules.run import BACK_REFERENCE, run_rules
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
+from nfd_worker.config.built_in_rules import BUILT_IN_RULES
 from nfd_worker.config.config import Settings
 from nfd_worker.config.rule_files import CUSTOM_ORIGIN, RuleSet
 from nfd_worker.errors import HostReadError
@@ -23,7 +24,6 @@ from nfd_worker.labels.node_content import NodeContent, OpenKeys, Origins, Refus
 from nfd_worker.labels.open_keys import Layer, open_keys, runnable_rules
 from nfd_worker.labels.origins import origins_of
 from nfd_worker.sources import SOURCES, discover, local
-from nfd_worker.sources.custom import BUILT_IN_RULES
 
 Outcome = Features | Failed | None
 """What reading a source came to; None when it is not known yet."""

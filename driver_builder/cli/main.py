@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, Protocol
 
 from driver_builder import config
-from driver_builder.cli import (
+from driver_builder.cli.commands import (
     build_logs_command,
     explain_command,
     gate_command,

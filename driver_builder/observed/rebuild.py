@@ -13,12 +13,13 @@ are heard once in a while: all that ask by then are served by one build.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DriverPod
 from kube_api.text import bounded_token
 
 ALL_TARGETS = "*"
@@ -55,6 +56,11 @@ class Rebuilds:
         """What goes into the build key of a target; empty when nobody ever asked. Without one: what all have in it."""
         parts = (self.of_driver, self.tokens.get(target.id, "") if target is not None else "")
         return ".".join(parts) if any(parts) else ""
+
+    def without(self, served: Iterable[str]) -> "Rebuilds":
+        """Drop the requests of nodes that are served."""
+        done = frozenset(served)
+        return replace(self, pending={node: uid for node, uid in self.pending.items() if node not in done})
 
     def has_heard(self, node: str, value: str) -> bool:
         """Tell whether a node's request is acknowledged: it makes nothing new any more, wherever the node moves."""
@@ -161,3 +167,15 @@ def _kept(value: str) -> str:
 
 def _next_token(before: str, who: str, value: str) -> str:
     return hashlib.sha256("\0".join((before, who, value)).encode(errors="replace")).hexdigest()[:12]
+
+
+def is_due(pod: DriverPod, rebuilds: Rebuilds, image: str) -> bool:
+    """Return whether a pod is older than its node's request: the pod of that time, or one with another image."""
+    uid = rebuilds.pending.get(pod.node)
+    return uid is not None and (pod.uid == uid or pod.image != image)
+
+
+def served(pods: Iterable[DriverPod], rebuilds: Rebuilds, image: str) -> frozenset[str]:
+    """Return the nodes whose requests are served."""
+    there = {pod.node: pod for pod in pods if not pod.deleting and pod.node in rebuilds.pending}
+    return frozenset(node for node, pod in there.items() if not is_due(pod, rebuilds, image))

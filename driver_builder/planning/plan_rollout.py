@@ -18,9 +18,9 @@ from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import manifests
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
 from driver_builder.observed.evidence import Finding, NodeEvidence, is_current, judge
+from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
-from driver_builder.planning.plan_rebuild import is_due, served
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import timestamp

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from driver_builder import config
 from driver_builder.builds.build_queue import BuildQueue
-from driver_builder.cli import policy_command
+from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
 from driver_builder.objects import loaded
 from driver_builder.planning.actions import LabelNode, RememberLoaded

@@ -24,7 +24,7 @@ from driver_builder.builds.build_logs import (
     outdated,
     secrets_of,
 )
-from driver_builder.cli import build_logs_command
+from driver_builder.cli.commands import build_logs_command
 from driver_builder.model.image_state import Absent
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.objects.manifests import KERNEL_ANNOTATION

@@ -11,7 +11,7 @@ import pytest
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.builds.docker import docker_engine
-from driver_builder.cli import run_command
+from driver_builder.cli.commands import run_command
 from driver_builder.config import Settings
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery

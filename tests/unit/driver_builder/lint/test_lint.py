@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver_builder.cli import lint_command, main
-from driver_builder.cli.lint_command import Finding, Severity
+from driver_builder.cli import main
+from driver_builder.cli.commands import lint_command
+from driver_builder.cli.commands.lint_command import Finding, Severity
 from driver_builder.errors import ConfigurationError
 from driver_builder.snapshot_file import to_document
 from tests.support.driver_builder.factories import (

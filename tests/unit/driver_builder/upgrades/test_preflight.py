@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.cli import main, preflight_command
+from driver_builder.cli import main
+from driver_builder.cli.commands import preflight_command
 from driver_builder.errors import (
     BuildFailed,
     ConfigurationError,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driver_builder import backoff, config, telemetry
-from driver_builder.cli import run_command
+from driver_builder.cli.commands import run_command
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings

@@ -4,7 +4,7 @@ import pytest
 
 from feature_rules.features import Features
 from feature_rules.run import run_rules
-from nfd_worker.sources.custom import BUILT_IN_RULES
+from nfd_worker.config.built_in_rules import BUILT_IN_RULES
 
 
 def mellanox(vendor: str) -> Features:
