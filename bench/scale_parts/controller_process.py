@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-import requests
-
 from bench.scale_parts.process import cpu_seconds
 from kube_api.client import Client
 from kube_api.resources import SERVICE_ACCOUNTS
+from testbed import metrics
 from testbed.ports import free_ports
 from tests.support.driver_builder.factories import NAMESPACE
 
@@ -64,11 +63,8 @@ class Process:
         return self._log.read_text()
 
     def metric(self, name: str) -> float:
-        """Give the sum of a metric; 0 while the process does not answer."""
-        try:
-            return metric(requests.get(f"http://127.0.0.1:{self.port}/metrics", timeout=60).text, name)
-        except requests.ConnectionError:
-            return 0.0
+        """Give the sum of a metric; 0 while nobody listens."""
+        return metrics.read(self.port, name)
 
     def settle(self, longest: float = 1200.0, quiet: int = _QUIET) -> None:
         """Wait until it has nothing to do: some looks in a row find that it used no CPU."""
@@ -96,12 +92,6 @@ def first_build(log: str) -> float:
     found = STARTED.search(log)
     assert found, "no build was started"
     return datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
-
-
-def metric(text: str, name: str) -> float:
-    """Give the sum of a metric over all its labels, of what Prometheus reads."""
-    found = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
-    return sum(map(float, found))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NAMESPACES
+from testbed import metrics
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
@@ -171,15 +172,7 @@ class Life:
 
     def passes(self) -> float:
         """Count the reconciles that the controller has done since it was started."""
-        return self._metric("driver_builder_reconcile_seconds_count")
-
-    def _metric(self, name: str) -> float:
-        """Return the sum of a metric; 0 while the controller does not answer."""
-        try:
-            text = requests.get(f"http://127.0.0.1:{self._port}/metrics", timeout=30).text
-        except requests.ConnectionError:
-            return 0.0
-        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+        return metrics.read(self._port, "driver_builder_reconcile_seconds_count")
 
     def until(self, what: str, reached: Callable[[], object]) -> None:
         """Let controllers live, die and be started again until something is reached."""
@@ -193,7 +186,8 @@ class Life:
 
     def settle(self) -> None:
         """Wait until the controller that runs knows its image and does passes in which nothing moves."""
-        self.until("a registry has answered", lambda: self._metric("driver_builder_registry_checks_total") > 0)
+        checks = "driver_builder_registry_checks_total"
+        self.until("a registry has answered", lambda: metrics.read(self._port, checks) > 0)
         self.until("what was built is rolled out", self._has_what_it_built)
         passes = self.passes()
         # The first of these may have begun before.

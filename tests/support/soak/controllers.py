@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import requests
 
+from testbed import metrics
 from testbed.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
@@ -161,10 +161,9 @@ class Controller:
     def passes(self) -> float:
         """Count the reconciles of this life; 0 where it does not answer."""
         try:
-            text = requests.get(f"http://127.0.0.1:{self._port}/metrics", timeout=30).text
+            return metrics.read(self._port, "driver_builder_reconcile_seconds_count")
         except requests.RequestException:
             return 0.0
-        return sum(float(value) for value in _metric("driver_builder_reconcile_seconds_count", text))
 
     def internal_errors(self) -> list[str]:
         """Return the lines that report bugs."""
@@ -199,7 +198,3 @@ class Controller:
         self.kill()
         if self._reader is not None:
             self._reader.join()
-
-
-def _metric(name: str, text: str) -> Iterator[str]:
-    return iter(re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))

@@ -14,7 +14,7 @@ import pytest
 import urllib3
 
 from bench.scale_parts import etcd, process, pushed, real
-from bench.scale_parts.controller_process import STARTED, first_build, metric
+from bench.scale_parts.controller_process import STARTED, first_build
 from bench.scale_parts.proxy import CountingProxy, Request, a_minute, resource_of, verb_of
 from bench.scale_parts.typed import pages
 from driver_builder.model.images import ImageRef
@@ -59,12 +59,6 @@ def test_the_first_build_is_read_from_the_log() -> None:
     log = f"2026-11-23 10:00:00,000 INFO x: acting\n2026-11-23 10:00:01,250 {words}\n2026-11-23 10:00:09,000 {words}\n"
     assert first_build(log) == datetime(2026, 11, 23, 10, 0, 1, 250_000).astimezone().timestamp()
     assert len(STARTED.findall(log)) == 2
-
-
-def test_a_metric_is_the_sum_over_its_labels() -> None:
-    """And of no other whose name begins alike."""
-    text = '# HELP a_total x\na_total{state="x"} 2.0\na_total{state="y"} 3\na_total_created 9\nb 7.5\n'
-    assert (metric(text, "a_total"), metric(text, "b"), metric(text, "c")) == (5.0, 7.5, 0.0)
 
 
 def _named(count: int, size: int) -> Iterator[Json]:
