@@ -146,6 +146,20 @@ def newest_kernel() -> str:
     return f"6.1.0-{max(int(abi) for abi in abis)}-cloud-amd64"
 
 
+def test_a_build_reaches_no_network_where_the_setting_says_so(
+    api: docker.APIClient, builder: DockerBuilder, tmp_path: Path
+) -> None:
+    """With --build-network none a build has the loopback alone; by default it has what the machine has."""
+    offline = DockerBuilder(api, templates=tmp_path / "templates", network="none")
+    for number, built_by in enumerate((offline, builder)):
+        run = Run(built_by, tmp_path)
+        # Another command, or the second build finds the first one in the cache.
+        run(quick(f"{GOOD_SCRIPT}; echo networks: $(ls /sys/class/net) # {number}"))
+        found = [line for line in run.lines if line.startswith("networks:")]
+        ours = " ".join(sorted(path.name for path in Path("/sys/class/net").iterdir()))
+        assert found == ["networks: lo" if built_by is offline else f"networks: {ours}"]
+
+
 def test_a_real_driver_is_built_verified_and_pushed(
     engine_ground: Testbed,
     api: docker.APIClient,
