@@ -32,7 +32,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run(
     argv: Sequence[str | Path],
     *,
-    timeout: float = 60,
+    timeout: float = 300,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: IO[bytes] | None = None,
