@@ -17,6 +17,9 @@ WORTH_A_LINE = 1.0
 LONGEST_FAILURE = 4000
 """Characters of a failure that are printed at once; all of it comes at the end."""
 
+LONGEST_MESSAGE = 1000
+"""Characters of its message that are printed before that."""
+
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write down what took its time, and say at once what failed."""
@@ -28,4 +31,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             words = f"{report.duration:7.1f} {report.outcome:7} {report.when:8} {report.nodeid}"
             file.write(f"{time.strftime('%H:%M:%S')} {words}\n")
     if report.failed:
-        print(f"\nFAILED {report.nodeid} ({report.when}):\n{report.longreprtext[-LONGEST_FAILURE:]}", flush=True)
+        print(f"\nFAILED {report.nodeid} ({report.when}):\n{_shortened(report)}", flush=True)
+
+
+def _shortened(report: pytest.TestReport) -> str:
+    """Give the end of a failure, after what its message begins with where that is not in it."""
+    text = report.longreprtext
+    message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")[:LONGEST_MESSAGE]
+    end = text[-LONGEST_FAILURE:]
+    return end if message in end else f"{message}\n[...]\n{end}"
