@@ -12,11 +12,10 @@ from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
-from driver_builder.images.pipeline import PUSH_PATIENCE
 from driver_builder.model.build import Builder
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
-from driver_builder.references.registry_access import Registries
+from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.registry_ca import read_ca
 from kube_api.client import Client
 

@@ -25,14 +25,11 @@ from driver_builder.modules.module_signer import ModuleSigner, sign_modules
 from driver_builder.modules.verify import verify
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
-from driver_builder.references.registry_access import Registries
+from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_signature import push_signature
 from driver_builder.registry.referrers import push_referrer
 from driver_builder.registry.registry import RegistryClient
-
-PUSH_PATIENCE = 300.0
-"""Seconds that one request of a push waits if the registry asks for a pause: a build is worth that."""
 
 
 def build_and_push(

@@ -4,9 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
-
-from cryptography.hazmat.primitives.asymmetric import ec
+from typing import TYPE_CHECKING, Protocol
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorized
@@ -16,15 +14,20 @@ from driver_builder.model.registry_reach import Reach
 from driver_builder.references.named_objects import ReferenceNotFound, read_entry, read_secret
 from driver_builder.references.registry_ca import CaFiles, read_ca
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
-from driver_builder.registry.image_signature import has_signature, parse_private_key
 from driver_builder.registry.registry import RegistryClient, as_state
 from driver_builder.registry.registry_pauses import MOST_KEPT, Memory, Pauses
 from kube_api.client import Client
 from kube_api.errors import Forbidden
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
 KEY_ENTRIES = ("key", "tls.key")
 FIELD = "spec.registry.secretRef"
 CA_SECONDS = 60.0
+
+PUSH_PATIENCE = 300.0
+"""Seconds that one request of a push waits if the registry asks for a pause: a build is worth that."""
 
 
 class Inspector(Protocol):
@@ -69,7 +72,7 @@ class Registries:
         self._clock = clock
         self._credentials = Memory[dict[str, Credentials]](account_seconds, clock)
         self._certificates = Memory[Path](min(account_seconds, CA_SECONDS), clock)
-        self._keys = Memory[ec.EllipticCurvePublicKey](account_seconds, clock)
+        self._keys = Memory["ec.EllipticCurvePublicKey"](account_seconds, clock)
         self._pauses = Pauses(clock)
         self._pushed: dict[ImageRef, str] = {}
 
@@ -159,18 +162,22 @@ class Registries:
             reach=self._reach,
         )
 
-    def _image_key(self, namespace: str, secret: str) -> ec.EllipticCurvePublicKey:
+    def _image_key(self, namespace: str, secret: str) -> "ec.EllipticCurvePublicKey":
         """The public part of the key that a driver's images are signed with."""
+        # It needs 7 MiB, and only those whose images are signed have it.
+        from driver_builder.registry.image_signature import parse_private_key  # noqa: PLC0415 - see above
 
-        def read() -> ec.EllipticCurvePublicKey:
+        def read() -> "ec.EllipticCurvePublicKey":
             content = read_entry(self._client, namespace, secret, KEY_ENTRIES, field="signing.imageKeySecretRef")
             return parse_private_key(content).public_key()
 
         return self._keys.get((namespace, secret), read)
 
     def _with_signature(
-        self, client: RegistryClient, image: ImageRef, state: Present, key: ec.EllipticCurvePublicKey
+        self, client: RegistryClient, image: ImageRef, state: Present, key: "ec.EllipticCurvePublicKey"
     ) -> ImageState:
+        from driver_builder.registry.image_signature import has_signature  # noqa: PLC0415 - as in _image_key
+
         def ask() -> ImageState:
             return replace(state, is_signed=has_signature(client, image.at(state.digest), key))
 

@@ -10,19 +10,21 @@ A Secret holds a key as ``key`` (as Kernel Module Management has it) or ``tls.ke
 import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
-
-from cryptography.hazmat.primitives.asymmetric import ec
+from typing import TYPE_CHECKING
 
 from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.model.build import BuildRequest
 from driver_builder.modules.module_signature import Certificate as X509Certificate
 from driver_builder.modules.module_signature import der_of, parse_certificate
-from driver_builder.modules.module_signer import ModuleSigner, parse_signer
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, SigningCertificate
 from driver_builder.reasons import Reason
 from driver_builder.references.named_objects import ReferenceNotFound, read_entry
-from driver_builder.registry import image_signature
 from kube_api.client import Reader
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    from driver_builder.modules.module_signer import ModuleSigner
 
 KEY_ENTRIES = ("key", "tls.key")
 CERTIFICATE_ENTRIES = ("cert", "tls.crt")
@@ -50,7 +52,7 @@ class SigningSecrets:
         except ConfigurationError as error:
             return CertificateMissing(message=f"{_where(namespace, name, _CERTIFICATE)}: {error}", is_invalid=True)
 
-    def module_signer(self, namespace: str, request: BuildRequest) -> ModuleSigner | None:
+    def module_signer(self, namespace: str, request: BuildRequest) -> "ModuleSigner | None":
         """The key of modules, with the certificate of the request; None if modules are not signed.
 
         Raises:
@@ -59,13 +61,16 @@ class SigningSecrets:
         name = request.signing.key_secret if request.signing else None
         if name is None or request.signing_certificate is None:
             return None
+        # Cryptography needs 7 MiB, and only builds that sign have it.
+        from driver_builder.modules.module_signer import parse_signer  # noqa: PLC0415 - see above
+
         try:
             key = self._entry(namespace, name, _MODULE_KEY, KEY_ENTRIES)
             return parse_signer(key, request.signing_certificate, now=self._clock())
         except ConfigurationError as error:
             raise _failed(namespace, name, _MODULE_KEY, error) from error
 
-    def image_key(self, namespace: str, request: BuildRequest) -> ec.EllipticCurvePrivateKey | None:
+    def image_key(self, namespace: str, request: BuildRequest) -> "ec.EllipticCurvePrivateKey | None":
         """The key of images, None if they are not signed.
 
         Raises:
@@ -74,6 +79,8 @@ class SigningSecrets:
         name = request.signing.image_key_secret if request.signing else None
         if name is None:
             return None
+        from driver_builder.registry import image_signature  # noqa: PLC0415 - as in module_signer
+
         try:
             return image_signature.parse_private_key(self._entry(namespace, name, _IMAGE_KEY, KEY_ENTRIES))
         except ConfigurationError as error:

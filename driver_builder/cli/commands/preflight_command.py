@@ -12,7 +12,6 @@ from driver_builder.cli import common, output
 from driver_builder.cli.builder_choice import builder_for
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
-from driver_builder.images.pipeline import build_and_push, build_and_verify
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
@@ -57,6 +56,9 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
 
 
 def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> None:
+    # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
+    from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
+
     log, never = partial(_progress, action.request.driver), threading.Event()
     client = Client.from_environment(settings.kubeconfig)
     secrets = SigningSecrets(client)

@@ -36,7 +36,6 @@ from driver_builder.discovery import discovery_queue
 from driver_builder.discovery.discovery_queue import LookUpQueue
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
-from driver_builder.images.pipeline import build_and_push
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
 from driver_builder.planning.actions import LookUpKernels, StartBuild
@@ -162,6 +161,9 @@ def _build_work(
     keys = SigningSecrets(client)
 
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
+        # What reads, verifies and signs images needs 10 MiB: a controller has it from its first build on.
+        from driver_builder.images.pipeline import build_and_push  # noqa: PLC0415 - see above
+
         try:
             with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
                 return build_and_push(

@@ -8,7 +8,7 @@ from driver_builder.builds.job.upload import push_build
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.errors import DriverBuilderError, RegistryRefused, TemporaryError
-from driver_builder.images.pipeline import PUSH_PATIENCE
+from driver_builder.references.registry_access import PUSH_PATIENCE
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.registry.registry import RegistryClient
 
