@@ -1,8 +1,8 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these.
 
-Three parts run side by side, because the real ones spend much of their time waiting: the tests that share the cluster,
-shown as they go, all that need single parts, and the unit tests, both shown when they end. Each leaves a JUnit file
-in ``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
+The unit tests come first, on both cores. Then two processes run side by side: one has the tests that share the cluster
+and is shown as it goes, the other all that need single parts, shown when it ends. Each leaves a JUnit file in
+``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
 ``build/artefacts``. The long tests run one part after the other.
 """
 
@@ -70,7 +70,7 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     unit = Part("unit", (*UNIT, "-m", tier))
     cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
     parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
-    return [(unit,), (cluster,), (parts,)] if long else [(cluster, unit, parts)]
+    return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
 
 
 class Running:
