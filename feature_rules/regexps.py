@@ -25,7 +25,7 @@ _SIMPLE = re.compile(rf"(?P<start>\^?)(?P<middle>(?:(?:{_CHARACTER})[*+?]?)*)(?P
 _REPETITION = re.compile(rf"(?:{_CHARACTER})(?P<sign>[*+?]?)")
 _LONGEST_SIMPLE = 200
 _MOST_STEPS = 100_000
-"""Milliseconds: what one comparison may take by backtracking."""
+"""Of backtracking, in one comparison: a few milliseconds."""
 
 
 def is_found(pattern: str, text: str) -> bool:

@@ -87,13 +87,13 @@ class Collection(Generic[Value]):
             return None if self._heard is None else now - self._heard
 
     def is_trusted(self, now: float) -> bool:
-        """Tell whether this is what the API server has: listed, and since then watched by a watch that speaks."""
+        """Return whether this is what the API server has: listed, and since then watched by a watch that speaks."""
         with self._lock:
             is_heard = self._heard is not None and now - self._heard <= SILENT_SECONDS
             return bool(self._version) and self._is_watched and not self._is_cut and is_heard
 
     def is_just_listed(self, now: float) -> bool:
-        """Tell whether a listing ended a moment ago: the watch that goes on from it begins next."""
+        """Return whether a listing ended a moment ago: the watch that goes on from it begins next."""
         with self._lock:
             return self._listed_until is not None and now - self._listed_until <= MOMENT_SECONDS
 
@@ -213,7 +213,7 @@ class Collection(Generic[Value]):
             return self._drop(uid)
 
     def _is_there(self, uid: str, version: int | None) -> bool:
-        """Tell whether what was there at this version is not gone since; what came back is not gone any more."""
+        """Return whether what was there at this version is not gone since; what came back is not gone any more."""
         if uid not in self._deleted:
             return True
         gone_at = self._deleted[uid]

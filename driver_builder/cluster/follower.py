@@ -83,7 +83,7 @@ class Follower(Generic[Value]):
 
     @property
     def is_trusted(self) -> bool:
-        """Tell whether the collection is what the API server has."""
+        """Return whether the collection is what the API server has."""
         return self.collection.is_trusted(self._clock())
 
     @property

@@ -127,7 +127,7 @@ def _ended(container: Json) -> Json:
 
 
 def _was_ready_since(hold: Json, ready: Json) -> bool:
-    """Tell whether a pod that is not ready was so after ``hold`` last started: that refutes any verdict of before.
+    """Return whether a pod that is not ready was so after ``hold`` last started: that refutes any verdict of before.
 
     The last end of a container stays in the status for as long as the pod lives.
     """

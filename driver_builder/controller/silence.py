@@ -26,7 +26,7 @@ class Silence:
         return sorted(items, key=lambda item: driver_of(item) in self._last)
 
     def is_silent(self, driver: str) -> bool:
-        """Tell whether a driver got no answer the last time."""
+        """Return whether a driver got no answer the last time."""
         return driver in self._last
 
     def begin(self) -> "Strikes":
@@ -44,7 +44,7 @@ class Strikes:
 
     @property
     def is_out(self) -> bool:
-        """Tell whether the API server is taken to be away."""
+        """Return whether the API server is taken to be away."""
         return self._strikes >= STRIKES
 
     def saw(self, error: Exception | None, *drivers: str) -> None:

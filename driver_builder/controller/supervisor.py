@@ -40,7 +40,7 @@ class Supervisor:
         return thread
 
     def is_alive(self) -> bool:
-        """Tell whether every thread that was started lives."""
+        """Return whether every thread that was started lives."""
         return all(thread.is_alive() for thread in self._threads)
 
     def _keep(self, name: str, run: Callable[[], None]) -> None:

@@ -128,7 +128,7 @@ def daemon_set(
             "namespace": driver.namespace,
             "labels": labels,
             "annotations": {**written, TEMPLATE_ANNOTATION: _digest([written, template])},
-            "ownerReferences": [_owner(driver)],
+            "ownerReferences": [owner_reference(driver)],
         },
         "spec": {
             "selector": {"matchLabels": {DRIVER_LABEL: driver.name, TARGET_LABEL: target.short_hash}},
@@ -162,14 +162,15 @@ def _node_selector(spec: DriverSpec, target: KernelTarget, *, with_os_version: b
     return selector
 
 
-def _owner(driver: DriverContainer) -> Json:
+def owner_reference(driver: DriverContainer, *, blocks_deletion: bool = True) -> Json:
+    """Name the DriverContainer as controller: what it owns is garbage-collected with it."""
     return {
         "apiVersion": DRIVER_CONTAINERS.api_version,
         "kind": DRIVER_CONTAINERS.kind,
         "name": driver.name,
         "uid": driver.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
+        "blockOwnerDeletion": blocks_deletion,
     }
 
 

@@ -14,9 +14,9 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects.loaded import Load, words
-from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
 from kube_api import names
-from kube_api.resources import DRIVER_CONTAINERS, PODS
+from kube_api.resources import PODS
 
 Json = dict[str, Any]
 
@@ -114,7 +114,7 @@ def manifest(
             "name": name_of(driver, node, load.target),
             "namespace": namespace,
             "labels": labels,
-            **({"ownerReferences": [_owner(owner)]} if owner is not None else {}),
+            **({"ownerReferences": [owner_reference(owner, blocks_deletion=False)]} if owner is not None else {}),
         },
         "spec": {
             # Bound here: no scheduler refuses it a place on a node that is cordoned, full or tainted.
@@ -157,14 +157,3 @@ def _container(driver: str, load: Load, boot_id: str, image: str, folders: list[
 def _volume(path: str, read_only: bool) -> Json:
     kind = {} if read_only else {"type": "DirectoryOrCreate"}
     return {"name": _VOLUMES[path], "hostPath": {"path": path, **kind}}
-
-
-def _owner(driver: DriverContainer) -> Json:
-    return {
-        "apiVersion": DRIVER_CONTAINERS.api_version,
-        "kind": DRIVER_CONTAINERS.kind,
-        "name": driver.name,
-        "uid": driver.uid,
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }

@@ -113,7 +113,7 @@ def place(proven: load_report.LoadReport) -> str:
 
 
 def _is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
-    """Tell whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
+    """Return whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
     known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
     if pod.proof is None or known is None or node.annotations.get(label) != place(pod.proof):
         return False
@@ -136,7 +136,7 @@ def _words(verdict: load_report.LoadReport) -> str:
 
 
 def is_current(pod: DriverPod, daemon_set: DaemonSet) -> bool:
-    """Tell whether a pod's node would get nothing else from the DaemonSet's template as it is.
+    """Return whether a pod's node would get nothing else from the DaemonSet's template as it is.
 
     A pod with a fingerprint of an older form is current until its next occasion: other modules than it has, or another
     fingerprint than was wanted when it was first seen. ``kept`` are fingerprints of before a rebuild that only some

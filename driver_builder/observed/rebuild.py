@@ -63,7 +63,7 @@ class Rebuilds:
         return replace(self, pending={node: uid for node, uid in self.pending.items() if node not in done})
 
     def has_heard(self, node: str, value: str) -> bool:
-        """Tell whether a node's request is acknowledged: it makes nothing new any more, wherever the node moves."""
+        """Return whether a node's request is acknowledged: it makes nothing new any more, wherever the node moves."""
         return self.requests.get(NODE + node) == _kept(value)
 
     @property

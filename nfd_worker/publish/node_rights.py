@@ -90,7 +90,7 @@ def _denied(names: Iterable[str]) -> Iterable[str]:
 
 
 def _is_namespace(text: str) -> bool:
-    """Tell whether a text has only characters that the namespace of a valid key can have."""
+    """Return whether a text has only characters that the namespace of a valid key can have."""
     return bool(text) and all(letter.isascii() and (letter.isalnum() or letter in ".-") for letter in text)
 
 

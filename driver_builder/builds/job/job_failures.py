@@ -12,7 +12,6 @@ from driver_builder.builds.failures import KILLED, classify
 from driver_builder.errors import BuildFailed
 from driver_builder.reasons import Reason
 
-OWN_FAILURE = 125
 _ERROR = re.compile(r"^Error: (?P<text>.*)")
 _RUN_FAILED = re.compile(r'^Error: building at STEP "RUN .*: exit status (?P<code>\d+)$')
 _KILLED = "subprocess exited on killed"
