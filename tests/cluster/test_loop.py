@@ -8,6 +8,7 @@ import time
 
 from demo.cluster import NAMESPACE
 from demo.scenario import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY, Scenario
+from demo.stage import LOAD_SECONDS
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.registry.registry import RegistryClient
@@ -235,13 +236,20 @@ def privileged(scenario: Scenario) -> set[bool]:
 
 
 def wait_for_another_pod(scenario: Scenario, node: str, uid: str) -> None:
-    """Wait until the driver's pod of a node is another one."""
+    """Wait until the driver's pod of a node is another one that has loaded the driver: the label may stay meanwhile."""
     scenario.cluster.wait(
-        f"the driver pod of {node} is replaced",
-        lambda: acts.pod_uids(scenario).get(node, uid) != uid or None,
-        timeout=60,
+        f"the driver pod of {node} is replaced, and ready",
+        lambda: has_another_pod(scenario, node, uid) or None,
+        timeout=LOAD_SECONDS,
         seen=lambda: scenario.cluster.describe_targets(DRIVER),
     )
+
+
+def has_another_pod(scenario: Scenario, node: str, uid: str) -> bool:
+    """Return whether the driver's only pod of a node is another one, and Ready."""
+    pods = [pod for pod in scenario.cluster.driver_pods(DRIVER) if pod["spec"].get("nodeName") == node]
+    conditions = [item for pod in pods for item in pod["status"].get("conditions") or () if item["type"] == "Ready"]
+    return uid not in {pod["metadata"]["uid"] for pod in pods} and [item["status"] for item in conditions] == ["True"]
 
 
 def hold_device(guest: Guest) -> None:
