@@ -94,9 +94,8 @@ class Running:
         wall = time.monotonic() - self._began
         return Ended(self._part.name, self._process.returncode, wall, usage.ru_utime + usage.ru_stime)
 
-    @property
     def said(self) -> str:
-        """What it printed, unless that was shown."""
+        """Return what it printed, unless that was shown."""
         return self._log.read_text() if self._log else ""
 
     def stop(self) -> None:
@@ -118,8 +117,8 @@ def run_stage(parts: Sequence[Part]) -> list[Ended]:
             pid, status, usage = os.wait4(-1, 0)
             one = running[pid]
             ended.append(one.ended(status, usage))
-            if one.said:
-                print(f"\n---- {ended[-1].name} ----\n{one.said}", flush=True)
+            if said := one.said():
+                print(f"\n---- {ended[-1].name} ----\n{said}", flush=True)
     finally:
         for one in running.values():
             one.stop()

@@ -115,11 +115,11 @@ def _refusal(view: DriverView, spec: DriverSpec, pool: Pool) -> permissions.Refu
     """Return why no repository is asked for a pool: what asks is a container of the driver's base image."""
     allowed, image = view.settings.template_versions.permissions, pool.repository.base_image
     rule = resolve_target.mapping_for(spec, pool.example.kernel_version)
-    template = resolve_target.shipped_template_for(spec, rule, pool.example) if rule is not None else None
-    of_build = (
-        permissions.of_target(spec, rule, allowed, base_image=image, template=template) if rule is not None else ()
-    )
-    return next(iter(of_build), None) or permissions.of_base_image(image, allowed)
+    of_image = permissions.of_base_image(image, allowed)
+    if rule is None:
+        return of_image
+    template = resolve_target.shipped_template_for(spec, rule, pool.example)
+    return next(iter(permissions.of_target(spec, rule, allowed, base_image=image, template=template)), of_image)
 
 
 def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:

@@ -441,11 +441,10 @@ def test_a_cancelled_build_ends_at_once(build: Run, api: docker.APIClient) -> No
 
 
 def test_a_build_ends_at_its_deadline(build: Run, api: docker.APIClient) -> None:
-    """With the last line that it printed, which on a busy machine is one of an earlier step."""
+    """With the last line that its command printed, which comes long before the deadline."""
     started = time.monotonic()
-    with pytest.raises(BuildFailed, match="within 2 s") as caught:
-        build(quick(SILENT, deadline_seconds=2))
-    assert f"(last line: {caught.value.log_tail[-1]})" in str(caught.value)
+    with pytest.raises(BuildFailed, match=r"within 10 s \(last line: waiting\)") as caught:
+        build(quick(SILENT, deadline_seconds=10))
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
     assert time.monotonic() - started < 60, "the command alone takes two minutes"
     wait_until_no_container(api)

@@ -225,53 +225,36 @@ def _fleet(flags: argparse.Namespace) -> Fleet:
     if flags.kernels is not None:
         return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
     if flags.snapshot is not None:
-        text = read_text(FilePath(flags.snapshot))
-        nodes = parse_nodes(flags.snapshot, text)
-        return Fleet(nodes=nodes, drivers=parse_drivers(text), permissions=parse_permissions(text))
+        return parse_fleet(flags.snapshot, read_text(FilePath(flags.snapshot)))
     return Fleet()
 
 
-def parse_nodes(file: str, text: str) -> tuple[Node, ...]:
-    """Read the nodes of a snapshot (``snapshot.nodes``), or of what kubectl lists (``items``).
+def parse_fleet(file: str, text: str) -> Fleet:
+    """Read a snapshot, or the nodes that kubectl lists: these come without drivers and limit nothing.
 
     Raises:
-        ConfigurationError: when there are none in it.
+        ConfigurationError: when there are no nodes in it, or a driver or setting is of another shape.
     """
     try:
         content = yaml.safe_load(text)
-        content = content.get("snapshot", content)
-        listed = content["nodes"] if "nodes" in content else content["items"]
-        return tuple(_node(item.get("metadata", item)) for item in listed)
+        is_snapshot = content.get("kind") == snapshot_file.KIND
+        held = content.get("snapshot", content)
+        listed = held["nodes"] if "nodes" in held else held["items"]
+        nodes = tuple(_node(item.get("metadata", item)) for item in listed)
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
             "kubectl get nodes -o json"
         ) from error
-
-
-def parse_drivers(text: str) -> dict[str, DriverSpec]:
-    """Read the drivers of a snapshot; the output of kubectl has none.
-
-    Raises:
-        ConfigurationError: when a driver is of another shape.
-    """
-    content = yaml.safe_load(text)
-    listed = content["snapshot"].get("drivers") or [] if content.get("kind") == snapshot_file.KIND else []
-    found = plain_data.decode(tuple[DriverContainer, ...], listed, "snapshot.drivers")
-    return {item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)}
-
-
-def parse_permissions(text: str) -> Permissions:
-    """Read what drivers may use by the settings in a snapshot; the output of kubectl limits nothing.
-
-    Raises:
-        ConfigurationError: when they are of another shape.
-    """
-    content = yaml.safe_load(text)
-    if content.get("kind") != snapshot_file.KIND:
-        return Permissions()
+    if not is_snapshot:
+        return Fleet(nodes=nodes)
+    found = plain_data.decode(tuple[DriverContainer, ...], held.get("drivers") or [], "snapshot.drivers")
     settings: PlanSettings = plain_data.decode(PlanSettings, content.get("settings"), "settings")
-    return settings.template_versions.permissions
+    return Fleet(
+        nodes=nodes,
+        drivers={item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)},
+        permissions=settings.template_versions.permissions,
+    )
 
 
 def _node(metadata: Mapping[str, Any]) -> Node:

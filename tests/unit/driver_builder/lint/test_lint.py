@@ -201,7 +201,7 @@ def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, caps
 def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
     """The message says what can be given."""
     with pytest.raises(ConfigurationError, match="kubectl get nodes -o json"):
-        lint_command.parse_nodes("s.json", text)
+        lint_command.parse_fleet("s.json", text)
 
 
 def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
