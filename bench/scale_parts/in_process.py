@@ -29,7 +29,7 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.resolve import resolve_all
+from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.plan import Plan, plan

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import targets as targets_module
+from driver_builder.desired.resolve import stock_of
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan
 from driver_builder.planning.actions import (
@@ -133,7 +133,7 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
         words = f"{part.trouble.reason}: {with_remedy(part.trouble.reason, part.trouble.message)}"
         return DriverSummary(driver=part.driver, targets=(), actions=(), others=(), unknown={}, trouble=words)
     spec = part.driver.spec
-    stock = targets_module.stock_of(snapshot, part.driver, spec).targets if isinstance(spec, DriverSpec) else {}
+    stock = stock_of(snapshot, part.driver, spec).targets if isinstance(spec, DriverSpec) else {}
     places = {target.id: names for target, names in stock.items()}
     homes = {name: target for target, names in places.items() for name in names}
     coming = [entry.target for entry in part.ahead or () if entry.target.nodes]

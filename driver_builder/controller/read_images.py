@@ -12,7 +12,8 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import Resolved, ResolveMemory, resolve_all
+from driver_builder.desired.resolve import Resolved
+from driver_builder.desired.resolve_all import ResolveMemory, resolve_all
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.observed.snapshot import Snapshot

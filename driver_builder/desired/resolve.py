@@ -1,30 +1,41 @@
-"""What each target of a driver should run, in the cluster as it is or as it would be. Pure.
+"""What each target of a driver should run, in the cluster as it is. Pure.
 
-Place in the flow: a reconcile resolves each driver once, the registries are asked for the resulting images, and
-``plan`` acts on them. ``gate``, ``preflight`` and ``prebuild`` resolve kernels that no node runs yet, so that
-all of them mean the same image.
+Place in the flow: a reconcile resolves each driver once (``resolve_all``), the registries are asked for the resulting
+images, and ``plan`` acts on them. For a node as it would be there is ``resolve_node``.
+
+A target is a kernel, operating system and architecture. The version of the operating system is not what divides nodes:
+it may change while its kernel runs (a minor update without a reboot), and nothing on the node changes then. A target
+keeps its recorded version: that of its DaemonSet, else that of an existing image, else the version that most of its
+nodes have. The version is an input of the build and part of the target's short hash, so every target comes from here,
+also for kernels that no node runs yet.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.boundary import contained
-from driver_builder.desired import permissions, targets
+from driver_builder.desired import permissions
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
 from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
+from driver_builder.model import images
 from driver_builder.model.build import OwnTemplate
-from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.image_state import Present
+from driver_builder.model.kernels import KernelTarget, parse_target
 from driver_builder.observed import inventory, rebuild
 from driver_builder.observed.by_driver import of_driver
-from driver_builder.observed.inventory import Inventory, Node
+from driver_builder.observed.inventory import Inventory
 from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.observed.share import share_of
-from driver_builder.observed.snapshot import Snapshot, SourceMissing
+from driver_builder.observed.snapshot import DaemonSet, Snapshot, SourceMissing
 from driver_builder.reasons import Reason
-from kube_api import names
+from driver_builder.status.prebuild_status import previous_ahead
+from driver_builder.status.status import TargetStatus, previous_targets
+
+Versions = Mapping[KernelTarget, tuple[str, ...]]
+"""The nodes of one kernel, operating system and architecture, by the target that their own labels name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,64 +58,8 @@ class Resolved:
 
     def holds(self, snapshot: Snapshot, driver: DriverContainer) -> bool:
         """Return whether the images known now change nothing: each was built for what is wanted anyway."""
-        homes = {_kernel(item.target): item.target for item in self.targets}
-        return all(homes.get(_kernel(found), found) == found for found in targets.of_images(snapshot, driver))
-
-
-def _kernel(target: KernelTarget) -> tuple[str, str, str]:
-    """Return the target without the version of its operating system."""
-    return target.kernel_version, target.os_id, target.architecture
-
-
-class ResolveMemory:
-    """What drivers were resolved to the last time: those whose inputs are the same are not resolved anew."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[object, ...], Resolved]] = {}
-
-    def resolve(
-        self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions
-    ) -> Resolved:
-        """Resolve a driver from its share of a snapshot."""
-        inputs = (driver, versions, share.drivers, share.nodes, share.daemon_sets, share.images, share.sources,
-                  share.templates, share.certificates)  # fmt: skip
-        known = self._known.pop(driver.key, None)
-        if known is not None and known[0] == inputs:
-            self._known[driver.key] = known
-            return known[1]
-        resolved = resolve(share, driver, spec, versions)
-        # A request that is new takes pods and the time into account.
-        if resolved.rebuilds == rebuild.from_status(driver.status.get("rebuild")):
-            self._known[driver.key] = (inputs, resolved)
-        return resolved
-
-    def forget_others(self, drivers: Iterable[str]) -> None:
-        """Forget the drivers that are gone."""
-        for driver in self._known.keys() - set(drivers):
-            del self._known[driver]
-
-
-def resolve_all(
-    snapshot: Snapshot, versions: TemplateVersions, memory: ResolveMemory | None = None
-) -> Mapping[str, Resolved]:
-    """Resolve the drivers of a snapshot, by their keys; a driver that fails is left out."""
-    memory = ResolveMemory() if memory is None else memory
-    found = {
-        driver.key: contained(
-            "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions, memory), lambda _error: None
-        )
-        for driver in snapshot.drivers
-    }
-    memory.forget_others(found)
-    return {key: resolved for key, resolved in found.items() if resolved is not None}
-
-
-def _resolve_readable(
-    snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions, memory: ResolveMemory
-) -> Resolved | None:
-    if not isinstance(driver.spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
-        return None
-    return memory.resolve(share_of(snapshot, driver), driver, driver.spec, versions)
+        homes = {item.target.group: item.target for item in self.targets}
+        return all(homes.get(found.group, found) == found for found in _of_images(snapshot, driver))
 
 
 def resolve(
@@ -116,7 +71,7 @@ def resolve(
     beside: tuple[KernelTarget, ...] = (),
 ) -> Resolved:
     """Resolve one driver; ``beside`` are targets of nodes that are left out of the snapshot."""
-    stock = targets.stock_of(snapshot, driver, spec)
+    stock = stock_of(snapshot, driver, spec)
     rebuilds = rebuild.acknowledge(
         rebuild.from_status(driver.status.get("rebuild")),
         driver=driver.rebuild,
@@ -126,7 +81,7 @@ def resolve(
         now=snapshot.now,
     )
     inputs = _inputs(snapshot, driver, spec, versions, rebuilds)
-    others = (item for other in targets.unrecorded(snapshot, driver, spec) for item in resolve_each(inputs, other))
+    others = (item for other in _unrecorded(snapshot, driver, spec) for item in resolve_each(inputs, other))
     return Resolved(
         targets=_without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver, beside),
         inventory=stock,
@@ -195,45 +150,117 @@ def _refused(item: DesiredTarget, owner: KernelTarget) -> BlockedTarget:
     return blocked_target(item.target, item.nodes, Reason.TARGET_NAME_TAKEN, message)
 
 
-def resolve_for(
-    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, target: KernelTarget, versions: TemplateVersions
-) -> DesiredTarget | None:
-    """Return what a node that the driver selects would run on the target; None if it selects no such node."""
-    # No node name contains a slash, so this one is free.
-    node = Node(
-        name=f"preflight/{driver.key}",
-        labels={
-            **spec.node_selector,
-            names.KERNEL_VERSION_LABEL: names.label_value(target.kernel_version),
-            names.OS_ID_LABEL: target.os_id,
-            names.OS_VERSION_LABEL: target.os_version,
-            names.ARCHITECTURE_LABEL: target.architecture,
-        },
-        annotations={names.KERNEL_VERSION_ANNOTATION: target.kernel_version},
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """What is recorded of a driver's targets: its DaemonSets, and targets with images, the most reliable first."""
+
+    daemon_sets: tuple[DaemonSet, ...]
+    built: tuple[tuple[KernelTarget, ...], ...]
+
+    def in_daemon_sets(self, example: KernelTarget) -> tuple[KernelTarget, ...]:
+        """Return the targets of DaemonSets for the example's kernel, operating system and architecture."""
+        named = (
+            (parse_target(example.kernel_version, f"{example.os_id}:{item.os_version}", example.architecture), item)
+            for item in self.daemon_sets
+            if item.kernel == example.kernel_version and item.os_version is not None
+        )
+        found = {target for target, item in named if target is not None and target.short_hash == item.target}
+        return tuple(sorted(found, key=_order))
+
+
+def stock_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> Inventory:
+    """Group the nodes that a driver selects by the targets that serve them."""
+    own = inventory.take(snapshot.nodes, spec.node_selector)
+    records = _records(snapshot, driver)
+    targets: dict[KernelTarget, tuple[str, ...]] = {}
+    divided: set[KernelTarget] = set()
+    for versions in _grouped(own.targets):
+        homes = _homes(versions, records)
+        if len(set(homes.values())) > 1:
+            divided.update(homes.values())
+        for mine, home in homes.items():
+            targets[home] = (*targets.get(home, ()), *versions[mine])
+    return Inventory(
+        targets={target: tuple(sorted(targets[target])) for target in sorted(targets)},
+        unknown=own.unknown,
+        divided=frozenset(divided),
     )
-    items = resolve_node(snapshot, driver, spec, node, versions).targets
-    return next((item for item in items if node.name in item.nodes), None)
 
 
-def resolve_node(
-    snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, node: Node, versions: TemplateVersions
-) -> Resolved:
-    """Resolve a driver for one node as it would be, in the place of the node of its name.
+def _unrecorded(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> Iterator[Inventory]:
+    """Return the targets that nodes could have as well, if nothing is recorded and their versions differ.
 
-    Only nodes of the same kernel, operating system and architecture matter to it, and the names of other targets.
+    The image of one of them may exist already; the registries are asked, and an existing image is a record.
     """
-    own = inventory.take(snapshot.nodes, spec.node_selector).targets
-    target = inventory.target_of(node)
-    alike = {
-        name
-        for known, names_ in own.items()
-        if isinstance(target, KernelTarget) and _kernel(known) == _kernel(target)
-        for name in names_
-        if name != node.name
-    }
-    by_name = inventory.by_name(snapshot.nodes)
-    beside = (
-        known for known, names_ in targets.stock_of(snapshot, driver, spec).targets.items() if names_ != (node.name,)
+    records = _records(snapshot, driver)
+    for versions in _grouped(inventory.take(snapshot.nodes, spec.node_selector).targets):
+        if len(versions) > 1 and not records.in_daemon_sets(next(iter(versions))):
+            nodes = tuple(sorted(name for names in versions.values() for name in names))
+            yield from (Inventory(targets={target: nodes}, unknown={}) for target in versions)
+
+
+def _grouped(targets: Versions) -> Iterator[Versions]:
+    groups: dict[tuple[str, str, str], dict[KernelTarget, tuple[str, ...]]] = {}
+    for target, nodes in targets.items():
+        groups.setdefault(target.group, {})[target] = nodes
+    yield from groups.values()
+
+
+def _homes(versions: Versions, records: _Records) -> Mapping[KernelTarget, KernelTarget]:
+    """Return for each target that nodes name themselves the one that serves them."""
+    example = next(iter(versions))
+    known = records.in_daemon_sets(example)
+    in_use = [target for target in known if target in versions]
+    if len(in_use) > 1:
+        # Each selects its version of the operating system, as DaemonSets once did, until only one of them has nodes.
+        return {target: target for target in versions}
+    if known:
+        return dict.fromkeys(versions, (in_use or known)[0])
+    for built in records.built:
+        candidates = [target for target in built if target.group == example.group]
+        if candidates:
+            return dict.fromkeys(versions, _preferred(candidates, versions))
+    return dict.fromkeys(versions, _preferred(versions, versions))
+
+
+def _preferred(candidates: Iterable[KernelTarget], versions: Versions) -> KernelTarget:
+    """Choose the version that most nodes have; if equal, the lower."""
+    counts = Counter({target: len(nodes) for target, nodes in versions.items()})
+    return min(candidates, key=lambda target: (-counts[target], _order(target)))
+
+
+def _order(target: KernelTarget) -> tuple[tuple[int, ...], str]:
+    """Compare versions number by number: 9.9 comes before 9.10."""
+    numbers = re.findall(r"[0-9]{1,9}", target.os_version)
+    return tuple(int(number) for number in numbers), target.os_version
+
+
+def _records(snapshot: Snapshot, driver: DriverContainer) -> _Records:
+    statuses = previous_targets(driver.status).values()
+    ahead = (entry.target for entry in previous_ahead(driver.status).values())
+    return _Records(
+        daemon_sets=tuple(item for item in snapshot.daemon_sets if item.driver == driver.key),
+        built=(tuple(_of_statuses(statuses)), tuple(_of_statuses(ahead)), tuple(_of_images(snapshot, driver))),
     )
-    near = replace(snapshot, nodes=(*(by_name[name] for name in sorted(alike)), node))
-    return resolve(near, driver, spec, versions, beside=tuple(beside))
+
+
+def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:
+    """Return the targets whose image existed when the status was written."""
+    for status in statuses:
+        target = parse_target(status.kernel, status.os, status.architecture) if status.digest else None
+        if target is not None:
+            yield target
+
+
+def _of_images(snapshot: Snapshot, driver: DriverContainer) -> Iterator[KernelTarget]:
+    """Return the targets that existing images say they were built for."""
+    for state in snapshot.images.values():
+        if isinstance(state, Present) and state.labels.get(images.DRIVER_LABEL) == driver.key:
+            labels = state.labels
+            target = parse_target(
+                labels.get(images.KERNEL_LABEL, ""),
+                labels.get(images.OS_LABEL, ""),
+                labels.get(images.ARCHITECTURE_LABEL, ""),
+            )
+            if target is not None:
+                yield target

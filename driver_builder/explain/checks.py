@@ -13,8 +13,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.conflicts import Conflict, conflicts
 from driver_builder.desired.desired_target import ImageTarget
-from driver_builder.desired.resolve import resolve
-from driver_builder.desired.targets import stock_of
+from driver_builder.desired.resolve import resolve, stock_of
 from driver_builder.explain import explain_driver, explain_image, explain_node
 from driver_builder.explain.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget

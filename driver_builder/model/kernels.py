@@ -65,12 +65,26 @@ class KernelTarget:
         return f"{self.kernel_version}/{self.os}/{self.architecture}"
 
     @property
+    def group(self) -> tuple[str, str, str]:
+        """The target without the version of its operating system: nodes of one group share one target."""
+        return self.kernel_version, self.os_id, self.architecture
+
+    @property
     def short_hash(self) -> str:
         """Eight hex digits, for object names that may not be longer."""
         return _short_hash(self.id)
 
     def __str__(self) -> str:
         return self.id
+
+
+def parse_target(kernel: str, os: str, architecture: str) -> KernelTarget | None:
+    """Read a target from a status or an image's labels; None if it is not one."""
+    os_id, _, os_version = os.partition(":")
+    try:
+        return KernelTarget(KernelVersion(kernel), os_id, os_version, architecture)
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=4096)

@@ -78,7 +78,7 @@ class Inventory:
     """``targets`` in order, each with its sorted node names; ``unknown`` says why a node has no target.
 
     ``divided`` are targets that differ in nothing but the version of the operating system, see
-    :mod:`driver_builder.desired.targets`.
+    :mod:`driver_builder.desired.resolve`.
     """
 
     targets: Mapping[KernelTarget, tuple[str, ...]]

@@ -7,9 +7,8 @@ system and the rolled-out digest, until every node of the driver has its labels 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
-from driver_builder.desired import targets
 from driver_builder.desired.desired_target import DesiredTarget
-from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.kernels import KernelTarget, parse_target
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
@@ -34,7 +33,7 @@ def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:
     """Return the status of kept targets: the previous one, for no node."""
     words = "no node is known to run it, but nodes have lost the labels of their kernel: its DaemonSet is kept"
     for status in view.before.values():
-        target = targets.parsed(status.kernel, status.os, status.architecture)
+        target = parse_target(status.kernel, status.os, status.architecture)
         if target is not None and target.short_hash in kept:
             yield replace(status, nodes=0, ready_nodes=0, message=words)
 

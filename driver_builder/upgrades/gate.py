@@ -17,7 +17,7 @@ from driver_builder.desired.desired_target import (
     SkippedTarget,
     TemplateVersions,
 )
-from driver_builder.desired.resolve import resolve_node
+from driver_builder.desired.resolve_node import resolve_node
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version

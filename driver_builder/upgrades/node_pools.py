@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import resolve_target, targets
+from driver_builder.desired import resolve_target
+from driver_builder.desired.resolve import stock_of
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import LookUp, Repository
 from driver_builder.observed.snapshot import Snapshot
@@ -65,7 +66,7 @@ def pools_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> t
     """Group the selected nodes; those whose kernel or distribution has no repository to ask are in no pool."""
     groups: dict[tuple[str, str, str], dict[KernelTarget, tuple[str, ...]]] = {}
     places: dict[tuple[str, str, str], tuple[str, Repository]] = {}
-    for target, nodes in targets.stock_of(snapshot, driver, spec).targets.items():
+    for target, nodes in stock_of(snapshot, driver, spec).targets.items():
         stream = newest_kernel.stream_of(target.os_id, target.kernel_version)
         family, base_image = newest_kernel.family_of(target.os_id), resolve_target.base_image_for(spec, target)
         if stream is None or family is None or base_image is None:

@@ -15,7 +15,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import permissions, resolve_target
 from driver_builder.desired.desired_target import ImageTarget, SkippedTarget, TargetToBuild, TemplateVersions
-from driver_builder.desired.resolve import resolve_for
+from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import LookUp, Repository

@@ -13,7 +13,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
 from driver_builder.builds.failures import reason_of
 from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget, SkippedTarget, TemplateVersions
-from driver_builder.desired.resolve import resolve_for
+from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
 from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
 from driver_builder.model.images import ImageRef

@@ -15,7 +15,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import resolve_target
 from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import resolve_node
+from driver_builder.desired.resolve_node import resolve_node
 from driver_builder.memo import OfEach
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions

@@ -16,7 +16,7 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.resolve import ResolveMemory
+from driver_builder.desired.resolve_all import ResolveMemory
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
     DRIVER_LABEL,

@@ -8,7 +8,8 @@ from hypothesis import given
 
 from driver_builder.desired import permissions, resolve_target
 from driver_builder.desired.desired_target import BlockedTarget, TemplateVersions
-from driver_builder.desired.resolve import ResolveMemory, resolve, resolve_all
+from driver_builder.desired.resolve import resolve
+from driver_builder.desired.resolve_all import ResolveMemory, resolve_all
 from driver_builder.desired.resolve_target import ANY_KERNEL
 from driver_builder.model.build import SourceGit
 from driver_builder.model.permissions import SETTINGS as FLAGS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.desired.resolve import resolve_for
+from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model import permissions
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import LookUp, Repository

@@ -6,8 +6,9 @@ from unittest import mock
 import pytest
 
 from driver_builder.desired.desired_target import BlockedTarget, ImageTarget, SkippedTarget, TargetToBuild
-from driver_builder.desired.resolve import resolve, resolve_all, resolve_for
-from driver_builder.desired.targets import stock_of
+from driver_builder.desired.resolve import resolve, stock_of
+from driver_builder.desired.resolve_all import resolve_all
+from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.kernels import KernelTarget

@@ -1,0 +1,64 @@
+"""All drivers of a snapshot, each resolved once: those whose inputs are the same are not resolved anew. Pure."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.boundary import contained
+from driver_builder.desired.desired_target import TemplateVersions
+from driver_builder.desired.resolve import Resolved, resolve
+from driver_builder.observed import rebuild
+from driver_builder.observed.share import share_of
+from driver_builder.observed.snapshot import Snapshot
+
+
+class ResolveMemory:
+    """What drivers were resolved to the last time: those whose inputs are the same are not resolved anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[object, ...], Resolved]] = {}
+
+    def resolve(
+        self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions
+    ) -> Resolved:
+        """Resolve a driver from its share of a snapshot."""
+        inputs = (driver, versions, share.drivers, share.nodes, share.daemon_sets, share.images, share.sources,
+                  share.templates, share.certificates)  # fmt: skip
+        known = self._known.pop(driver.key, None)
+        if known is not None and known[0] == inputs:
+            self._known[driver.key] = known
+            return known[1]
+        resolved = resolve(share, driver, spec, versions)
+        # A request that is new takes pods and the time into account.
+        if resolved.rebuilds == rebuild.from_status(driver.status.get("rebuild")):
+            self._known[driver.key] = (inputs, resolved)
+        return resolved
+
+    def forget_others(self, drivers: Iterable[str]) -> None:
+        """Forget the drivers that are gone."""
+        for driver in self._known.keys() - set(drivers):
+            del self._known[driver]
+
+
+def resolve_all(
+    snapshot: Snapshot, versions: TemplateVersions, memory: ResolveMemory | None = None
+) -> Mapping[str, Resolved]:
+    """Resolve the drivers of a snapshot, by their keys; a driver that fails is left out."""
+    memory = ResolveMemory() if memory is None else memory
+    found = {
+        driver.key: contained(
+            "driver", driver.key, partial(_resolve_readable, snapshot, driver, versions, memory), lambda _error: None
+        )
+        for driver in snapshot.drivers
+    }
+    memory.forget_others(found)
+    return {key: resolved for key, resolved in found.items() if resolved is not None}
+
+
+def _resolve_readable(
+    snapshot: Snapshot, driver: DriverContainer, versions: TemplateVersions, memory: ResolveMemory
+) -> Resolved | None:
+    if not isinstance(driver.spec, DriverSpec) or driver.deleting or driver.namespace in snapshot.forbidden:
+        return None
+    return memory.resolve(share_of(snapshot, driver), driver, driver.spec, versions)
