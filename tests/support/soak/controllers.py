@@ -158,12 +158,12 @@ class Controller:
         """Return what it said in all its lives."""
         return self._log.read_text(errors="replace")
 
-    def passes(self) -> float:
-        """Count the reconciles of this life; 0 where it does not answer."""
+    def passes(self) -> float | None:
+        """Count the reconciles of this life; None where it does not answer."""
         try:
             return metrics.read(self._port, "driver_builder_reconcile_seconds_count")
         except requests.RequestException:
-            return 0.0
+            return None
 
     def internal_errors(self) -> list[str]:
         """Return the lines that report bugs."""

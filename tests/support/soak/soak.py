@@ -265,10 +265,18 @@ class Soak:
             assert time.monotonic() < end, f"not as wanted, or not quiet: {self._words(missing)}"
 
     def _let_pass(self) -> None:
-        """Let the controller that acts do two passes, at least."""
-        passes, life = self._main.passes(), self._main.life
+        """Let the controller that acts do two reconciles, at least, or a new life of it begin."""
+        life = self._main.life
+        counts: list[float] = []
+
+        def has_passed() -> bool:
+            count = self._main.passes()
+            counts.extend([] if count is None else [count])
+            return self._main.life != life or (bool(counts) and counts[-1] >= counts[0] + 2)
+
+        has_passed()
         self._wait(QUIET_SECONDS)
-        self._until("two passes", lambda: self._main.life != life or self._main.passes() >= passes + 2, self._main)
+        self._until("two reconciles", has_passed, self._main)
 
     def missing(self) -> Iterator[str]:
         """Say what is not as wanted, and why."""
