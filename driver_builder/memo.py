@@ -58,13 +58,15 @@ class OfEach(Generic[Item, Result]):
     def of(self, items: Mapping[str, Item]) -> Mapping[str, Result]:
         """Return the results for items by the same names."""
         before = self._known
-        self._known = {
+        now = {
             name: known
             if (known := before.get(name)) is not None and known[0] is item
             else (item, self._function(item))
             for name, item in items.items()
         }
-        return {name: result for name, (_, result) in self._known.items()}
+        # Another thread may ask for other items meanwhile.
+        self._known = now
+        return {name: result for name, (_, result) in now.items()}
 
 
 def remembers_texts(function: Callable[[str], Result]) -> Callable[[str], Result]:

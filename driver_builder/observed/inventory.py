@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from driver_builder.memo import remembers_last
+from driver_builder.memo import OfEach, remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded
+from driver_builder.observed.node_labels import NodeLabels
 from kube_api import names
 from kube_api.text import bounded_token, printable
 
@@ -93,7 +94,9 @@ def read_node(obj: Mapping[str, Any]) -> Node:
     return Node(
         name=sys.intern(metadata["name"]),
         # Thousands of nodes have the same hundred keys, and mostly the same values.
-        labels={sys.intern(key): sys.intern(value) for key, value in (metadata.get("labels") or {}).items()},
+        labels=NodeLabels(
+            {sys.intern(key): sys.intern(value) for key, value in (metadata.get("labels") or {}).items()}
+        ),
         # Beside each ready label stands the same boot.
         annotations={
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
@@ -129,7 +132,7 @@ def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
     wanted = tuple(sorted(selector.items()))
     known = fleet.taken.get(wanted)
     if known is None:
-        known = fleet.taken[wanted] = _take(fleet.by_name.values(), wanted)
+        known = fleet.taken[wanted] = _take(fleet, wanted)
     return known
 
 
@@ -148,6 +151,7 @@ class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
 
     by_name: Mapping[str, Node]
+    targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
@@ -156,20 +160,20 @@ class _Fleet:
 def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
     by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     asking = {name: value for name, node in by_name.items() if (value := node.rebuild)}
-    return _Fleet(by_name=by_name, asking=asking, taken={})
+    return _Fleet(by_name=by_name, targets=_TARGETS.of(by_name), asking=asking, taken={})
 
 
-def _take(nodes: Iterable[Node], wanted: tuple[tuple[str, str], ...]) -> Inventory:
+def _take(fleet: _Fleet, wanted: tuple[tuple[str, str], ...]) -> Inventory:
     groups: dict[KernelTarget, list[str]] = {}
     unknown: dict[str, str] = {}
-    for node in nodes:
+    for name, node in fleet.by_name.items():
         if any(node.labels.get(key) != value for key, value in wanted):
             continue
-        target = target_of(node)
+        target = fleet.targets[name]
         if isinstance(target, KernelTarget):
-            groups.setdefault(target, []).append(node.name)
+            groups.setdefault(target, []).append(name)
         else:
-            unknown[node.name] = target
+            unknown[name] = target
     return Inventory(targets={target: tuple(groups[target]) for target in sorted(groups)}, unknown=unknown)
 
 
@@ -184,6 +188,10 @@ def target_of(node: Node) -> KernelTarget | str:
         labels.get(names.ARCHITECTURE_LABEL, ""),
     )
     return target if isinstance(target, KernelTarget) else f"node {node.name}{target}"
+
+
+_TARGETS: OfEach[Node, KernelTarget | str] = OfEach(target_of)
+"""The targets that nodes name: of a fleet of which one has changed, one is read."""
 
 
 @lru_cache(maxsize=4096)

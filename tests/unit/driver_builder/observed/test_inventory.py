@@ -51,6 +51,29 @@ def test_nodes_share_the_labels_that_they_have_in_common() -> None:
     assert value is same_value
 
 
+class Counted(dict[str, str]):
+    """Labels that count how often the kernel's one is read."""
+
+    reads = 0
+
+    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]  # no label is None
+        """Read a label."""
+        self.reads += key == names.KERNEL_VERSION_LABEL
+        return super().get(key, default)
+
+
+def test_the_target_of_a_node_that_did_not_change_is_not_read_again() -> None:
+    """However many drivers select it, and whatever other nodes do."""
+    labels = [Counted(node(name).labels) for name in "ab"]
+    nodes = tuple(replace(node(name), labels=own) for name, own in zip("ab", labels, strict=True))
+    for selector in ({}, {"pool": "edu"}):
+        inventory.take(nodes, selector)
+    other = node("b", OTHER_KERNEL)
+    stock = inventory.take((nodes[0], other), {})
+    assert dict(stock.targets) == {target(): ("a",), target(OTHER_KERNEL): ("b",)}
+    assert [own.reads for own in labels] == [1, 1]
+
+
 def test_a_selected_node_without_target_is_reported() -> None:
     """Selected nodes whose kernel is unknown are kept apart, others are none of our business."""
     stock = inventory.take([node("a", None), node("b", None, labels={"pool": "web"})], {"pool": "edu"})
