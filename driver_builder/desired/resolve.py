@@ -236,12 +236,16 @@ def _order(target: KernelTarget) -> tuple[tuple[int, ...], str]:
 
 
 def _records(snapshot: Snapshot, driver: DriverContainer) -> _Records:
-    statuses = previous_targets(driver.status).values()
-    ahead = (entry.target for entry in previous_ahead(driver.status).values())
     return _Records(
         daemon_sets=tuple(item for item in snapshot.daemon_sets if item.driver == driver.key),
-        built=(tuple(_of_statuses(statuses)), tuple(_of_statuses(ahead)), tuple(_of_images(snapshot, driver))),
+        built=(*recorded(driver), tuple(_of_images(snapshot, driver))),
     )
+
+
+def recorded(driver: DriverContainer) -> tuple[tuple[KernelTarget, ...], ...]:
+    """Return the targets with images by a driver's status: those of nodes, and those prebuilt."""
+    ahead = (entry.target for entry in previous_ahead(driver.status).values())
+    return tuple(_of_statuses(previous_targets(driver.status).values())), tuple(_of_statuses(ahead))
 
 
 def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:

@@ -1,13 +1,14 @@
 """All drivers of a snapshot, each resolved once: those whose inputs are the same are not resolved anew. Pure."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.desired.resolve import Resolved, resolve
+from driver_builder.desired.resolve import Resolved, recorded, resolve
 from driver_builder.observed import rebuild
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -23,8 +24,11 @@ class ResolveMemory:
         self, share: Snapshot, driver: DriverContainer, spec: DriverSpec, versions: TemplateVersions
     ) -> Resolved:
         """Resolve a driver from its share of a snapshot."""
-        inputs = (driver, versions, share.drivers, share.nodes, share.daemon_sets, share.images, share.sources,
-                  share.templates, share.certificates)  # fmt: skip
+        # Our own status is no news, but for what it records.
+        drivers = tuple(replace(item, status={}) for item in share.drivers)
+        own = (recorded(driver), driver.status.get("rebuild"), versions)
+        inputs = (drivers, *own, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
+                  share.certificates)  # fmt: skip
         known = self._known.pop(driver.key, None)
         if known is not None and known[0] == inputs:
             self._known[driver.key] = known

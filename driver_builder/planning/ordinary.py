@@ -21,45 +21,70 @@ from driver_builder.planning.pod_loads import load_of
 class Ordinary:
     """The ordinary nodes of a driver by name, and the objects that say so: while they are the same, it stays true.
 
-    ``pods`` are the ids of the pods that prove it, which live in ``seen``.
+    ``places`` are the nodes that a driver is rolled out to, by target, and ``special`` those of which more is known.
+    ``proving`` are, by target, the ids of the pods that prove it, which live in ``pods``.
     """
 
     names: frozenset[str] = frozenset()
-    pods: frozenset[int] = frozenset()
-    seen: tuple[DriverPod, ...] = ()
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    special: frozenset[str] = frozenset()
+    proving: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    pods: tuple[DriverPod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
 
 
 def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Ordinary) -> Ordinary:
     """Find the nodes of a driver where nothing is to be done; ``before`` are those of the last time."""
+    places = {
+        item.target.short_hash: item.nodes for item in wanted if not isinstance(item, SkippedTarget | BlockedTarget)
+    }
+    special = _special(view)
+    if before.nodes is view.nodes and before.pods is view.own_pods and before.special == special:
+        is_same = before.places == places and before.daemon_sets.keys() == view.daemon_sets.keys()
+        if is_same and all(before.daemon_sets[target] is item for target, item in view.daemon_sets.items()):
+            return before
     names: list[str] = []
-    proving: list[int] = []
-    special, nodes, pods_on = _special(view), view.nodes, view.pods_by_node.get
-    is_same_fleet = before.nodes is nodes
-    for item in wanted:
-        target = item.target.short_hash
+    proving: dict[str, frozenset[int]] = {}
+    for target, candidates in places.items():
         daemon_set = view.daemon_sets.get(target)
-        if daemon_set is None or not daemon_set.version or isinstance(item, SkippedTarget | BlockedTarget):
-            continue
-        known = before.pods if before.daemon_sets.get(target) is daemon_set else frozenset()
-        proven = _Proven(view, daemon_set)
-        for name in item.nodes:
-            pods = pods_on(name, ())
-            if len(pods) != 1 or name in special:
-                continue
-            is_same_node = is_same_fleet or before.nodes.get(name) is nodes[name]
-            is_known = is_same_node and pods[0].target == target and id(pods[0]) in known
-            if is_known or proven.is_ordinary(nodes[name], pods[0]):
-                names.append(name)
-                proving.append(id(pods[0]))
+        if daemon_set is not None and daemon_set.version:
+            found = _of_target(view, daemon_set, candidates, special, before)
+            names += found
+            proving[target] = frozenset(found.values())
     return Ordinary(
         names=frozenset(names),
-        pods=frozenset(proving),
-        seen=view.own_pods,
+        places=places,
+        special=special,
+        proving=proving,
+        pods=view.own_pods,
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
     )
+
+
+def _of_target(
+    view: DriverView,
+    daemon_set: DaemonSet,
+    candidates: Iterable[str],
+    special: frozenset[str],
+    before: Ordinary,
+) -> dict[str, int]:
+    """Return the ordinary nodes of a target, each with the id of the pod that proves it."""
+    found: dict[str, int] = {}
+    nodes, pods_on, is_ordinary = view.nodes, view.pods_by_node.get, _Proven(view, daemon_set).is_ordinary
+    is_same_set = before.daemon_sets.get(daemon_set.target) is daemon_set
+    known = before.proving.get(daemon_set.target, frozenset()) if is_same_set else frozenset()
+    is_same_fleet = before.nodes is nodes
+    for name in candidates:
+        pods = pods_on(name, ())
+        if len(pods) != 1 or name in special:
+            continue
+        one = id(pods[0])
+        is_known = one in known and (is_same_fleet or before.nodes.get(name) is nodes[name])
+        if is_known or is_ordinary(nodes[name], pods[0]):
+            found[name] = one
+    return found
 
 
 def _special(view: DriverView) -> frozenset[str]:

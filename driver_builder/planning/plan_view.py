@@ -7,6 +7,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
+from driver_builder.memo import remembers_last
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import loaded
@@ -155,6 +156,7 @@ class DriverView:
         )
 
 
+@remembers_last(1)
 def _by_node(pods: tuple[DriverPod, ...]) -> Mapping[str, tuple[DriverPod, ...]]:
     found = {pod.node: (pod,) for pod in pods}
     if len(found) == len(pods):

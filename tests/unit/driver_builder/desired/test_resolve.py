@@ -6,8 +6,8 @@ from unittest import mock
 import pytest
 
 from driver_builder.desired.desired_target import BlockedTarget, ImageTarget, SkippedTarget, TargetToBuild
-from driver_builder.desired.resolve import resolve, stock_of
-from driver_builder.desired.resolve_all import resolve_all
+from driver_builder.desired.resolve import Resolved, resolve, stock_of
+from driver_builder.desired.resolve_all import ResolveMemory, resolve_all
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Present
@@ -42,6 +42,23 @@ def recorded(os_version: str, kernel: str = KERNEL, **changes: str) -> DaemonSet
         kernel=kernel, os_version=os_version,
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_our_own_status_resolves_nothing_anew() -> None:
+    """Except for what it records: the version of the operating system that an image was built for."""
+    memory, seen = ResolveMemory(), snapshot(node("a", os_version="12"), node("b", os_version="13"))
+    (one,) = seen.drivers
+
+    def resolved(status: dict[str, object]) -> Resolved:
+        changed = replace(seen, drivers=(replace(one, status=status),))
+        return resolve_all(changed, SETTINGS.template_versions, memory)[one.key]
+
+    first = resolved({})
+    assert [item.target.os_version for item in first.targets] == ["12"]
+    assert resolved({"targets": [status_of("debian:13", digest="")]}) is first
+    later = resolved({"targets": [status_of("debian:13")]})
+    assert [item.target.os_version for item in later.targets] == ["13"]
+    assert resolved({"targets": [{**status_of("debian:13"), "readyNodes": 2}]}) is later
 
 
 def grouped(seen: Snapshot) -> dict[str, tuple[str, ...]]:

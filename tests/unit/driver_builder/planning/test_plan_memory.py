@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
+from driver_builder.observed.snapshot import OrphanedPod, Snapshot
 from driver_builder.plan import plan
 from driver_builder.planning.plan_memory import PlanMemory, is_at_rest
 from tests.support.driver_builder.factories import (
@@ -72,6 +72,21 @@ def test_what_is_to_be_done_is_not_remembered() -> None:
     (second,) = plan(seen, SETTINGS, memory=memory).drivers
     assert second is not first
     assert second == first
+
+
+def test_of_a_status_that_was_written_no_node_is_weighed_again() -> None:
+    """A reconcile follows our own write; nodes, pods and DaemonSets are the very ones of before."""
+    memory, seen = PlanMemory(), at_rest()
+    plan(seen, SETTINGS, memory=memory)
+    (one,) = seen.drivers
+    first = memory.ordinary(one.key)
+    assert first.names == {"node-a"}
+    written = replace(seen, drivers=(replace(one, status={**one.status, "conditions": []}),))
+    assert plan(written, SETTINGS, memory=memory) == plan(written, SETTINGS)
+    assert memory.ordinary(one.key) is first
+    noted = replace(written, orphaned_pods=(OrphanedPod(driver=one.key, node="node-a"),))
+    assert plan(noted, SETTINGS, memory=memory) == plan_in_detail(noted, SETTINGS)
+    assert memory.ordinary(one.key).names == frozenset()
 
 
 def test_drivers_that_are_gone_are_forgotten() -> None:
