@@ -124,7 +124,7 @@ class Reason(StrEnum):
     BUILT_AHEAD = "BuiltAhead"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
     NOT_LOOKED_UP = "NotLookedUp"
-    LOOK_UP_FAILED = "LookUpFailed"
+    DISCOVERY_FAILED = "LookUpFailed"
     # Events about what goes well.
     BUILD_STARTED = "BuildStarted"
     ROLLING_OUT = "RollingOut"
@@ -506,7 +506,7 @@ _KERNELS = {
         "Wait for kernel discovery; if the repository has no kernel of this stream, check the nodes' labels",
         _PENDING,
     ),
-    Reason.LOOK_UP_FAILED: _means(
+    Reason.DISCOVERY_FAILED: _means(
         "Kernel discovery failed, and has not succeeded yet",
         _TRY_AGAIN + "check that builds reach the package repository",
         _PENDING,

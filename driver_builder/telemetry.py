@@ -36,7 +36,7 @@ REGISTRY_QUESTIONS = Gauge(
     "Requests for images to registries: Waiting in the queue, or Asked and not answered yet",
     ["state"],
 )
-KERNEL_LOOK_UPS = Counter(
+KERNEL_DISCOVERIES = Counter(
     "driver_builder_kernel_look_ups_total",
     "Kernel discoveries in package repositories, by result: Succeeded, Failed",
     ["result"],

@@ -19,7 +19,7 @@ from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
-from driver_builder.discovery.discovery_queue import LookUpQueue, LookUpStates
+from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.observed.snapshot import (
     Certificate,
@@ -51,7 +51,7 @@ class Observer:
         namespaces: Iterable[str] = (),
         cache: ClusterCache | None = None,
         builds: BuildQueue | None = None,
-        look_ups: LookUpQueue | None = None,
+        discoveries: DiscoveryQueue | None = None,
         clock: Callable[[], float],
         secret_seconds: float = 0.0,
     ) -> None:
@@ -59,7 +59,7 @@ class Observer:
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
         self._contents = NamedContents(client, self._cache, seconds=secret_seconds)
         self._builds = builds
-        self._look_ups = look_ups
+        self._discoveries = discoveries
         self._clock = clock
         self._pods = PodReader()
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
@@ -79,7 +79,7 @@ class Observer:
         # Builds are read before the images: a build that ends in between is then seen as running with its image
         # present, never as neither.
         builds = self._builds.states() if self._builds is not None else BuildStates()
-        look_ups = self._look_ups.states() if self._look_ups is not None else LookUpStates()
+        discoveries = self._discoveries.states() if self._discoveries is not None else DiscoveryStates()
         daemon_sets = _daemon_sets(cache, drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         snapshot = Snapshot(
@@ -100,8 +100,8 @@ class Observer:
             queued_builds={key: build.action.waiting for key, build in builds.queued.items()},
             suspended=builds.suspended,
             failed_builds=builds.failed,
-            look_ups=look_ups.done,
-            running_look_ups=look_ups.running,
+            discoveries=discoveries.done,
+            running_discoveries=discoveries.running,
         )
         self._contents.sweep()
         in_use = set(map(id, snapshot.sources.values()))

@@ -10,7 +10,7 @@ from driver_builder.api.driver_container import FINALIZER
 from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.controller.silence import Silence
-from driver_builder.discovery.discovery_queue import LookUpQueue
+from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.errors import InternalError
 from driver_builder.objects import manifests
 from driver_builder.planning.actions import (
@@ -72,13 +72,13 @@ class Executor:
         self,
         client: Writer,
         builds: BuildQueue,
-        look_ups: LookUpQueue | None = None,
+        discoveries: DiscoveryQueue | None = None,
         *,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._builds = builds
-        self._look_ups = look_ups
+        self._discoveries = discoveries
         self._is_stopping = is_stopping
         self._silence = Silence()
 
@@ -154,8 +154,8 @@ class Executor:
             case CancelBuild():
                 self._builds.cancel(action.key)
             case LookUpKernels():
-                if self._look_ups is not None:
-                    self._look_ups.submit(action)
+                if self._discoveries is not None:
+                    self._discoveries.submit(action)
             case LabelNode() | RememberLoaded():
                 self._patch_node(action.node, batch)
             case _:

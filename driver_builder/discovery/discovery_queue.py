@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from driver_builder import telemetry
 from driver_builder.errors import DriverBuilderError
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.planning.actions import LookUpKernels
 from kube_api.errors import KubeApiError
 from kube_api.text import printable
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUpStates:
+class DiscoveryStates:
     """``done`` is the result for each repository, ``running`` are those that are being asked or queued."""
 
-    done: Mapping[Repository, LookUp] = field(default_factory=dict)
+    done: Mapping[Repository, Discovery] = field(default_factory=dict)
     running: frozenset[Repository] = frozenset()
 
 
-class LookUpQueue:
+class DiscoveryQueue:
     """Asks repositories in the thread of ``pool``; ``wake`` is called when one has answered or failed."""
 
     def __init__(
@@ -50,14 +50,14 @@ class LookUpQueue:
         self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernel-discovery")
         self._clock = clock
         self._lock = threading.Lock()
-        self._done: dict[Repository, LookUp] = {}
+        self._done: dict[Repository, Discovery] = {}
         self._running: set[Repository] = set()
         self._stopped = threading.Event()
 
-    def states(self) -> LookUpStates:
+    def states(self) -> DiscoveryStates:
         """Return what is known and what is being asked."""
         with self._lock:
-            return LookUpStates(done=dict(self._done), running=frozenset(self._running))
+            return DiscoveryStates(done=dict(self._done), running=frozenset(self._running))
 
     def submit(self, action: LookUpKernels) -> None:
         """Ask a repository, unless that is already going on."""
@@ -75,10 +75,10 @@ class LookUpQueue:
     def _run(self, action: LookUpKernels) -> None:
         repository = action.repository
         with self._lock:
-            known = self._done.get(repository, LookUp())
+            known = self._done.get(repository, Discovery())
         try:
             releases = self._work(action, self._stopped)
-            found = LookUp(releases=releases, at=self._clock())
+            found = Discovery(releases=releases, at=self._clock())
             logger.info("%s: %d kernels", action, len(releases))
         except (DriverBuilderError, KubeApiError) as error:
             # KubeApiError: the registry's Secret could not be read.
@@ -88,7 +88,7 @@ class LookUpQueue:
             # A bug must not keep the repository in the queue forever.
             logger.exception("%s: internal error", action)
             found = replace(known, error=printable(repr(error)), error_at=self._clock())
-        telemetry.KERNEL_LOOK_UPS.labels("Failed" if found.error_at is not None else "Succeeded").inc()
+        telemetry.KERNEL_DISCOVERIES.labels("Failed" if found.error_at is not None else "Succeeded").inc()
         with self._lock:
             self._running.discard(repository)
             self._done.pop(repository, None)

@@ -37,7 +37,13 @@ class DockerKernelDiscovery:
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Build and read the log; see :class:`~driver_builder.discovery.kernel_discovery.KernelDiscovery`."""
+        """Build, and read the releases from the log, in order.
+
+        Raises:
+            BuildFailed: the repository, or the base image, cannot be reached; or it was cancelled.
+            TemporaryError: the engine is unavailable.
+            ConfigurationError: such a repository cannot be asked.
+        """
         lines = ReleaseLines()
         name = hashlib.sha256(repr(repository).encode()).hexdigest()[:32]
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)

@@ -65,7 +65,13 @@ class JobKernelDiscovery:
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Run a Job and read its log; see :class:`~driver_builder.discovery.kernel_discovery.KernelDiscovery`."""
+        """Run a Job and read the releases from its log, in order.
+
+        Raises:
+            BuildFailed: the repository, or the base image, cannot be reached; or it was cancelled.
+            TemporaryError: the cluster is unavailable.
+            ConfigurationError: such a repository cannot be asked.
+        """
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
         job, _ = cluster.ensure_job(self._manifest(repository), limits)

@@ -7,11 +7,8 @@ proxies and credentials included. What a repository prints is checked before it 
 """
 
 from collections.abc import Iterable
-from threading import Event
-from typing import Protocol
 
 from driver_builder.model.kernels import is_kernel_version
-from driver_builder.model.repositories import Repository
 
 MARK = "driverwright-kernel: "
 """Before each release in what the script prints."""
@@ -19,19 +16,6 @@ MAX_RELEASES = 20_000
 _MAX_LINE = len(MARK) + 128
 """Characters. A line that is cut is not a release: those have 64 at most."""
 DEADLINE_SECONDS = 600.0
-
-
-class KernelDiscovery(Protocol):
-    """Asks one repository."""
-
-    def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
-        """Return the kernel releases that it has headers of, in order.
-
-        Raises:
-            BuildFailed: the repository, or the base image, cannot be reached; or it was cancelled.
-            TemporaryError: the engine or cluster that asks is unavailable.
-            ConfigurationError: such a repository cannot be asked.
-        """
 
 
 class ReleaseLines:

@@ -27,7 +27,7 @@ from driver_builder.model.build import (
     SourcePackage,
     source_digest,
 )
-from driver_builder.modules.module_signature import parse_certificate
+from driver_builder.signatures.module_signature import parse_certificate
 
 SOURCE_URL_LABEL = "org.opencontainers.image.source"
 REVISION_LABEL = "org.opencontainers.image.revision"

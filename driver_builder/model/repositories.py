@@ -19,7 +19,7 @@ class Repository:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUp:
+class Discovery:
     """``releases`` as they were ``at`` a moment; ``error`` says why a later try at ``error_at`` failed. Epoch seconds.
 
     ``at`` is None if no try succeeded yet, ``error_at`` if none failed since.

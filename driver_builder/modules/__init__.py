@@ -1,1 +1,1 @@
-"""Kernel modules: ELF, symbols, vermagic, signatures, and whether a module fits a kernel."""
+"""Kernel modules: ELF, symbols, vermagic, and whether a module fits a kernel."""

@@ -10,7 +10,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model import build
 from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
@@ -149,7 +149,7 @@ class Snapshot:
 
     ``running_builds`` are queued or being built; ``queued_builds`` says of those that wait how many nodes were told to
     wait for them. ``suspended`` says by driver, or for all under ``""``, why builds are not started.
-    ``look_ups`` are those of this controller, ``running_look_ups`` the repositories that are being asked.
+    ``discoveries`` are those of this controller, ``running_discoveries`` the repositories that are being asked.
     """
 
     now: float
@@ -177,8 +177,8 @@ class Snapshot:
     queued_builds: Mapping[str, int] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)
     failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)
-    look_ups: Mapping[Repository, LookUp] = field(default_factory=dict)
-    running_look_ups: frozenset[Repository] = frozenset()
+    discoveries: Mapping[Repository, Discovery] = field(default_factory=dict, metadata={"document": "look_ups"})
+    running_discoveries: frozenset[Repository] = field(default=frozenset(), metadata={"document": "running_look_ups"})
 
     def image(self, driver: str, image: ImageRef) -> ImageState:
         """What the registry says of an image to a driver."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from driver_builder.errors import BuildFailed, ConfigurationError
 from driver_builder.model.build import BuildRequest
-from driver_builder.modules.module_signature import Certificate as X509Certificate
-from driver_builder.modules.module_signature import der_of, parse_certificate
 from driver_builder.observed.snapshot import Certificate, CertificateMissing, SigningCertificate
 from driver_builder.reasons import Reason
 from driver_builder.references.named_objects import ReferenceNotFound, read_entry
+from driver_builder.signatures.module_signature import Certificate as X509Certificate
+from driver_builder.signatures.module_signature import der_of, parse_certificate
 from kube_api.client import Reader
 
 if TYPE_CHECKING:

@@ -58,21 +58,6 @@ def parse_private_key(pem: bytes, password: bytes | None = None) -> ec.EllipticC
     return key
 
 
-def parse_public_key(pem: bytes) -> ec.EllipticCurvePublicKey:
-    """A P-256 public key out of PEM, such as ``cosign.pub``.
-
-    Raises:
-        ConfigurationError: when it is not one.
-    """
-    try:
-        key = serialization.load_pem_public_key(pem)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigurationError(f"the public key of image signatures is not a public key in PEM: {error}") from error
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ConfigurationError("the public key of image signatures is not on the curve P-256")
-    return key
-
-
 def payload(image: ImageRef) -> bytes:
     """What is signed: that ``image.reference``, a digest, is an image of this repository."""
     return canonical_json(

@@ -12,7 +12,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import resolve_target
 from driver_builder.desired.resolve import stock_of
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.upgrades import newest_kernel
@@ -50,10 +50,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """The newest kernel of a pool, None if none is known; ``look_up`` is the time and result of its discovery."""
+    """The newest kernel of a pool, None if none is known, and when and how its repository was asked."""
 
     newest: KernelVersion | None
-    look_up: LookUp
+    discovery: Discovery
 
 
 def follows(driver: DriverContainer) -> DriverSpec | None:
@@ -79,16 +79,16 @@ def pools_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> t
 
 def known_of(snapshot: Snapshot, driver: DriverContainer, pool: Pool) -> Knowledge:
     """Return what is known of a pool's repository."""
-    fresh = snapshot.look_ups.get(pool.repository, LookUp())
+    fresh = snapshot.discoveries.get(pool.repository, Discovery())
     before = _until(snapshot.now, previous_ahead(driver.status).get(pool.key))
     if before is not None and before.base_image != pool.repository.base_image:
         before = None
     error, error_at = _error(fresh, before)
     if before is None or (fresh.at is not None and fresh.at >= (before.looked_up or 0.0)):
         newest = newest_kernel.newest(pool.example.os_id, pool.stream, fresh.releases)
-        return Knowledge(newest=newest, look_up=LookUp(at=fresh.at, error=error, error_at=error_at))
+        return Knowledge(newest=newest, discovery=Discovery(at=fresh.at, error=error, error_at=error_at))
     newest = newest_kernel.newest(pool.example.os_id, pool.stream, [before.target.kernel])
-    return Knowledge(newest=newest, look_up=LookUp(at=before.looked_up, error=error, error_at=error_at))
+    return Knowledge(newest=newest, discovery=Discovery(at=before.looked_up, error=error, error_at=error_at))
 
 
 def _until(now: float, before: AheadStatus | None) -> AheadStatus | None:
@@ -100,7 +100,7 @@ def _until(now: float, before: AheadStatus | None) -> AheadStatus | None:
     return replace(before, looked_up=looked_up, error_at=error_at)
 
 
-def _error(fresh: LookUp, before: AheadStatus | None) -> tuple[str, float | None]:
+def _error(fresh: Discovery, before: AheadStatus | None) -> tuple[str, float | None]:
     """Return the last failure, unless a kernel discovery succeeded since."""
     tries = [(fresh.error_at, fresh.error)]
     succeeded = [fresh.at or 0.0]

@@ -18,7 +18,7 @@ from driver_builder.desired.desired_target import ImageTarget, SkippedTarget, Ta
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, LookUpKernels
 from driver_builder.planning.plan_target import plan_target
@@ -87,9 +87,10 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     part = _part(view, spec, target, current) if target is not None else None
     refusal = _refusal(view, spec, pool)
     status = part.status if part is not None else _nothing_to_build(view, knowledge, pool, refusal)
-    due_at = _due_at(knowledge.look_up, pool.repository, now=view.snapshot.now)
-    is_due = view.snapshot.now >= due_at and pool.repository not in view.snapshot.running_look_ups and refusal is None
-    look_up = LookUpKernels(
+    due_at = _due_at(knowledge.discovery, pool.repository, now=view.snapshot.now)
+    is_running = pool.repository in view.snapshot.running_discoveries
+    is_due = view.snapshot.now >= due_at and not is_running and refusal is None
+    ask = LookUpKernels(
         repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.build.builder
     )
     times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]
@@ -99,13 +100,13 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
         base_image=pool.repository.base_image,
         # The operating system identifies an entry of this pool.
         target=replace(status, nodes=nodes, os=pool.example.os),
-        looked_up=knowledge.look_up.at,
-        error=knowledge.look_up.error,
-        error_at=knowledge.look_up.error_at,
+        looked_up=knowledge.discovery.at,
+        error=knowledge.discovery.error,
+        error_at=knowledge.discovery.error_at,
     )
     return PrebuildPart(
         entries=(entry,),
-        actions=(*([look_up] if is_due else []), *(part.actions if part is not None else ())),
+        actions=(*([ask] if is_due else []), *(part.actions if part is not None else ())),
         needed=frozenset([status.key] if part is not None and status.key else []),
         requeue_at=min((time for time in times if time is not None), default=None),
     )
@@ -122,14 +123,14 @@ def _refusal(view: DriverView, spec: DriverSpec, pool: Pool) -> permissions.Refu
     return next(iter(permissions.of_target(spec, rule, allowed, base_image=image, template=template)), of_image)
 
 
-def _due_at(look_up: LookUp, repository: Repository, *, now: float) -> float:
+def _due_at(discovery: Discovery, repository: Repository, *, now: float) -> float:
     """Return when a repository is asked again: once a day, spread so that not all are asked at the same moment."""
-    if look_up.error_at is not None:
-        return min(look_up.error_at, now) + RETRY_SECONDS
-    if look_up.at is None:
+    if discovery.error_at is not None:
+        return min(discovery.error_at, now) + RETRY_SECONDS
+    if discovery.at is None:
         return 0.0
     spread = int(hashlib.sha256(str(repository).encode()).hexdigest()[:4], 16) / 0xFFFF
-    return min(look_up.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
+    return min(discovery.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
 
 
 def _part(view: DriverView, spec: DriverSpec, target: KernelTarget, current: Mapping[str, TargetPart]) -> TargetPart:
@@ -177,14 +178,14 @@ def _nothing_to_build(
     view: DriverView, knowledge: Knowledge, pool: Pool, refusal: permissions.Refusal | None
 ) -> TargetStatus:
     """Return why nothing is prebuilt: no kernel is known, or every node runs it."""
-    look_up = knowledge.look_up
+    discovery = knowledge.discovery
     if knowledge.newest is not None:
         state, reason, message = TargetState.READY, Reason.NEWEST_KERNEL_RUNS, "no node is on an older kernel"
     elif refusal is not None:
         state, reason, message = TargetState.BLOCKED, Reason.NOT_ALLOWED, str(refusal)
-    elif look_up.error_at is not None:
-        state, reason, message = TargetState.PENDING, Reason.LOOK_UP_FAILED, look_up.error
-    elif look_up.at is not None:
+    elif discovery.error_at is not None:
+        state, reason, message = TargetState.PENDING, Reason.DISCOVERY_FAILED, discovery.error
+    elif discovery.at is not None:
         state, reason = TargetState.PENDING, Reason.NOT_LOOKED_UP
         message = f"{pool.repository} offers no kernel of this stream"
     else:

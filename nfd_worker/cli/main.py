@@ -52,29 +52,29 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
 def _run_command(parsed: "Namespace", flags: Flags, environment: Environment) -> int:
     match parsed.command:
         case "scan":
-            from nfd_worker.cli.scan_command import scan
+            from nfd_worker.cli.commands.scan_command import scan
 
             settings = _scan_settings(flags, parsed.sources, environment)
             return scan(settings, parsed.rules, parsed.output, with_features=parsed.features)
         case "rules eval" | "rules validate":
             return _run_rules(parsed)
         case "labels validate":
-            from nfd_worker.cli.labels_command import validate
+            from nfd_worker.cli.commands.labels_command import validate
 
             return validate(parsed.file, parsed.config, parsed.output)
         case "unpublish":
-            from nfd_worker.cli.unpublish_command import unpublish
+            from nfd_worker.cli.commands.unpublish_command import unpublish
 
             return unpublish(_with_logging(load_settings(flags, environment)))
         case "admission-policy":
-            from nfd_worker.cli.policy_command import print_policy
+            from nfd_worker.cli.commands.policy_command import print_policy
 
             return print_policy(load_settings(flags, environment).namespaces, parsed.service_account)
     return _run(flags, environment)
 
 
 def _run_rules(parsed: "Namespace") -> int:
-    from nfd_worker.cli import rules_command
+    from nfd_worker.cli.commands import rules_command
 
     if parsed.command == "rules eval":
         return rules_command.evaluate(parsed.rules, parsed.features, _namespaces(parsed.config), parsed.output)

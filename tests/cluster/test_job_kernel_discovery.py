@@ -29,7 +29,7 @@ def asking(ground: Testbed) -> JobKernelDiscovery:
 
 
 def left(root: Client) -> list[str]:
-    """Name what there is of look-ups in the cluster."""
+    """Name what there is of discoveries in the cluster."""
     return [
         item["metadata"]["name"]
         for resource in (JOBS, PODS)
@@ -50,7 +50,7 @@ def test_a_job_finds_what_an_engine_finds(ground: Testbed, asking: JobKernelDisc
 
 
 def assert_all_is_gone(ground: Testbed) -> None:
-    """Nothing of any look-up stays: the garbage collector takes the pods of deleted Jobs."""
+    """Nothing of any discovery stays: the garbage collector takes the pods of deleted Jobs."""
     end = time.monotonic() + 60
     while left(admin(ground)):
         assert time.monotonic() < end, left(admin(ground))

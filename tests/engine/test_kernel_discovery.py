@@ -25,7 +25,7 @@ from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.discovery.discovery_queue import LookUpQueue
+from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
 from driver_builder.images.pipeline import build_and_push
@@ -149,7 +149,7 @@ class Lab:
     def restart(self) -> None:
         """Start a controller anew: what one before it knew is gone."""
         self._builds = BuildQueue(self._build, wake=lambda: None)
-        self._look_ups = LookUpQueue(self._look_up, wake=lambda: None)
+        self._discoveries = DiscoveryQueue(self._discover, wake=lambda: None)
 
     def add_node(self) -> None:
         """Let a node join that runs an old kernel."""
@@ -184,13 +184,13 @@ class Lab:
             self._client,
             namespaces=(NAMESPACE,),
             builds=self._builds,
-            look_ups=self._look_ups,
+            discoveries=self._discoveries,
             clock=time.time,
         )
         Reconciler(
             observer=observer,
             images=ImageReader(self._registries, self._settings.template_versions),
-            executor=Executor(self._client, self._builds, self._look_ups),
+            executor=Executor(self._client, self._builds, self._discoveries),
             reporter=Reporter(self._client),
             builds=self._builds,
             settings=self._settings,
@@ -228,7 +228,7 @@ class Lab:
     def clean(self) -> None:
         """Take everything away again."""
         self._builds.stop()
-        self._look_ups.stop()
+        self._discoveries.stop()
         for name in self._names:
             path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
             try:
@@ -249,7 +249,7 @@ class Lab:
                 cancelled=cancelled,
             )
 
-    def _look_up(self, action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+    def _discover(self, action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
         self.asked.append(action)
         with docker_engine(self._engine.engine.socket) as api:
             return DockerKernelDiscovery(api).discover(action.repository, cancelled=cancelled)

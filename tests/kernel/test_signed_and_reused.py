@@ -31,7 +31,6 @@ from driver_builder.model.build import BuildRequest, ModuleSpec, Signing, Source
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.modules.module_signature import split_signature
 from driver_builder.modules.module_signer import parse_signer
 from driver_builder.modules.verify import verify
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
@@ -41,6 +40,7 @@ from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.signatures.module_signature import split_signature
 from kube_api.resources import SECRETS
 from testbed.guest import cpio, emulation
 from testbed.guest.script import Ran, run_script

@@ -33,7 +33,7 @@ from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.controller.supervisor import Supervisor
 from driver_builder.discovery import discovery_queue
-from driver_builder.discovery.discovery_queue import LookUpQueue
+from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.metrics import CacheCollector, StateCollector
@@ -103,7 +103,7 @@ def _act(
         keep_log=BuildLogs(client).keep,
         attach_log=LogArtifacts(registries).attach,
     )
-    look_ups = LookUpQueue(_discovery_work(client, settings, registries), wake=wake.set)
+    discoveries = DiscoveryQueue(_discovery_work(client, settings, registries), wake=wake.set)
     collector = StateCollector(builds.states)
     REGISTRY.register(collector)
     cache = ClusterCache(client, namespaces=settings.namespaces)
@@ -111,12 +111,12 @@ def _act(
     in_cache = CacheCollector(cache)
     REGISTRY.register(in_cache)
     observer = Observer(
-        client, cache=cache, builds=builds, look_ups=look_ups, clock=time.time, secret_seconds=SECRET_SECONDS
+        client, cache=cache, builds=builds, discoveries=discoveries, clock=time.time, secret_seconds=SECRET_SECONDS
     )
     reconciler = Reconciler(
         observer=observer,
         images=ImageReader(answers, plan_settings.template_versions, pushed=registries.pushed),
-        executor=Executor(writes, builds, look_ups, is_stopping=stop.is_set),
+        executor=Executor(writes, builds, discoveries, is_stopping=stop.is_set),
         reporter=Reporter(writes, is_stopping=stop.is_set),
         builds=builds,
         settings=plan_settings,
@@ -136,7 +136,7 @@ def _act(
         stop.set()
         answers.stop()
         builds.stop()
-        look_ups.stop()
+        discoveries.stop()
         # Before the Lease is given back: the next controller writes the same ConfigMap.
         for writer in writers:
             writer.join()

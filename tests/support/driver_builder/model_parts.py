@@ -1,17 +1,17 @@
-"""Build queue, look-ups and registries without threads and sockets: what they know is what the world says."""
+"""Build queue, discoveries and registries without threads and sockets: what they know is what the world says."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
-from driver_builder.discovery.discovery_queue import LookUpQueue, LookUpStates
+from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import (
     ImageRef,
 )
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.planning.actions import LookUpKernels, StartBuild
 from driver_builder.references.registry_access import Registries
@@ -56,16 +56,16 @@ class ModelBuilds(BuildQueue):
         self.failed = {key: failure for key, failure in self.failed.items() if not is_gone(failure.driver)}
 
 
-class ModelLookUps(LookUpQueue):
+class ModelDiscoveries(DiscoveryQueue):
     """Look-ups without threads: repositories answer when the world says so."""
 
     def __init__(self) -> None:
         self.running: set[Repository] = set()
-        self.done: dict[Repository, LookUp] = {}
+        self.done: dict[Repository, Discovery] = {}
 
-    def states(self) -> LookUpStates:
+    def states(self) -> DiscoveryStates:
         """Return what is known and what is being asked."""
-        return LookUpStates(done=dict(self.done), running=frozenset(self.running))
+        return DiscoveryStates(done=dict(self.done), running=frozenset(self.running))
 
     def submit(self, action: LookUpKernels) -> None:
         """Ask a repository."""

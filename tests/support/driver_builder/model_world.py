@@ -25,7 +25,7 @@ from driver_builder.model.images import (
     MODULES_LABEL,
     OS_LABEL,
 )
-from driver_builder.model.repositories import LookUp
+from driver_builder.model.repositories import Discovery
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
@@ -40,7 +40,7 @@ from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 from tests.support.driver_builder.memory_client import MemoryClient, copied
-from tests.support.driver_builder.model_parts import ModelBuilds, ModelLookUps, ModelRegistries, identity_of
+from tests.support.driver_builder.model_parts import ModelBuilds, ModelDiscoveries, ModelRegistries, identity_of
 from tests.support.driver_builder.plans import plan_in_detail
 
 
@@ -83,7 +83,7 @@ class World:
         self.builds = ModelBuilds()
         self.offered: tuple[str, ...] = ()
         self.asked = 0
-        self.look_ups = ModelLookUps()
+        self.discoveries = ModelDiscoveries()
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
@@ -198,7 +198,7 @@ class World:
             namespaces=self.namespaces,
             cache=self._followed(),
             builds=self.builds,
-            look_ups=self.look_ups,
+            discoveries=self.discoveries,
             clock=lambda: self.now,
         )
 
@@ -240,7 +240,7 @@ class World:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
-        executor = Executor(self.writer(), self.builds, self.look_ups)
+        executor = Executor(self.writer(), self.builds, self.discoveries)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
@@ -256,7 +256,7 @@ class World:
     def kill(self) -> None:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.builds = ModelBuilds()
-        self.look_ups = ModelLookUps()
+        self.discoveries = ModelDiscoveries()
         self._cache = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
@@ -288,12 +288,12 @@ class World:
             }
             self.pushed.append(key)
 
-    def finish_look_ups(self) -> None:
+    def finish_discoveries(self) -> None:
         """Let every repository that is being asked answer with the kernels that are ``offered``."""
-        for repository in self.look_ups.running:
+        for repository in self.discoveries.running:
             self.asked += 1
-            self.look_ups.done[repository] = LookUp(releases=self.offered, at=self.now)
-        self.look_ups.running = set()
+            self.discoveries.done[repository] = Discovery(releases=self.offered, at=self.now)
+        self.discoveries.running = set()
 
     def turn(self) -> None:
         """Let one round pass: owners are collected, DaemonSets make and remove pods, nodes load them."""
@@ -426,7 +426,7 @@ class World:
             before = copied(self.client.objects)
             decided = self.reconcile()
             self.finish_builds()
-            self.finish_look_ups()
+            self.finish_discoveries()
             self.turn()
             if not decided.actions and before == self.client.objects:
                 return number

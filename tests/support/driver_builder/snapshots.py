@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, Source, SourceMissing
 from driver_builder.upgrades.prebuild import images_ahead
@@ -40,10 +40,10 @@ node_labels = st.sampled_from(
     [{}, {"pool": "x"}, {READY_LABEL: "1.0.0"}, {ready_for_label(NEWEST): "true"}, {ready_for_label("6.9.9"): "x"}]
 )
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
-look_ups = st.sampled_from([
-    LookUp(),
-    LookUp(releases=(KERNEL, NEWEST), at=NOW - 10),
-    LookUp(releases=(OTHER_KERNEL, "junk!"), at=NOW - 2e5, error="away", error_at=NOW - 10),
+discoveries = st.sampled_from([
+    Discovery(),
+    Discovery(releases=(KERNEL, NEWEST), at=NOW - 10),
+    Discovery(releases=(OTHER_KERNEL, "junk!"), at=NOW - 2e5, error="away", error_at=NOW - 10),
 ])  # fmt: skip
 ahead_before: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {"ahead": [{"kernel": "x"}]}, {"ahead": [{
     "kernel": NEWEST, "os": "debian:12", "architecture": "amd64", "stream": "6.1 cloud-amd64", "nodes": 1,
@@ -125,8 +125,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     )
     seen = replace(
         seen,
-        look_ups={DEBIAN: draw(look_ups)} if draw(st.booleans()) else {},
-        running_look_ups=frozenset([DEBIAN] if draw(st.booleans()) else []),
+        discoveries={DEBIAN: draw(discoveries)} if draw(st.booleans()) else {},
+        running_discoveries=frozenset([DEBIAN] if draw(st.booleans()) else []),
     )
     items = [item for part in drivers if not isinstance(part.spec, Exception) for item in wanted(seen, part)]
     items += [item for find in (images_ahead, images_of_moves) for _, item in find(seen, SETTINGS.template_versions)]

@@ -46,7 +46,7 @@ def one_pass(world: World) -> None:
     Reconciler(
         observer=world.observer(),
         images=world.images(),
-        executor=Executor(world.client, world.builds, world.look_ups),
+        executor=Executor(world.client, world.builds, world.discoveries),
         reporter=Reporter(world.client),
         builds=world.builds,
         settings=world.settings,

@@ -25,8 +25,8 @@ FORBIDDEN = frozenset({
 """Each of them would cost the resident process from 0.2 to 14 MiB for ever."""
 
 FORBIDDEN_OF_OURS = frozenset({
-    "feature_rules.go_template", "nfd_worker.cli.labels_command", "nfd_worker.cli.output",
-    "nfd_worker.cli.rules_command", "nfd_worker.cli.scan_command", "nfd_worker.gpu.gpu_scan",
+    "feature_rules.go_template", "nfd_worker.cli.commands.labels_command", "nfd_worker.cli.output",
+    "nfd_worker.cli.commands.rules_command", "nfd_worker.cli.commands.scan_command", "nfd_worker.gpu.gpu_scan",
     "nfd_worker.publish.publish_child", "nfd_worker.publish.take_over",
 })  # fmt: skip
 """What belongs to a child, to another command, or to rules that this node does not have."""

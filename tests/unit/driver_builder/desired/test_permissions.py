@@ -14,7 +14,7 @@ from driver_builder.desired.resolve_target import ANY_KERNEL
 from driver_builder.model.build import SourceGit
 from driver_builder.model.permissions import SETTINGS as FLAGS
 from driver_builder.model.permissions import Permissions, read
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import (
@@ -366,14 +366,14 @@ def test_many_refusals_are_counted() -> None:
     assert permissions.words(found).endswith("; and 1 more")
 
 
-def following(repository: LookUp | None, base_image: str) -> Snapshot:
+def following(repository: Discovery | None, base_image: str) -> Snapshot:
     """Make a snapshot with a driver that follows its nodes' repository."""
     changes = {"preflight": {"followRepository": True}, "build": {"baseImage": base_image}}
     known = {Repository("debian", base_image, "amd64"): repository} if repository else {}
-    return snapshot(drivers=(driver(spec_changes=changes),), look_ups=known)
+    return snapshot(drivers=(driver(spec_changes=changes),), discoveries=known)
 
 
-def look_ups(made: Plan) -> list[LookUpKernels]:
+def discoveries(made: Plan) -> list[LookUpKernels]:
     """Return which repositories a plan asks."""
     return [action for action in made.actions if isinstance(action, LookUpKernels)]
 
@@ -381,16 +381,16 @@ def look_ups(made: Plan) -> list[LookUpKernels]:
 def test_a_base_image_that_is_not_allowed_is_not_started_to_find_kernels() -> None:
     """Kernel discovery runs a container of it."""
     seen = following(None, "evil.example/x:1")
-    assert look_ups(plan(seen, SETTINGS))
+    assert discoveries(plan(seen, SETTINGS))
     made = plan(seen, settings(allowed(allowed_base_images="docker.io/library/*")))
-    assert look_ups(made) == []
+    assert discoveries(made) == []
     assert made.drivers[0].ahead is not None
     assert made.drivers[0].ahead[0].target.reason == Reason.NOT_ALLOWED
 
 
 def test_no_registry_is_asked_for_a_kernel_to_come() -> None:
     """Prebuilds and the labels of nodes that may move want no image that is not allowed."""
-    found = LookUp(releases=(KERNEL, "6.1.0-56-cloud-amd64"), at=NOW - 10)
+    found = Discovery(releases=(KERNEL, "6.1.0-56-cloud-amd64"), at=NOW - 10)
     seen = following(found, "debian:bookworm-slim")
     limits = versions(allowed(allowed_registries="r.io/*"))
     for images in (images_ahead, images_of_moves):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.discovery.discovery_queue import MAX_REPOSITORIES, LookUpQueue
+from driver_builder.discovery.discovery_queue import MAX_REPOSITORIES, DiscoveryQueue
 from driver_builder.errors import BuildFailed, TemporaryError
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.planning.actions import LookUpKernels
 from driver_builder.reasons import Reason
 from tests.support.driver_builder.factories import NAMESPACE, NOW
@@ -44,9 +44,9 @@ class Bench:
         self.answers = [*answers]
         self.pool = Later()
         self.woken = 0
-        self.queue = LookUpQueue(self._work, wake=self._wake, pool=self.pool, clock=lambda: NOW)
+        self.queue = DiscoveryQueue(self._work, wake=self._wake, pool=self.pool, clock=lambda: NOW)
 
-    def run(self) -> LookUp:
+    def run(self) -> Discovery:
         """Ask, let the repository answer, and return what is known."""
         self.queue.submit(ASK)
         self.pool.waiting.pop(0)()
@@ -76,7 +76,7 @@ def test_a_repository_is_asked_once_at_a_time() -> None:
 def test_an_answer_is_kept_with_its_time() -> None:
     """And a pass is due."""
     bench = Bench(("6.1.0-9-amd64",))
-    assert bench.run() == LookUp(releases=("6.1.0-9-amd64",), at=NOW)
+    assert bench.run() == Discovery(releases=("6.1.0-9-amd64",), at=NOW)
     assert bench.woken == 1
 
 
@@ -92,8 +92,8 @@ def test_a_failure_keeps_what_was_known(error: Exception, words: str) -> None:
     """A repository that does not answer has not lost its kernels; the next success forgets the failure."""
     bench = Bench(("6.1.0-9-amd64",), error, ("6.1.0-10-amd64",))
     bench.run()
-    assert bench.run() == LookUp(releases=("6.1.0-9-amd64",), at=NOW, error=words, error_at=NOW)
-    assert bench.run() == LookUp(releases=("6.1.0-10-amd64",), at=NOW)
+    assert bench.run() == Discovery(releases=("6.1.0-9-amd64",), at=NOW, error=words, error_at=NOW)
+    assert bench.run() == Discovery(releases=("6.1.0-10-amd64",), at=NOW)
 
 
 def test_a_queue_that_was_stopped_asks_nobody() -> None:
@@ -109,7 +109,7 @@ def test_a_queue_that_was_stopped_asks_nobody() -> None:
 def test_real_threads_do_the_same() -> None:
     """The pool of its own, from asking to the wake."""
     done = threading.Event()
-    queue = LookUpQueue(lambda _action, _cancelled: ("6.1.0-9-amd64",), wake=done.set)
+    queue = DiscoveryQueue(lambda _action, _cancelled: ("6.1.0-9-amd64",), wake=done.set)
     queue.submit(ASK)
     assert done.wait(10)
     queue.stop()
@@ -119,7 +119,7 @@ def test_real_threads_do_the_same() -> None:
 def test_answers_of_long_ago_are_dropped() -> None:
     """Base images change; what nobody asks for any more does not stay."""
     bench = Bench()
-    queue = LookUpQueue(lambda *_: ("6.1.0-1-amd64",), wake=lambda: None, pool=bench.pool, clock=lambda: NOW)
+    queue = DiscoveryQueue(lambda *_: ("6.1.0-1-amd64",), wake=lambda: None, pool=bench.pool, clock=lambda: NOW)
     for number in range(MAX_REPOSITORIES + 5):
         queue.submit(replace(ASK, repository=Repository("debian", f"debian:{number}", "amd64")))
         bench.pool.waiting.pop(0)()

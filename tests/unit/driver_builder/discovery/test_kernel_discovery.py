@@ -1,6 +1,6 @@
 """How repositories are asked for kernels: the scripts, with programs in place of the package managers.
 
-Debian's is proven by real look-ups (``tests/engine/test_kernel_discovery.py``); the repositories of the others are
+Debian's is proven by real discoveries (``tests/engine/test_kernel_discovery.py``); the repositories of the others are
 not there when tests run.
 """
 

@@ -19,7 +19,6 @@ from driver_builder.registry.image_signature import (
     has_signature,
     is_signed,
     parse_private_key,
-    parse_public_key,
     payload,
     push_signature,
     sign,
@@ -160,7 +159,6 @@ def test_a_key_is_read_from_pem(password: bytes) -> None:
     """With or without a password."""
     key = parse_private_key(pem(KEY, password), password)
     assert key.private_numbers() == KEY.private_numbers()
-    assert parse_public_key(public_pem(KEY)).public_numbers() == PUBLIC.public_numbers()
 
 
 @pytest.mark.parametrize(
@@ -183,13 +181,6 @@ def test_a_wrong_key_says_what_to_do(text: bytes, password: bytes | None, words:
         parse_private_key(text, password)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-@pytest.mark.parametrize("text", [b"x", pem(KEY)], ids=["no PEM", "a private key"])
-def test_a_wrong_public_key_is_named(text: bytes) -> None:
-    """As a setting that an admin has to fix."""
-    with pytest.raises(ConfigurationError, match="public key of image signatures"):
-        parse_public_key(text)
 
 
 def test_signatures_have_a_tag_of_their_own() -> None:

@@ -49,7 +49,7 @@ RUNS = entry(reason=Reason.NEWEST_KERNEL_RUNS, nodes=0)
         pytest.param(GOOD, id="built"),
         pytest.param(FAILED, id="failed"),
         pytest.param(replace(ASKED, looked_up=None), id="never asked"),
-        pytest.param(replace(GOOD, error="no route", error_at=NOW + 5), id="a later look-up failed"),
+        pytest.param(replace(GOOD, error="no route", error_at=NOW + 5), id="a later discovery failed"),
     ],
 )
 def test_what_is_written_is_read_again(known: AheadStatus) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model import permissions
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
-from driver_builder.model.repositories import LookUp, Repository
+from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import LabelNode, LookUpKernels, StartBuild
@@ -39,7 +39,7 @@ from tests.support.driver_builder.snapshots import snapshots
 NEWEST = "6.1.0-56-cloud-amd64"
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
 ABSENT = Absent()
-FOUND = LookUp(releases=(KERNEL, NEWEST), at=NOW - 10)
+FOUND = Discovery(releases=(KERNEL, NEWEST), at=NOW - 10)
 
 
 def following(**changes: Any) -> Any:
@@ -47,11 +47,11 @@ def following(**changes: Any) -> Any:
     return driver(spec_changes={"preflight": {"followRepository": True}, **changes.pop("spec", {})}, **changes)
 
 
-def seen(*nodes: Any, look_up: LookUp | None = FOUND, ahead: ImageState = ABSENT, **changes: Any) -> Snapshot:
+def seen(*nodes: Any, discovery: Discovery | None = FOUND, ahead: ImageState = ABSENT, **changes: Any) -> Snapshot:
     """Make a snapshot in which the images of nodes exist, and prebuilt ones are as given."""
     drivers = changes.pop("drivers", (following(),))
-    look_ups = {DEBIAN: look_up} if look_up is not None else {}
-    made = with_images(snapshot(*nodes, drivers=drivers, look_ups=look_ups, **changes), PRESENT)
+    discoveries = {DEBIAN: discovery} if discovery is not None else {}
+    made = with_images(snapshot(*nodes, drivers=drivers, discoveries=discoveries, **changes), PRESENT)
     coming = {
         item.image: with_key(ahead, item)
         for found in (images_ahead, images_of_moves)
@@ -91,48 +91,50 @@ def test_the_prebuilt_image_is_the_one_that_preflight_builds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look_up", "is_due"),
+    ("discovery", "is_due"),
     [
         pytest.param(None, True, id="never"),
         pytest.param(FOUND, False, id="just now"),
         pytest.param(replace(FOUND, at=NOW - DAY_SECONDS + 1), False, id="not yet a day ago"),
         pytest.param(replace(FOUND, at=NOW - DAY_SECONDS - RETRY_SECONDS), True, id="a day ago"),
-        pytest.param(LookUp(error="away", error_at=NOW - 10), False, id="failed just now"),
-        pytest.param(LookUp(error="away", error_at=NOW - RETRY_SECONDS), True, id="failed an hour ago"),
+        pytest.param(Discovery(error="away", error_at=NOW - 10), False, id="failed just now"),
+        pytest.param(Discovery(error="away", error_at=NOW - RETRY_SECONDS), True, id="failed an hour ago"),
     ],
 )
-def test_a_repository_is_asked_once_a_day(look_up: LookUp | None, is_due: bool) -> None:
+def test_a_repository_is_asked_once_a_day(discovery: Discovery | None, is_due: bool) -> None:
     """An hour after a failure; and the pass says when to come back."""
-    made = decided(look_up=look_up)
+    made = decided(discovery=discovery)
     assert bool(of_kind(made, LookUpKernels)) == is_due
     assert is_due or (made.requeue_at is not None and NOW < made.requeue_at <= NOW + DAY_SECONDS + RETRY_SECONDS)
 
 
 def test_a_repository_that_is_being_asked_is_not_asked_again() -> None:
     """Its answer is waited for."""
-    assert of_kind(decided(look_up=None, running_look_ups=frozenset([DEBIAN])), LookUpKernels) == []
+    assert of_kind(decided(discovery=None, running_discoveries=frozenset([DEBIAN])), LookUpKernels) == []
 
 
 @pytest.mark.parametrize(
-    ("look_up", "reason", "words"),
+    ("discovery", "reason", "words"),
     [
         pytest.param(None, Reason.NOT_LOOKED_UP, "is being asked", id="not yet"),
-        pytest.param(LookUp(error="no route", error_at=NOW), Reason.LOOK_UP_FAILED, "no route", id="failed"),
-        pytest.param(LookUp(releases=("6.12.9+deb12-amd64",), at=NOW), Reason.NOT_LOOKED_UP, "no kernel of this stream",
-                     id="none of the stream"),
+        pytest.param(Discovery(error="no route", error_at=NOW), Reason.DISCOVERY_FAILED, "no route", id="failed"),
+        pytest.param(Discovery(releases=("6.12.9+deb12-amd64",), at=NOW), Reason.NOT_LOOKED_UP,
+                     "no kernel of this stream", id="none of the stream"),
     ],
 )  # fmt: skip
-def test_where_no_newest_kernel_is_known_the_status_says_why(look_up: LookUp | None, reason: str, words: str) -> None:
+def test_where_no_newest_kernel_is_known_the_status_says_why(
+    discovery: Discovery | None, reason: str, words: str
+) -> None:
     """Nothing is built for a guess."""
-    entry = only_entry(decided(look_up=look_up))
+    entry = only_entry(decided(discovery=discovery))
     assert (entry.target.state, entry.target.reason, entry.target.kernel) == (TargetState.PENDING, reason, "")
     assert words in entry.target.message
 
 
 def test_a_failed_kernel_discovery_changes_nothing_that_was_known() -> None:
     """Neither image nor label; the failure is reported beside them."""
-    look_up = replace(FOUND, error="no route", error_at=NOW)
-    made = decided(look_up=look_up, ahead=PRESENT)
+    discovery = replace(FOUND, error="no route", error_at=NOW)
+    made = decided(discovery=discovery, ahead=PRESENT)
     entry = only_entry(made)
     assert (entry.target.state, entry.error, entry.looked_up) == (TargetState.READY, "no route", FOUND.at)
     assert [action.label for action in of_kind(made, LabelNode) if "ready-for" in action.label] == [
@@ -144,13 +146,13 @@ def test_what_an_older_controller_wrote_is_known_until_something_newer_is() -> N
     """Status first, then memory; another base image is another repository."""
     old = only_entry(decided())
     drivers = (following(status={"ahead": render_ahead([old])}),)
-    assert only_entry(decided(look_up=None, drivers=drivers)).target.kernel == NEWEST
-    fresh = LookUp(releases=("6.1.0-57-cloud-amd64",), at=NOW)
-    assert only_entry(decided(look_up=fresh, drivers=drivers)).target.kernel == "6.1.0-57-cloud-amd64"
+    assert only_entry(decided(discovery=None, drivers=drivers)).target.kernel == NEWEST
+    fresh = Discovery(releases=("6.1.0-57-cloud-amd64",), at=NOW)
+    assert only_entry(decided(discovery=fresh, drivers=drivers)).target.kernel == "6.1.0-57-cloud-amd64"
     stale = replace(fresh, at=NOW - 1000)
-    assert only_entry(decided(look_up=stale, drivers=drivers)).target.kernel == NEWEST
+    assert only_entry(decided(discovery=stale, drivers=drivers)).target.kernel == NEWEST
     other = (following(status={"ahead": render_ahead([old])}, spec={"build": {"baseImage": "debian:other"}}),)
-    assert only_entry(decided(look_up=None, drivers=other)).target.kernel == ""
+    assert only_entry(decided(discovery=None, drivers=other)).target.kernel == ""
 
 
 def test_nothing_is_prebuilt_while_builds_are_suspended() -> None:
@@ -174,14 +176,14 @@ def test_a_registry_that_does_not_say_blocks() -> None:
 
 def test_nodes_whose_kernel_nobody_packages_are_in_no_pool() -> None:
     """The condition says so, and nothing is asked."""
-    made = decided(node(kernel="6.6.52-custom_"), look_up=None)
+    made = decided(node(kernel="6.6.52-custom_"), discovery=None)
     assert made.drivers[0].ahead == ()
     assert of_kind(made, LookUpKernels) == []
 
 
 def test_pools_that_share_a_repository_ask_it_once() -> None:
     """Two flavours, one base image."""
-    made = decided(node(), node("node-b", "6.1.0-55-amd64"), look_up=None)
+    made = decided(node(), node("node-b", "6.1.0-55-amd64"), discovery=None)
     assert made.drivers[0].ahead is not None
     assert len(made.drivers[0].ahead) == 2
     assert len(of_kind(made, LookUpKernels)) == 1
@@ -315,7 +317,7 @@ def test_a_discovery_in_the_future_counts_as_now() -> None:
     entry = only_entry(decided())
     year = 365 * DAY_SECONDS
     noted = replace(entry, looked_up=NOW + year, error_at=None)
-    made = decided(look_up=None, drivers=(following(status={"ahead": render_ahead([noted])}),))
+    made = decided(discovery=None, drivers=(following(status={"ahead": render_ahead([noted])}),))
     assert only_entry(made).looked_up == NOW
     assert made.requeue_at is not None
     assert made.requeue_at <= NOW + DAY_SECONDS + RETRY_SECONDS

@@ -32,7 +32,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made.offered = (KERNEL, OFFERED)
     made.fail_builds = 1
     made.reconcile()
-    made.finish_look_ups()
+    made.finish_discoveries()
     made.reconcile()
     monkeypatch.setattr(Client, "from_environment", lambda *_words, **_more: made.client)
     monkeypatch.setattr(
@@ -93,7 +93,7 @@ def test_a_snapshot_in_a_file_plans_the_same(world: World) -> None:
     world.settle()
     world.now += 2 * 86400
     seen = world.observe()
-    assert seen.look_ups
+    assert seen.discoveries
     read, settings = from_document(to_document(seen, world.settings))
     told = [[str(action) for action in plan(one, settings).actions] for one in (seen, read)]
     assert told[0] == told[1] != []

@@ -141,7 +141,7 @@ class StoryWorld(World):
             decided = self.reconcile(self.look)
             moves = bool(decided.actions or self.builds.running)
             self.finish_builds()
-            self.finish_look_ups()
+            self.finish_discoveries()
             self.turn()
             quiet = not moves and before == json.dumps(self.client.objects, sort_keys=True)
             if quiet and self.failed_kernels() <= self.broken:

@@ -108,7 +108,7 @@ def test_what_nodes_wait_for_comes_first() -> None:
     """No node waits for a prebuild: it is queued behind all others."""
     world = fleet(KERNEL)
     world.reconcile()
-    world.finish_look_ups()
+    world.finish_discoveries()
     waiting = [action.waiting for action in world.reconcile().actions if hasattr(action, "waiting")]
     assert [*waiting, *(action.waiting for action in world.builds.running.values())] == [0, 1, 0]
 
@@ -144,7 +144,7 @@ def test_a_prebuild_that_fails_is_reported_and_keeps_nodes_where_they_are() -> N
     for _ in range(6):
         world.reconcile()
         world.finish_builds()
-        world.finish_look_ups()
+        world.finish_discoveries()
         world.turn()
     assert ready_for(world)["node-0"] == set()
     assert conditions(world)[CONDITION] == ("False", "CompileError")
@@ -274,7 +274,7 @@ def test_whatever_happens_the_end_is_settled(kernels: list[str], drivers: int, h
         for _ in range(rounds):
             world.reconcile()
             world.finish_builds()
-            world.finish_look_ups()
+            world.finish_discoveries()
             world.turn()
             world.now += 1
     world.settle()

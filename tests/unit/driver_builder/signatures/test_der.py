@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.modules.der import INTEGER, SEQUENCE, SET, InvalidDer, elements, first, integer, members, only
+from driver_builder.signatures.der import INTEGER, SEQUENCE, SET, InvalidDer, elements, first, integer, members, only
 from tests.support.driver_builder.module_signing import der
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import ConfigurationError, InvalidModule
-from driver_builder.modules.module_signature import (
+from driver_builder.signatures.module_signature import (
     MARKER,
     Certificate,
     ModuleSignature,

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from driver_builder.errors import ConfigurationError, InvalidModule
-from driver_builder.modules import der
-from driver_builder.modules.der import Element, InvalidDer
+from driver_builder.signatures import der
+from driver_builder.signatures.der import Element, InvalidDer
 
 MARKER = b"~Module signature appended~\n"
 _TRAILER = struct.Struct(">BBBBB3xI")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from nfd_worker.child import Child, spawn
-from nfd_worker.cli.unpublish_command import unpublish
+from nfd_worker.cli.commands.unpublish_command import unpublish
 from nfd_worker.config.config import Settings
 from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
 
@@ -57,7 +57,7 @@ def test_a_child_that_dies_without_an_answer_is_a_failure(capsys: pytest.Capture
 
 def test_a_child_that_hangs_is_killed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A child without a response is killed at its deadline."""
-    monkeypatch.setattr("nfd_worker.cli.unpublish_command.CHILD_DEADLINE_SECONDS", 0.05)
+    monkeypatch.setattr("nfd_worker.cli.commands.unpublish_command.CHILD_DEADLINE_SECONDS", 0.05)
     assert unpublish(SETTINGS, lambda _request: child("import time; time.sleep(60)")) == 1
     assert "no response within" in capsys.readouterr().err
 

@@ -1,0 +1,1 @@
+"""Who signed a module: the signature at its end, and the certificates that it is compared with."""
