@@ -42,19 +42,14 @@ Versions = Mapping[KernelTarget, tuple[str, ...]]
 class Resolved:
     """What the targets of a driver should run, which nodes have which target, and its rebuilds.
 
-    ``alternatives`` are images that are wanted instead if they exist.
+    ``images`` are the targets whose images the registries are asked for, each image once: those of the targets, and
+    those that are wanted instead if they exist.
     """
 
     targets: tuple[DesiredTarget, ...]
     inventory: Inventory
     rebuilds: Rebuilds
-    alternatives: tuple[ImageTarget, ...] = ()
-
-    @property
-    def images(self) -> tuple[ImageTarget, ...]:
-        """The targets whose images the registries are asked for, each image once."""
-        every = (*self.targets, *self.alternatives)
-        return tuple({item.image: item for item in every if isinstance(item, ImageTarget)}.values())
+    images: tuple[ImageTarget, ...]
 
     def holds(self, snapshot: Snapshot, driver: DriverContainer) -> bool:
         """Return whether the images known now change nothing: each was built for what is wanted anyway."""
@@ -82,12 +77,9 @@ def resolve(
     )
     inputs = _inputs(snapshot, driver, spec, versions, rebuilds)
     others = (item for other in _unrecorded(snapshot, driver, spec) for item in resolve_each(inputs, other))
-    return Resolved(
-        targets=_without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver, beside),
-        inventory=stock,
-        rebuilds=rebuilds,
-        alternatives=tuple(item for item in others if isinstance(item, ImageTarget)),
-    )
+    targets = _without_namesakes(tuple(resolve_each(inputs, stock)), snapshot, driver, beside)
+    by_image = {item.image: item for item in (*targets, *others) if isinstance(item, ImageTarget)}
+    return Resolved(targets=targets, inventory=stock, rebuilds=rebuilds, images=tuple(by_image.values()))
 
 
 def _uids(snapshot: Snapshot, driver: DriverContainer) -> Mapping[str, str]:

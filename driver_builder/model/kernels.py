@@ -80,6 +80,12 @@ class KernelTarget:
 
 def parse_target(kernel: str, os: str, architecture: str) -> KernelTarget | None:
     """Read a target from a status or an image's labels; None if it is not one."""
+    is_too_long = len(kernel) + len(os) + len(architecture) > 4 * MAX_LENGTH + 1
+    return None if is_too_long else _parse_target(kernel, os, architecture)
+
+
+@lru_cache(maxsize=4096)
+def _parse_target(kernel: str, os: str, architecture: str) -> KernelTarget | None:
     os_id, _, os_version = os.partition(":")
     try:
         return KernelTarget(KernelVersion(kernel), os_id, os_version, architecture)
