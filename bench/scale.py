@@ -37,6 +37,7 @@ REAL = (
     Row("start seconds", "start to first reconcile", "s"),
     Row("start", "CPU until at rest"),
     Row("one pod", "CPU of one changed pod", "ms", 20),
+    Row("one pod reconciles", "reconciles that follow it", "number"),
     Row("full", "CPU after every driver's spec changed", "ms", 400),
     Row("relist", "CPU to list everything anew"),
     Row("rest", "CPU of a minute at rest"),
