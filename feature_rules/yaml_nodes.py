@@ -74,7 +74,7 @@ def compose(text: str) -> Composed:
 
 
 def excess(node: yaml.Node) -> str | None:
-    """Say why a node is too much to read once every alias in it is followed; None when it is not."""
+    """Return why a node is too much to read once every alias in it is followed; None when it is not."""
     try:
         size, _ = _measure(node, 1, {})
     except RecursionError:
@@ -211,7 +211,7 @@ def joined(path: str, name: str) -> str:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Say which of the known words is meant, if one is near."""
+    """Return which of the known words is meant, if one is near."""
     import difflib  # noqa: PLC0415 - needed for mistakes only
 
     near = difflib.get_close_matches(word[:_SHOWN], known, n=1, cutoff=0.5)

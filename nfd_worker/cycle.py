@@ -149,7 +149,7 @@ def _unknown(
     rules: RuleSet,
     opened: Callable[[Set[str]], OpenKeys],
 ) -> Unknown | None:
-    """Say what nobody knows: sources and files that were never read, and what rules may make of their features.
+    """Return what nobody knows: sources and files that were never read, and what rules may make of their features.
 
     A source that makes no labels is known to make none, whether it can be read or not.
     """
@@ -179,7 +179,7 @@ def _problems(outputs: Mapping[str, RuleOutputs]) -> tuple[RuleProblem, ...]:
 
 
 def _annotations(host: Host) -> dict[str, str]:
-    """Say which boot and which kernel release, to the letter, the labels describe; what cannot be read is not said."""
+    """Return which boot and which exact kernel release the labels describe; what cannot be read is left out."""
     found = {key: _find(host, path) for key, path in _ANNOTATED.items()}
     return {key: value for key, value in found.items() if value}
 

@@ -236,7 +236,7 @@ class Daemon:
 
 
 def _resync_seconds(settings: Settings) -> float:
-    """Say how often everything is applied again: nodes differ by up to a quarter, so as not to come all at once."""
+    """Return how often everything is applied again: nodes differ by up to a quarter, so as not to come all at once."""
     return settings.resync_seconds * (1 + jitter(settings.node_name) / 4)
 
 

@@ -155,7 +155,7 @@ AnyFollower = (
 
 
 def _is_gone(metadata: Json) -> bool:
-    """Say whether an object went with the last of its finalizers; a pod stays until its grace period ends."""
+    """Return whether an object went with the last of its finalizers; a pod stays until its grace period ends."""
     is_held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return "deletionTimestamp" in metadata and not is_held
 

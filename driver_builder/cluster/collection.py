@@ -82,7 +82,7 @@ class Collection(Generic[Value]):
             return self._kept.groups()
 
     def age(self, now: float) -> float | None:
-        """Say how many seconds ago something was last heard; None where nothing ever was."""
+        """Return how many seconds ago something was last heard; None where nothing ever was."""
         with self._lock:
             return None if self._heard is None else now - self._heard
 

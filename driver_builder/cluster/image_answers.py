@@ -181,7 +181,7 @@ class ImageAnswers:
             self._later(again - now, self._start)
 
     def _when_to_start_again(self, now: float) -> float | None:
-        """Say when questions may begin that wait only for others that hang; None where that was said already."""
+        """Return when questions may begin that wait only for others that hang; None where that was said already."""
         due = self._turns.release_hanging(now)
         if not self._waiting or due is None or self._turns_at > now:
             return None

@@ -60,7 +60,7 @@ def read_unload_pod(obj: Json) -> UnloadPod:
 
 
 def _end_of(ended: Json) -> str:
-    """Say how a container ended that says nothing itself."""
+    """Return how a container ended that says nothing itself."""
     code, message = ended.get("exitCode") or 0, str(ended.get("message") or "").strip()
     return f"the unload pod failed ({code}): {message}".removesuffix(": ") if code else ""
 

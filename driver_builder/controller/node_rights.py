@@ -17,6 +17,6 @@ _LOADED = f"{literal(loaded.PREFIX)}[^/]+$"
 
 
 def node_rights() -> NodeRights:
-    """Say what the controller may change of any Node."""
+    """Return what the controller may change of any Node."""
     labels, annotations = matches(_READY, _READY_FOR), matches(_READY, _LOADED)
     return NodeRights(program=PROGRAM, labels=Keys(labels, labels), annotations=Keys(annotations, annotations))

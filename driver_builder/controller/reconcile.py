@@ -94,7 +94,7 @@ def owners_of(decided: Plan) -> dict[int, str]:
 
 
 def refusals(owners: Mapping[int, str], failed: Iterable[FailedAction]) -> dict[str, str]:
-    """Say for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands.
+    """Return for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands.
 
     ``owners`` are those of :func:`owners_of`.
     """

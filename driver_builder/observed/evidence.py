@@ -46,7 +46,7 @@ class NodeEvidence:
 
 
 def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
-    """Say what a pod says of the driver on its node, and the words for it."""
+    """Return what a pod says of the driver on its node, and the words for it."""
     if pod.proof is None:
         return Finding.NOTHING, pod.message or "the driver pod has not reported yet"
     if pod.contrary is not None:

@@ -195,7 +195,7 @@ def _adopted(existing: DaemonSet | None, on_node: str) -> str:
 def _progress_words(
     view: DriverView, item: ImageTarget, part: TargetPart, nodes: Iterable[str], current: set[str]
 ) -> str:
-    """Say how many nodes are ready, and why the first of ``nodes`` is not, or does not have what is wanted."""
+    """Return how many nodes are ready, and why the first of ``nodes`` is not, or does not have what is wanted."""
     words = f"{part.status.ready_nodes} of {len(item.nodes)} nodes ready"
     for node in nodes:
         found = part.evidence[node]

@@ -31,7 +31,7 @@ PUSH_PATIENCE = 300.0
 
 
 class Inspector(Protocol):
-    """Says whether images exist."""
+    """Reports whether images exist."""
 
     def inspect(
         self,

@@ -139,7 +139,7 @@ def _title(key: str) -> str:
 
 
 def _words_of_labels(devices: Iterable[Attributes], names: PciNames) -> dict[str, str]:
-    """Say what the numbers of a label can mean, whichever fields of a device it was made of."""
+    """Return what the numbers of a label can mean, whichever fields of a device it was made of."""
     words: dict[str, str] = {}
     for device in devices:
         for count in range(1, len(FIELDS) + 1):

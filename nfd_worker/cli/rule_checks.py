@@ -48,7 +48,7 @@ def static_problems(rules: Iterable[Rule], text: str, file: str, options: Namesp
 
 
 def as_problem(refusal: Refusal, output: RuleOutput) -> RuleProblem:
-    """Say of a refusal which field of its rule it is about, with the key as it is written there."""
+    """Return of a refusal which field of its rule it is about, with the key as it is written there."""
     wanted: Mapping[str, Iterable[str]] = {
         "label": output.labels,
         "annotation": output.annotations,

@@ -7,7 +7,7 @@ _MISC_CAPACITY = ("sys/fs/cgroup/misc.capacity", "sys/fs/cgroup/misc/misc.capaci
 
 
 def discover_security(host: Host, flags: Flags, *, sgx_epc_bytes: int) -> dict[str, str]:
-    """Say what is on, and how much of it there is."""
+    """Return what is on, and how much of it there is."""
     capacity = _find_misc_capacity(host)
     found: dict[str, str] = {}
     if sgx_epc_bytes:

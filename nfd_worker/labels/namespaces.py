@@ -64,7 +64,7 @@ _OURS = Problem("ns-not-allowed", f"the namespace {GROUP} is reserved for driver
 
 
 def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | None:
-    """Say why this cannot be a label; None when it can. The whitelists are not asked (:func:`is_whitelisted`)."""
+    """Return why this cannot be a label; None when it can. The whitelists are not asked (:func:`is_whitelisted`)."""
     # The value counts in an extra namespace, too: the API server would refuse the whole Node for one bad value.
     problem = check_label_syntax(key, value)
     if problem is not None:
@@ -78,14 +78,14 @@ def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | No
 
 
 def check_label_syntax(key: str, value: str) -> Problem | None:
-    """Say why Kubernetes would not take this as a label's key and value, without regard to namespaces."""
+    """Return why Kubernetes would not take this as a label's key and value, without regard to namespaces."""
     if not is_qualified_name(key):
         return _INVALID_KEY
     return None if is_label_value(value) else _INVALID_VALUE
 
 
 def check_annotation(key: str, value: str) -> Problem | None:
-    """Say why this cannot be an annotation; None when it can."""
+    """Return why this cannot be an annotation; None when it can."""
     if not is_qualified_name(key):
         return _INVALID_KEY
     if "/" not in key:
@@ -103,7 +103,7 @@ def check_annotation(key: str, value: str) -> Problem | None:
 
 
 def check_extended_resource(key: str, value: str) -> Problem | None:
-    """Say why this cannot be an extended resource; None when it can.
+    """Return why this cannot be an extended resource; None when it can.
 
     A key without a namespace passes, as upstream lets it when automatic prefixes are off.
     """
@@ -124,7 +124,7 @@ def check_extended_resource(key: str, value: str) -> Problem | None:
 
 
 def check_taint(taint: Taint) -> Problem | None:
-    """Say why this cannot be a taint; None when it can."""
+    """Return why this cannot be a taint; None when it can."""
     if not is_qualified_name(taint.key):
         return _INVALID_KEY
     if "/" not in taint.key:

@@ -49,7 +49,7 @@ def runnable_rules(layer: Layer, unread: Set[str]) -> tuple[Rule, ...]:
 def open_keys(
     layers: Iterable[Layer], outputs: Iterable[RuleOutput], unread: Set[str], *, auto_prefix: bool
 ) -> OpenKeys:
-    """Say by origin, as in the record of what made what, which keys may be wanted once the ``unread`` sources are read.
+    """Return by origin, as in the record, which keys may be wanted once the ``unread`` sources are read.
 
     ``outputs`` is what all rules made of the features that are known. None stands for any key: a template names its
     labels itself.

@@ -19,7 +19,7 @@ def origins_of(
     *,
     auto_prefix: bool,
 ) -> Origins:
-    """Say for each rule (by its file, if it has one) and each feature file which keys of the content it wants.
+    """Return for each rule (by its file, if it has one) and each feature file which keys of the content it wants.
 
     A feature file that wants none is named, too: rules may make something of its features.
     """
@@ -36,7 +36,7 @@ def origins_of(
 
 
 def recorded_origin(rule: Rule | RuleOutput) -> str:
-    """Say what a rule is called in the record: its file, which can go bad as a whole, or else its own name."""
+    """Return what a rule is called in the record: its file, which can go bad as a whole, or else its own name."""
     return rule.file or rule.origin
 
 

@@ -41,7 +41,7 @@ _BOOKKEEPING = f"{in_namespaces(within(UPSTREAM))} && {_NAME} in {text_list(BOOK
 
 
 def node_rights(options: NamespaceOptions) -> NodeRights:
-    """Say what a worker with these settings may change of its Node.
+    """Return what a worker with these settings may change of its Node.
 
     Whatever they are, it may remove what others of them allowed to set, and what upstream leaves behind.
     """

@@ -38,7 +38,7 @@ class Record(NamedTuple):
         return shared not in ("", node.annotations.get(self.own, ""))
 
     def patch(self, node: NodeState, text: str, *, take_over: bool) -> Json:
-        """Say which annotations have to change for this text to be tracked; an empty one needs none."""
+        """Return which annotations have to change for this text to be tracked; an empty one needs none."""
         keys = (self.own,) if self.is_foreign(node) and not take_over else (self.own, self.shared)
         return {key: text or None for key in keys if node.annotations.get(key, "") != text}
 

@@ -37,7 +37,7 @@ _MOST_AT_ONCE = 1024
 
 
 def is_of_interest(action: str, subsystem: str, path: str) -> bool:
-    """Say whether an event can change a feature; ``path`` is that below ``/sys``.
+    """Return whether an event can change a feature; ``path`` is that below ``/sys``.
 
     The network devices of pods and the disks of container images are virtual: they come and go all day.
     """

@@ -48,7 +48,7 @@ _REASONS = {name: reason for reason, names in _REFUSED.items() for name in names
 
 
 def unknown_function(name: str) -> str:
-    """Say why there is no function ``name``; empty when there is one."""
+    """Return why there is no function ``name``; empty when there is one."""
     if name in FUNCTIONS:
         return ""
     if name in _REASONS:
