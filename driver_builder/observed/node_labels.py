@@ -16,7 +16,8 @@ _known: "WeakValueDictionary[tuple[str, ...], _Places]" = WeakValueDictionary()
 class NodeLabels(Mapping[str, str]):
     """A mapping that shares its keys with all others that have the same ones. It does not change.
 
-    A tuple of 110 values takes 0.9 kB, where a dictionary takes 4.7 kB; to read a label takes some 0.1 us more.
+    A tuple of 110 values takes 0.9 kB, where a dictionary takes 4.7 kB; to read a label takes some 0.1 us more. A node
+    with a key that no other one has takes 6.5 kB.
     """
 
     __slots__ = ("_places", "_values")
