@@ -24,9 +24,9 @@ BASE_IMAGE = "debian:bookworm-slim"
 WORKER_CONFIG = yaml.safe_dump({"sources": {"pci": {"deviceClassWhitelist": ["00ff", "03", "0b40", "12"]}}})
 """Class 00ff is edu's."""
 
-NODE_SECONDS = 240.0
+NODE_SECONDS = 600.0
 BUILD_SECONDS = 600.0
-LOAD_SECONDS = 240.0
+LOAD_SECONDS = 600.0
 
 MANY_FAILURES = 3
 _UNMENDABLE = {Reason.HEADERS_MISSING, Reason.COMPILE_ERROR, Reason.TEMPLATE_INVALID}

@@ -18,7 +18,7 @@ from testbed.command import environment, tail
 from testbed.errors import NotReadyError, TestbedError
 from testbed.progress import Step
 
-_SUPERVISOR_START_TIMEOUT = 20.0
+_SUPERVISOR_START_TIMEOUT = 120.0
 _REMOVAL_SECONDS = 300.0
 """A testbed may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
 

@@ -21,7 +21,7 @@ from testbed.process import Processes
 from testbed.progress import Progress
 from testbed.state import GuestState
 
-_POWER_OFF_TIMEOUT = 60.0
+_POWER_OFF_TIMEOUT = 240.0
 
 
 class Guest:
@@ -166,11 +166,11 @@ class Guest:
         node: dict[str, Any] | None = self._api.get(f"/api/v1/nodes/{self.name}")
         return node
 
-    def boot_id(self, *, timeout: float = 60) -> str:
+    def boot_id(self, *, timeout: float = 240) -> str:
         """Return the kernel's name for the present boot."""
         return self.check("cat /proc/sys/kernel/random/boot_id", timeout=timeout).strip()
 
-    def wait_ready(self, timeout: float = 120) -> None:
+    def wait_ready(self, timeout: float = 600) -> None:
         """Wait until the node is Ready in its present boot.
 
         A rebooted node shows Ready from before for up to 40 s, so the Node must carry the boot's own identity.

@@ -16,7 +16,7 @@ from testbed.errors import CommandError
 from testbed.guest import cpio
 from testbed.guest.emulation import KERNEL_PARAMETERS, QEMU
 
-BOOT_TIMEOUT = 180.0
+BOOT_TIMEOUT = 600.0
 _SECTION = re.compile(r"\[\[(\w+)\n(.*?)\1 (\d+)\]\]\n", re.DOTALL)
 
 # What a container runtime gives a pod, then the sections, one after the other. Marks are printed around each of them.

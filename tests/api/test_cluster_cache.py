@@ -22,7 +22,7 @@ from tests.support.driver_builder import factories
 from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
 
 NAMESPACE = "driverwright"
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 600.0
 
 
 @pytest.fixture(scope="module")

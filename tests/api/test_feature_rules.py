@@ -112,7 +112,7 @@ def test_the_thread_follows_changes(client: Client, control_plane_ground: Testbe
     try:
         create(client, "late", GOOD)
         sync.wake.set()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while "late.yaml" not in data(client) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert "late.yaml" in data(client)

@@ -174,7 +174,7 @@ def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_g
     thread.start()
     client.create(COLLECTION, config_map("before", x="1"))
     control_plane_ground.control_plane.kill("kube-apiserver")
-    thread.join(timeout=60)
+    thread.join(timeout=600)
     assert ended
     with pytest.raises(Unreachable, match="no response from the API server"):
         client.get(path("before"))

@@ -40,7 +40,7 @@ Json = dict[str, Any]
 NAMESPACE = "driverwright"
 KERNEL, NEW_KERNEL = factories.KERNEL, "6.1.0-56-cloud-amd64"
 SETTINGS = PlanSettings(template_versions=factories.SETTINGS.template_versions, retry_min_seconds=2.0)
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 600.0
 
 
 class Lab:

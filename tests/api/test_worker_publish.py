@@ -104,7 +104,7 @@ def command(root: Path, node: str, kubeconfig: Path, *flags: str) -> list[str]:
 def run_once(root: Path, node: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run a worker in oneshot mode."""
     argv = command(root, node, kubeconfig, "--oneshot", *flags)
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_unpublishing_takes_everything_back(
     assert labels(control_plane_ground, node) != before
     argv = [sys.executable, "-m", "nfd_worker", "unpublish", "--node-name", node, "--kubeconfig", str(kubeconfig)]
     for _ in range(2):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         assert labels(control_plane_ground, node) == before
         assert "driverwright.io/boot-id" not in metadata(control_plane_ground, node).get("annotations", {})

@@ -8,6 +8,7 @@ import io
 import json
 import multiprocessing
 import re
+import socket
 import subprocess
 import tarfile
 import threading
@@ -41,6 +42,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
+from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
@@ -59,7 +61,7 @@ RUN bash /out/driver/build.sh
 FROM scratch
 COPY --from=build /out/ /
 """
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 900.0
 PATIENCE = Patience(look=0.3)
 SHORT = Patience(look=0.3, start=20.0, hopeless=4.0)
 SMALL = "50Mi"
@@ -95,7 +97,7 @@ class Place:
             "base_image": self.base_image,
             "source": SourceFiles(files={"build.sh": script.encode()}),
             "modules": (ModuleSpec(name="quick"),),
-            "deadline_seconds": 240.0,
+            "deadline_seconds": 900.0,
             **request,
         }
         return StartBuild(
@@ -214,15 +216,19 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patience = SHORT if of_settings else PATIENCE
         return Build(place, place.action(name, script, **changes), folder, settings=settings, patience=patience)
 
-    hanging = build("deadline", "echo hanging; sleep 300", deadline_seconds=60.0)
-    cancelled = build("cancelled", "echo begun; sleep 300")
-    evicted = build("evicted", "sleep 300", work_size=SMALL)
+    hanging = build("deadline", "echo hanging; sleep 1200", deadline_seconds=120.0)
+    cancelled = build("cancelled", "echo begun; sleep 1200")
+    (opened,) = free_ports(1)
+    until_open = f"until (</dev/tcp/127.0.0.1/{opened}) 2>/dev/null; do sleep 1; done"
+    deleted = build("deleted", f"echo begun; {until_open}; echo 'x.c:3:1: error: bad'; exit 65")
+    evicted = build("evicted", "sleep 1200", work_size=SMALL)
     no_image = f"{place.ground.registry.host}/no/such:1"
     with ThreadPoolExecutor(2) as pool:
         failures = {
             "evicted": pool.submit(evicted.failure),
             "deadline": pool.submit(hanging.failure),
             "cancelled": pool.submit(_failure_when_cancelled, cancelled),
+            "deleted": pool.submit(_failure_when_deleted, deleted, opened),
             "no node fits": pool.submit(build("selected", node_selector={"no": "such"}).failure),
             "image cannot be pulled": pool.submit(build("no-image", image=no_image).failure),
         }
@@ -235,6 +241,14 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def _failure_when_cancelled(build: Build) -> DriverBuilderError:
     threading.Thread(target=_cancel_when_begun, args=(build,)).start()
     return build.failure()
+
+
+def _failure_when_deleted(build: Build, opened: int) -> DriverBuilderError:
+    """Delete the pod of a build that waits for the port ``opened``, which is open once another pod waits for it."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", opened))
+        threading.Thread(target=_delete_pod_when_begun, args=(build, port)).start()
+        return build.failure()
 
 
 def newest_kernel() -> str:
@@ -384,6 +398,14 @@ def _cancel_when_begun(build: Build) -> None:
     build.cancelled.set()
 
 
+def _delete_pod_when_begun(build: Build, port: socket.socket) -> None:
+    wait_until("the build has begun", lambda: "begun" in build.lines)
+    name = next(name for name in build.place.left(build.action.request.key) if name.startswith("Pod/"))
+    build.place.root.delete(PODS.path(namespace=NAMESPACE, name=name.removeprefix("Pod/")))
+    wait_until("another pod builds", lambda: build.lines.count("begun") == 2)
+    port.listen()
+
+
 def _build_and_be_killed(
     account: ServiceAccount, action: StartBuild, settings: JobSettings, templates: Path, said: Any
 ) -> None:
@@ -475,6 +497,14 @@ def test_a_deadline_ends_a_build(waiting: Waiting) -> None:
     assert isinstance(failure, BuildFailed)
     assert failure.reason is Reason.DEADLINE_EXCEEDED
     assert "hanging" in str(failure)
+
+
+def test_a_build_whose_pod_is_deleted_goes_on_in_another_one(waiting: Waiting) -> None:
+    """A drain kills the build's container; this is no build that ran out of memory, and the next pod's end counts."""
+    failure = waiting("deleted")
+    assert isinstance(failure, BuildFailed), failure
+    assert failure.reason is Reason.COMPILE_ERROR, failure
+    assert failure.log_tail.count("begun") == 2
 
 
 def test_a_build_that_fills_its_node_is_ended(waiting: Waiting) -> None:

@@ -51,7 +51,7 @@ def test_a_job_finds_what_an_engine_finds(ground: Testbed, asking: JobKernelDisc
 
 def assert_all_is_gone(ground: Testbed) -> None:
     """Nothing of any discovery stays: the garbage collector takes the pods of deleted Jobs."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while left(admin(ground)):
         assert time.monotonic() < end, left(admin(ground))
         time.sleep(0.5)

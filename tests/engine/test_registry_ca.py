@@ -27,7 +27,7 @@ from tests.support.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.references.test_registry_access import secret
 
 NAMESPACE = "driverwright"
-READY_SECONDS = 120.0
+READY_SECONDS = 600.0
 WITH_CA = RegistrySettings(secret="push", ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
 
 

@@ -20,7 +20,7 @@ from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.support.real_parts.small_parts import SmallEngine
 
-TIMEOUT = 120.0
+TIMEOUT = 600.0
 FACTS = {"Module.symvers": b"0x1\tsymbol\tvmlinux\tEXPORT_SYMBOL\t\n", "compiler": b"gcc 12\n"}
 TEMPLATE = """\
 FROM scratch AS build

@@ -49,7 +49,7 @@ def knock(ground: Testbed) -> str:
 
 
 @contextmanager
-def running_pod(api: Api, body: dict[str, Any], timeout: float = 120) -> Iterator[str]:
+def running_pod(api: Api, body: dict[str, Any], timeout: float = 600) -> Iterator[str]:
     """Run a pod for the time of the context."""
     path = f"/api/v1/namespaces/default/pods/{body['metadata']['name']}"
     api.create("/api/v1/namespaces/default/pods", body)

@@ -30,7 +30,7 @@ SEEN = "[1af4:1005]"
 CONFIG = "sources: {pci: {deviceClassWhitelist: ['00ff']}}"
 
 TRIES = 4
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 """Far less than the hour after which the worker would look by itself."""
 
 

@@ -114,7 +114,9 @@ class JobRun:
             DriverBuilderError: the Job has ended.
         """
         self._take(state)
-        if self._waits_since is not None and self._limits.are_reached() and not self._limits.is_cancelled():
+        has_begun = self._pod_log is not None
+        is_late = self._limits.are_reached() and not self._limits.is_cancelled()
+        if self._waits_since is not None and is_late and not has_begun:
             raise self._not_started()
         self._limits.check(self._output.tail)
         self._cluster.pause(self._patience.look)

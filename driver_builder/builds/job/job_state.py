@@ -23,6 +23,9 @@ _HOPELESS = frozenset(
 )
 """Reasons of a waiting container that seldom resolve themselves."""
 
+_SIGNALS = frozenset({KILLED, 143})
+"""Exit codes of a container that SIGKILL or SIGTERM ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
@@ -34,14 +37,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
-    """The container ``build`` of ``pod`` runs."""
+    """The container ``build`` of ``pod`` runs, or was killed because somebody deleted the pod."""
 
     pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandingOver:
-    """The container ``build`` has succeeded, the next one runs."""
+    """The container ``build`` has succeeded, the next one runs, or was killed because somebody deleted the pod."""
 
     pod: str
 
@@ -99,6 +102,8 @@ def _pod_state(pod: Json) -> JobState:
         return Lost(why=why, is_full="emptydir" in why.lower() or "ephemeral" in why.lower())
     build = _container(status, "initContainerStatuses", BUILD_CONTAINER)
     if ended := build.get("terminated"):
+        if _is_killed_by_deletion(pod, ended):
+            return Building(pod=name)
         code = KILLED if ended.get("reason") == "OOMKilled" else int(ended.get("exitCode", 1))
         return NotBuilt(pod=name, exit_code=code) if code else _after_build(pod, name)
     return Building(pod=name) if "running" in build else _waiting(pod, build)
@@ -107,7 +112,7 @@ def _pod_state(pod: Json) -> JobState:
 def _after_build(pod: Json, name: str) -> JobState:
     hand_over = _container(_status(pod), "containerStatuses", HAND_OVER_CONTAINER)
     if ended := hand_over.get("terminated"):
-        return _handed_over(name, ended)
+        return HandingOver(pod=name) if _is_killed_by_deletion(pod, ended) else _handed_over(name, ended)
     return HandingOver(pod=name) if "running" in hand_over else _waiting(pod, hand_over)
 
 
@@ -138,6 +143,15 @@ def _handed_over(pod: str, terminated: Json) -> HandedOver:
     return HandedOver(
         pod=pod, digest=None, why=why or f"{reason}, exit code {terminated.get('exitCode')}", is_refused=is_refused
     )
+
+
+def _is_killed_by_deletion(pod: Json, terminated: Json) -> bool:
+    """Whether a container was killed because its pod is deleted: by a drain, by hand, at the Job's deadline.
+
+    This says nothing about the build; once the pod is gone, the Job says the rest.
+    """
+    is_signal = terminated.get("exitCode") in _SIGNALS and terminated.get("reason") != "OOMKilled"
+    return is_signal and "deletionTimestamp" in pod["metadata"]
 
 
 def _status(obj: Json) -> Json:

@@ -20,7 +20,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
 
-SETTLE_SECONDS = 180.0
+SETTLE_SECONDS = 600.0
 DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
 SHELL = ("/driverwright/busybox", "sh")
 LOADER = (*SHELL, "/driverwright/loader.sh")

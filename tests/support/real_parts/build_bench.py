@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,22 @@ from tests.support.driver_builder.memory_client import MemoryClient
 
 NAMESPACE = "driverwright"
 SECRET = "registry-password"
-PATIENCE = 300.0
+PATIENCE = 900.0
+
+
+class LeapingClock:
+    """Counts seconds, and as many more as a test says: a deadline passes when its time has come, not the machine's."""
+
+    def __init__(self) -> None:
+        self._leapt = 0.0
+
+    def __call__(self) -> float:
+        """Return the seconds."""
+        return time.monotonic() + self._leapt
+
+    def leap(self, seconds: float) -> None:
+        """Let so many seconds have passed."""
+        self._leapt += seconds
 
 
 class BuildBench:
@@ -37,6 +53,9 @@ class BuildBench:
 
     def __init__(self, *, engine: str, host: str, repository: str, templates: Path | None) -> None:
         self.log: list[str] = []
+        self.clock = LeapingClock()
+        self.when_waiting: Callable[[], None] | None = None
+        """What happens when a build prints ``waiting``."""
         self.host = host
         self._engine = engine
         self._templates = templates
@@ -86,8 +105,10 @@ class BuildBench:
         def both(line: str) -> None:
             self.log.append(line)
             log(line)
+            if self.when_waiting and line == "waiting":
+                self.when_waiting()
 
         with docker_engine(self._engine) as api:
             known = self._registries.credentials(action.namespace, action.registry, action.image.host)
-            builder = DockerBuilder(api, templates=self._templates, credentials=known)
+            builder = DockerBuilder(api, templates=self._templates, credentials=known, clock=self.clock)
             return build_and_push(action, builder=builder, registries=self._registries, log=both, cancelled=cancelled)

@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 MODULES = Path(__file__).parents[2] / "data" / "modules"
 KERNEL, SKIPPED_KERNEL = "6.1.0-55-cloud-amd64", "6.1.0-47-cloud-amd64"
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 600.0
 BUILD = """\
 mkdir -p /facts /out/driver "/out/lib/modules/$1/updates"
 base64 -d /src/module >"/out/lib/modules/$1/updates/dw_helper.ko"

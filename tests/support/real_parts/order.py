@@ -15,7 +15,7 @@ from testbed.api import is_node_ready
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds: an emulated node on a busy machine takes its time to end a pod."""
 
 

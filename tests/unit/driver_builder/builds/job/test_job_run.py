@@ -136,6 +136,15 @@ def test_what_seldom_goes_by_itself_is_given_up_sooner() -> None:
     assert 160 < cluster.now < 163
 
 
+def test_a_deadline_of_a_build_that_ran_is_the_builds() -> None:
+    """Also when the Job's deadline has removed the pod and the Job does not say so yet."""
+    cluster = Cluster(Building(pod="p"), Waiting(why="no pod was created for the Job"), streams=[(["hanging"], True)])
+    error = Follow(cluster, deadline=1.0).error()
+    assert isinstance(error, BuildFailed)
+    assert error.reason is Reason.DEADLINE_EXCEEDED
+    assert "last line: hanging" in str(error)
+
+
 def test_a_deadline_that_finds_nothing_running_says_so() -> None:
     """It is the cluster's failure and not the build's."""
     error = Follow(Cluster(Waiting(why="0/3 nodes are available")), deadline=20.0).error()

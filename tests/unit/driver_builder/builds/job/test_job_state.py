@@ -46,6 +46,11 @@ def ended(exit_code: int = 0, message: str = "", reason: str = "") -> Json:
     return {"terminated": {"exitCode": exit_code, "message": message, "reason": reason}}
 
 
+def deleted(made: Json) -> Json:
+    """Mark a pod as being deleted."""
+    return made | {"metadata": made["metadata"] | {"deletionTimestamp": "2026-01-03T00:00:05Z"}}
+
+
 def waits(reason: str, message: str = "") -> Json:
     """Make the state of a container that waits."""
     return {"waiting": {"reason": reason, "message": message}}
@@ -75,6 +80,18 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
         pytest.param([pod(RUNS, waits("PodInitializing"))], Building(pod="p"), id="building"),
         pytest.param([pod(ended(65))], NotBuilt(pod="p", exit_code=65), id="compile error"),
         pytest.param([pod(ended(1, reason="OOMKilled"))], NotBuilt(pod="p", exit_code=137), id="out of memory"),
+        pytest.param([pod(ended(137, reason="Error"))], NotBuilt(pod="p", exit_code=137), id="killed"),
+        pytest.param([deleted(pod(ended(137, reason="Error")))], Building(pod="p"), id="killed by a deletion"),
+        pytest.param([deleted(pod(ended(143, reason="Error")))], Building(pod="p"), id="ended by a deletion"),
+        pytest.param(
+            [deleted(pod(ended(137, reason="OOMKilled")))],
+            NotBuilt(pod="p", exit_code=137),
+            id="out of memory, then deleted",
+        ),
+        pytest.param([deleted(pod(ended(65)))], NotBuilt(pod="p", exit_code=65), id="compile error, then deleted"),
+        pytest.param(
+            [deleted(pod(ended(), ended(137, reason="Error")))], HandingOver(pod="p"), id="deleted while handing over"
+        ),
         pytest.param([pod(ended(), waits("PodInitializing"))], Waiting(), id="built, second image is pulled"),
         pytest.param(
             [pod(ended(), waits("ImagePullBackOff", "back-off"))],
