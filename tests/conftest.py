@@ -1,7 +1,7 @@
 """What all tests share: the testbeds, one of each kind per session, and how thoroughly Hypothesis looks.
 
-``HYPOTHESIS_PROFILE=thorough pytest`` looks harder, ``fuzz`` (``make fuzz``) hardest; the default keeps the unit tests
-within seconds.
+``HYPOTHESIS_PROFILE=long`` (``make test-long``) looks harder, ``thorough`` harder still, ``fuzz`` (``make fuzz``)
+hardest; the default keeps the unit tests within a minute.
 """
 
 import os
@@ -23,6 +23,7 @@ REAL_PARTS = ("api", "engine", "kernel", "cluster")
 settings.register_profile(
     "ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("long", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -50,8 +50,9 @@ def main() -> int:
 
 
 def _dockerfiles() -> dict[str, list[str]]:
-    """Dockerfiles as they are; the rendered templates are checked by tests/unit (driver_image, driver_builder)."""
+    """Dockerfiles as they are, and templates as they were rendered; other shapes of these are checked by tests/unit."""
     files = sorted(ROOT.glob("dockerfiles/*/Dockerfile")) + sorted(ROOT.glob("examples/**/Dockerfile"))
+    files += sorted(ROOT.glob("tests/data/golden/*.Dockerfile"))
     return {"dockerfiles": ["hadolint", *(str(path.relative_to(ROOT)) for path in files)]}
 
 

@@ -1,4 +1,4 @@
-"""``make test``: every test but those marked ``long``; ``make test-long``: these.
+"""``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
 The unit tests come first, on both cores. Then two processes run side by side: one has the tests that share the cluster
 and is shown as it goes, the other all that need single parts, shown when it ends. Each leaves a JUnit file in
@@ -67,7 +67,7 @@ class Ended:
 def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
-    unit = Part("unit", (*UNIT, "-m", tier))
+    unit = Part("unit", (*UNIT, "-m", "long or costly" if long else tier))
     cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
     parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
     return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
@@ -140,7 +140,10 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.iterdir():
         old.unlink()
-    ended = [part for stage in stages(long="--long" in sys.argv) for part in run_stage(stage)]
+    long = "--long" in sys.argv
+    if long:
+        os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
+    ended = [part for stage in stages(long=long) for part in run_stage(stage)]
     lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
     (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")

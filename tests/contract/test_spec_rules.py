@@ -17,6 +17,7 @@ from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
 from tests.support.crd_schema import SCHEMA, allows
+from tests.support.examples import few
 
 Json = dict[str, Any]
 Way = tuple[str, ...]
@@ -272,11 +273,12 @@ def test_parser_and_schema_agree(field: str, part: Json) -> None:
         judge(field, value)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("field", PATTERNS)
 def test_they_agree_on_what_the_schemas_pattern_matches(field: str) -> None:
     """Whatever the admin writes within it."""
 
-    @settings(max_examples=15)
+    @few(6)
     @given(st.from_regex(PATTERNS[field].removesuffix("$") + r"\Z"))
     def agree(value: str) -> None:
         judge(field, value)
@@ -284,11 +286,12 @@ def test_they_agree_on_what_the_schemas_pattern_matches(field: str) -> None:
     agree()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("field", READ)
 def test_they_agree_on_what_the_parsers_rule_matches(field: str) -> None:
     """A rule that is changed alone is found."""
 
-    @settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+    @settings(few(6), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
     @given(st.from_regex(READ[field].pattern, fullmatch=True))
     def agree(value: str) -> None:
         judge(field, value)

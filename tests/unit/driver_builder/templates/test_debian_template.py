@@ -61,6 +61,7 @@ def instructions(text: str) -> list[str]:
     return "\n".join(lines).replace("\\\n", "\0").splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "shape",
     [

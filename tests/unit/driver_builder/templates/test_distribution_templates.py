@@ -94,6 +94,7 @@ def test_every_template_is_tested() -> None:
     assert names - {"debian"} == {node.template for node in NODES}
 
 
+@pytest.mark.long
 @each_node
 def test_hadolint_finds_nothing(node: Node, tmp_path: Path) -> None:
     """Every shape of a rendered template passes the linter, shell commands included."""

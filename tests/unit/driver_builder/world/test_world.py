@@ -17,6 +17,7 @@ from driver_builder.planning.plan_view import PlanSettings
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
+from tests.support.examples import few
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)
@@ -44,6 +45,8 @@ def assert_all_ready(world: World, version: str = "1.0.0") -> None:
     assert world.status()["readyNodes"] == len(world.selected())
 
 
+@pytest.mark.costly
+@few(15)
 @given(st.lists(st.sampled_from(KERNELS), max_size=4), st.integers(0, 3))
 def test_every_fleet_becomes_ready(kernels: list[str], failures: int) -> None:
     """From nothing, with builds that fail at first, to every node proven, one build and one DaemonSet per kernel."""
@@ -82,6 +85,8 @@ EVENTS: dict[str, Callable[[World], None]] = {
 }
 
 
+@pytest.mark.costly
+@few(15)
 @given(
     st.lists(st.sampled_from(KERNELS), min_size=2, max_size=3),
     st.lists(st.tuples(st.sampled_from([*EVENTS]), st.integers(0, 4)), max_size=3),
@@ -209,6 +214,8 @@ def test_killed_after_every_action_it_still_arrives() -> None:
     assert_all_ready(world)
 
 
+@pytest.mark.costly
+@few(8)
 @given(st.integers(2, 3), st.lists(st.integers(0, 2), min_size=1, max_size=2))
 def test_a_rollout_takes_one_working_driver_away_at_a_time(size: int, passes: list[int]) -> None:
     """While a new image rolls over a working fleet, never more than one node is without a working driver."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_parts import ModelRegistries
 from tests.support.driver_builder.model_world import World
+from tests.support.examples import few
 
 NEW_KERNEL = "6.12.107-cloud-amd64"
 KERNELS = (KERNEL, OTHER_KERNEL, NEW_KERNEL)
@@ -261,15 +263,15 @@ def _step(name: str, function: Callable[..., None], *arguments: st.SearchStrateg
 
 
 drivers, nodes, kernels = st.sampled_from(DRIVERS), st.sampled_from(NODE_NAMES), st.sampled_from(KERNELS)
-few = st.sampled_from(["1", "2"])
+one_or_two = st.sampled_from(["1", "2"])
 steps = st.one_of(
     _step("apply", _apply, drivers, st.sampled_from([*MAPPINGS])),
     _step("boot", _join_or_boot, nodes, kernels),
     _step("leave", _leave, nodes),
     _step("upgrade", _upgrade, drivers),
     _step("edit the source", _edit_source, st.sampled_from(["int x;", "int y;"])),
-    _step("rebuild", _annotate, drivers, few),
-    _step("rebuild for the node", _ask_node, nodes, few),
+    _step("rebuild", _annotate, drivers, one_or_two),
+    _step("rebuild for the node", _ask_node, nodes, one_or_two),
     _step("pause", _pause, drivers, st.sampled_from(["true", None])),
     _step("delete", _delete, drivers),
     _step("forge a label", _forge, st.sampled_from([*NODE_NAMES, "outside"]), drivers),
@@ -281,6 +283,8 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.costly
+@few(15)
 @given(
     st.lists(st.tuples(drivers, st.sampled_from([*MAPPINGS])), min_size=1, max_size=2),
     st.lists(kernels, min_size=1, max_size=3),

@@ -17,6 +17,7 @@ from driver_builder.upgrades.upgrade_labels import PREFIX, ready_for_label
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
+from tests.support.examples import few
 
 OFFERED = "6.1.0-56-cloud-amd64"
 LATER = "6.1.0-57-cloud-amd64"
@@ -261,6 +262,8 @@ EVENTS: dict[str, Callable[[World], None]] = {
 }
 
 
+@pytest.mark.costly
+@few(10)
 @given(
     st.lists(st.sampled_from([KERNEL, OTHER_KERNEL, OFFERED]), min_size=1, max_size=3),
     st.integers(1, 2),

@@ -3,12 +3,13 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_rules.go_template import TemplateError, parse_template
 from feature_rules.go_template.data.numbers import cast_float64, cast_int64, parse_float, parse_int64
 from feature_rules.go_template.functions.table import FUNCTIONS
+from tests.support.examples import few
 
 DATA = {
     "pci": {"device": [{"class": "0300", "vendor": "10de"}, {"class": "0200", "vendor": "é"}], "none": []},
@@ -49,7 +50,8 @@ def test_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-@settings(max_examples=settings().max_examples // 3)  # There are more than a hundred functions.
+@pytest.mark.costly
+@few(5)  # There are more than a hundred functions.
 @given(st.data())
 def test_any_arguments(name: str, data: st.DataObject) -> None:
     """Each function with arguments of any type and number."""

@@ -5,6 +5,7 @@ from copy import deepcopy
 from itertools import product
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS
 from nfd_worker.publish.wire import PublishRequest
 from tests.support.admission import Policy, Review
+from tests.support.examples import few
 from tests.support.nfd_worker.node_server import NodeServer
 
 Json = dict[str, Any]
@@ -102,6 +104,8 @@ def may_set(some: NamespaceOptions) -> dict[str, Callable[[str], bool]]:
     return {"Labels": label, "Annotations": annotation, "Taints": taint, "Resources": resource}
 
 
+@pytest.mark.costly
+@few(15)
 @given(options)
 def test_the_policy_accepts_the_keys_that_the_worker_sets_and_no_other(some: NamespaceOptions) -> None:
     """One key that only the worker accepts would refuse all labels; one that only the policy accepts is worth more.
