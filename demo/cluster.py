@@ -115,7 +115,7 @@ class Cluster:
         for pod in self.pods(selector):
             path = PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"], subresource="log")
             try:
-                return self.client.get_text(path, query={"tailLines": str(lines)}).strip()
+                return "\n".join(self.client.follow(path, query={"tailLines": str(lines)})).strip()
             except KubeApiError:
                 continue
         return ""

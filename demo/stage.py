@@ -9,7 +9,7 @@ import docker
 import yaml
 
 from demo.cluster import NAMESPACE, Cluster
-from driver_builder.reasons import VERIFICATION_FAILURES, Reason
+from driver_builder.reasons import SECTIONS, Reason
 from kube_api import names
 
 EXAMPLE = Path(__file__).parents[1] / "examples/edu-driver"
@@ -95,7 +95,7 @@ def hopeless(target: Mapping[str, Any]) -> str | None:
     in_vain = (
         failures >= MANY_FAILURES
         or state == "Skipped"
-        or (state == "Failed" and reason in {*_UNMENDABLE, *VERIFICATION_FAILURES})
+        or (state == "Failed" and reason in {*_UNMENDABLE, *SECTIONS["Verification of what was built"]})
     )
     if not in_vain:
         return None

@@ -79,13 +79,13 @@ def plan(
     """
     memory = PlanMemory() if memory is None else memory
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
-    nobody: dict[str, tuple[LabelNode, ...]] = {}
+    no_labels: dict[str, tuple[LabelNode, ...]] = {}
     labels = contained(
-        "driver", "all", lambda: label_moves(snapshot, settings.template_versions), lambda _error: nobody
+        "driver", "all", lambda: label_moves(snapshot, settings.template_versions), lambda _error: no_labels
     )
-    nothing: dict[str, tuple[Conflict, ...]] = {}
+    no_conflicts: dict[str, tuple[Conflict, ...]] = {}
     allowed = settings.template_versions.permissions
-    kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: nothing)
+    kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
     parts = []
     for driver in drivers:
         inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))

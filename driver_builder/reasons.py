@@ -539,12 +539,6 @@ REASONS: Mapping[Reason, Meaning] = MappingProxyType({
     reason: meaning for part in SECTIONS.values() for reason, meaning in part.items()
 })  # fmt: skip
 
-VERIFICATION_FAILURES = frozenset(_VERIFICATIONS)
-"""Reasons why a built module is not pushed."""
-
-LOAD_REPORTS = frozenset({*_LOADS, Reason.MODULE_CONFLICT})
-"""What a driver pod reports when it has not loaded the driver, or has lost it."""
-
 
 def meaning_of(word: str) -> Meaning | None:
     """Return the meaning of a word in a status or a log; None for a word of another version."""

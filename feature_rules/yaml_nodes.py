@@ -109,7 +109,7 @@ def scalar_text(node: yaml.ScalarNode, *, convert: bool) -> str | None:
     """Give the text of a scalar; None when it is not one.
 
     With ``convert``, booleans and numbers are texts, too, if YAML leaves them as they are written: ``0300``, ``1.10``
-    and ``1e3`` would become 192, 1.1 and 1000, which nobody means.
+    and ``1e3`` would become 192, 1.1 and 1000, which is never meant.
     """
     text = str(node.value)
     if node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in text):

@@ -47,14 +47,14 @@ class WatchEvent(NamedTuple):
 
 
 class Reader(Protocol):
-    """Whoever can read one object: a :class:`Client`, or what remembers what one has read."""
+    """Can read one object: a :class:`Client`, or a cache of what one has read."""
 
     def get(self, path: str) -> Object:
         """Read one object."""
 
 
 class Writer(Reader, Protocol):
-    """Whoever can write objects: a :class:`Client`, or what takes note of what one has written."""
+    """Can write objects: a :class:`Client`, or one that records what was written."""
 
     def create(self, path: str, body: Object) -> Object:
         """Create an object in a collection."""
@@ -194,10 +194,6 @@ class Client:
         if uid is not None:
             options["preconditions"] = {"uid": uid}
         return self._json("DELETE", path, body=options)
-
-    def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
-        """Read an endpoint that answers with text (``/readyz``, a pod's log)."""
-        return self._read("GET", path, query=query or {}, accept="*/*").decode(errors="replace")
 
     def follow(
         self, path: str, *, query: Mapping[str, str] | None = None, silence_seconds: float = 5.0

@@ -84,7 +84,7 @@ class ResponseReader:
         """Yield the body as it comes.
 
         Raises:
-            MalformedResponse: when it is cut off, or nobody can tell where it ends.
+            MalformedResponse: when it is cut off, or does not say where it ends.
         """
         coding, length = head.headers.get("transfer-encoding"), head.headers.get("content-length")
         if head.status in _WITHOUT_BODY:

@@ -62,7 +62,7 @@ _ACCOUNT = re.compile(r"[a-z0-9][a-z0-9.-]*/[a-z0-9][a-z0-9.-]*")
 
 
 def parse_account(text: str) -> tuple[str, str] | None:
-    """Read ``namespace/name`` of a service account; None when it is none."""
+    """Read ``namespace/name`` of a service account; None for anything else."""
     namespace, _, name = text.partition("/")
     return (namespace, name) if _ACCOUNT.fullmatch(text) else None
 

@@ -123,7 +123,7 @@ def _run(work: Callable[[], int], payload: int, writer: int) -> NoReturn:
                 os.close(descriptor if descriptor > _STANDARD_ERROR else -1)
         gc.disable()
         status = work()
-    except BaseException:  # noqa: BLE001 - the end of a process: nobody above would log it
+    except BaseException:  # noqa: BLE001 - the end of a process: nothing above it would log it
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)

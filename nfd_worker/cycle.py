@@ -149,7 +149,7 @@ def _unknown(
     rules: RuleSet,
     opened: Callable[[Set[str]], OpenKeys],
 ) -> Unknown | None:
-    """Return what nobody knows: sources and files that were never read, and what rules may make of their features.
+    """Return what is unknown: sources and files that were never read, and what rules may make of their features.
 
     A source that makes no labels is known to make none, whether it can be read or not.
     """

@@ -1,9 +1,9 @@
 """The worker's loop: one thread that waits for events, runs cycles and drives its children, until it is stopped.
 
-What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`nfd_worker.watch.inotify`, signals, the pipes of children, whoever
-asks the endpoint, and the time. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle` runs
-it, and :mod:`nfd_worker.publish.publisher` sends what came of it when that is something new; what vanished is given a
-moment to come back (:mod:`nfd_worker.watch.settling`).
+What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`nfd_worker.watch.inotify`, signals, the pipes of children, the
+clock, and requests to the endpoint. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle`
+runs it, and :mod:`nfd_worker.publish.publisher` sends the result if it is new; what vanished is given a moment to come
+back (:mod:`nfd_worker.watch.settling`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """``/healthz`` and ``/metrics`` on a raw socket in the daemon's loop.
 
 ``http.server`` would double the resident process. What is spoken here is HTTP/1.0: one request a connection, answered
-when its head is there. Nobody who asks can hold the loop up: connections are few, and an answer goes into the kernel's
+when its head is there. No client can hold up the loop: connections are few, and an answer goes into the kernel's
 buffer whole.
 """
 

@@ -13,6 +13,7 @@ from driver_builder.errors import BuildFailed, VerificationFailed
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason, suspends
+from tests.support.driver_builder.image_tars import read_files
 
 
 def build(builder: DockerBuilder, wanted: BuildRequest, *, keep: Path, log: LogSink) -> Build:
@@ -46,7 +47,7 @@ def _verified(wanted: BuildRequest, began: float, built: BuiltImage, directory: 
     found = _result(wanted, began, outcome=Outcome.BUILT, verified=len(modules), image_bytes=size)
     shutil.rmtree(keep, ignore_errors=True)
     keep.mkdir(parents=True)
-    for path, content in image.read_files(f"/lib/modules/{wanted.target.kernel_version}/updates").items():
+    for path, content in read_files(image, f"/lib/modules/{wanted.target.kernel_version}/updates").items():
         (keep / Path(path).name).write_bytes(content)
     return found
 

@@ -104,14 +104,6 @@ class ImageArchive:
         """
         return files_of(self.layers, absolute(prefix))
 
-    def read_files(self, prefix: str) -> dict[str, bytes]:
-        """The same files with their contents: for a few small files.
-
-        Raises:
-            VerificationFailed: as :meth:`files`, and for a file of more than MAX_FILE bytes.
-        """
-        return {file.path: file.read() for file in self.files(prefix)}
-
 
 def sha256(content: bytes) -> str:
     """``sha256:<hex>``, as registries write digests."""

@@ -1,6 +1,6 @@
 """What a build records of its kernel: the files below ``/facts`` of a stage, within bounds.
 
-Place in the flow: an engine returns them as a tar, a Job as files; both pass them on in a ``BuiltImage``.
+Place in the flow: an engine returns them as a tar, a Job as files; both return them in a ``BuiltImage``.
 """
 
 import tarfile

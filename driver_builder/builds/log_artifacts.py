@@ -1,7 +1,7 @@
 """The log of a build that was pushed, attached to its image.
 
-Place in the flow: the build queue passes the redacted lines on when the tag is set. Unlike the bill of materials, the
-log is attached after the tag: an image without it is complete.
+Place in the flow: the build queue calls it with the redacted lines when the tag is set. Unlike the bill of
+materials, the log is attached after the tag: an image without it is complete.
 """
 
 import logging

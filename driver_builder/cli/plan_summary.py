@@ -19,8 +19,8 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DiscoverKernels,
     LabelNode,
-    LookUpKernels,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -76,7 +76,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "build"
         case CancelBuild():
             return "cancel"
-        case LookUpKernels():
+        case DiscoverKernels():
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
@@ -109,12 +109,15 @@ def as_document(summary: DriverSummary) -> dict[str, Any]:
             for item in summary.targets
         ],
         "ahead": [{**_as_document(item), "nodesOnOlder": item.status.nodes} for item in summary.ahead],
-        "actions": [
-            {"action": type(action).__name__, "verb": verb(action), "what": str(action)} for action in summary.actions
-        ],
+        "actions": [{"action": _kind(action), "verb": verb(action), "what": str(action)} for action in summary.actions],
         "nodesWithoutTarget": dict(summary.unknown),
         **({"trouble": summary.trouble} if summary.trouble else {}),
     }
+
+
+def _kind(action: Action) -> str:
+    """Name the kind of an action, as programs that read the output know it."""
+    return "LookUpKernels" if isinstance(action, DiscoverKernels) else type(action).__name__
 
 
 def _as_document(item: TargetSummary) -> dict[str, Any]:
@@ -175,7 +178,7 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.target
         case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
-        case CancelBuild() | LookUpKernels() | DeleteDaemonSet() | SetFinalizer():
+        case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""
         case _ as never:
             assert_never(never)

@@ -62,7 +62,7 @@ class NamespaceCache:
             clock=clock,
         )
         self.named_config_maps: set[str] = set()
-        """The ConfigMaps that drivers name: changes of all others concern nobody."""
+        """The ConfigMaps that drivers name: changes of all others are not news."""
         self.config_maps: Follower[Version] = Follower(
             client,
             Source(resource=CONFIG_MAPS, namespace=namespace, metadata_only=True),
@@ -130,7 +130,7 @@ class ClusterCache:
             item.repair()
 
     def wrote(self, obj: Object, *, is_new: bool = True) -> bool:
-        """Keep an object as the API server gave it back to whoever wrote it; says whether that is news.
+        """Keep an object as the API server returned it for a write; returns whether that is news.
 
         ``is_new`` says whether the write may have made it.
         """
@@ -145,7 +145,7 @@ class ClusterCache:
         return follower.collection.wrote(obj, is_new=is_new)
 
     def deleted(self, uid: str) -> bool:
-        """Forget an object that is gone because we deleted it; says whether that is news."""
+        """Forget an object that is gone because we deleted it; returns whether that is news."""
         return any(follower.collection.deleted(uid) for follower in self.followers)
 
 

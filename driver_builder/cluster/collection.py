@@ -27,14 +27,14 @@ MOMENT_SECONDS = 5.0
 
 
 class WentBack(Exception):
-    """A watch told of an older version after a newer one: what is known may be of another cluster, or of a backup."""
+    """A watch reported an older version after a newer one: what is known may be of another cluster, or of a backup."""
 
 
 class Collection(Generic[Value]):
     """The objects of one collection, by uid.
 
-    ``read`` makes a value of an object; None for one that nobody needs. Values are compared: a change that leaves the
-    value as it was is no news, nor is one of what ``concerns`` nobody. ``group_of`` names the group of a value.
+    ``read`` makes a value of an object; None for one that is not needed. Values are compared: a change that leaves the
+    value as it was is not news, nor is one of a value without ``concerns``. ``group_of`` names the group of a value.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Collection(Generic[Value]):
         self._version = ""
         self._listed_at: int | None = None
         self._told: int | None = None
-        """The newest version that a listing or the watch told of."""
+        """The newest version that a listing or the watch reported."""
         self._heard: float | None = None
         self._is_watched = False
         self._is_cut = False
@@ -98,7 +98,7 @@ class Collection(Generic[Value]):
             return self._listed_until is not None and now - self._listed_until <= MOMENT_SECONDS
 
     def replace(self, pages: Iterable[Listing], clock: Callable[[], float]) -> bool:
-        """Put a listing in the place of what was known; tells whether that is news.
+        """Put a listing in the place of what was known; returns whether that is news.
 
         What was heard or written while it was on its way is newer. Where the listing is older than what was known
         before, the API server's data is of an earlier day, and the listing alone counts.
@@ -167,7 +167,7 @@ class Collection(Generic[Value]):
             self._version, self._is_watched, self._listed_until = "", False, None
 
     def apply(self, event: WatchEvent, now: float) -> bool:
-        """Apply what a watch tells; says whether that is news.
+        """Apply an event of the watch; returns whether that is news.
 
         Raises:
             WentBack: when its version is older than that of an event before.
@@ -193,7 +193,7 @@ class Collection(Generic[Value]):
             return self._is_there(uid, version) and self._keep(uid, Kept(version, value))
 
     def wrote(self, obj: Json, *, is_new: bool = True) -> bool:
-        """Keep an object as the API server gave it back to whoever wrote it; says whether that is news.
+        """Keep an object as the API server returned it for a write; returns whether that is news.
 
         ``is_new`` says whether the write may have made it. One that is not known then is left to the watch: it has
         taken the place of another one of its name, which is known still.
@@ -206,7 +206,7 @@ class Collection(Generic[Value]):
             return self._is_there(uid, kept.version) and self._keep(uid, kept)
 
     def deleted(self, uid: str) -> bool:
-        """Forget an object that is gone because we deleted it; says whether that is news."""
+        """Forget an object that is gone because we deleted it; returns whether that is news."""
         with self._lock:
             if self._kept.get(uid) is not None:
                 self._deleted[uid] = None

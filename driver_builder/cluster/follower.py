@@ -23,9 +23,9 @@ UNKNOWN_KIND_SECONDS = 30.0
 WATCH_SECONDS = 120
 """Less than SILENT_SECONDS, because Kubernetes 1.20 sends no bookmarks of a resource that never changes."""
 SHORT_SECONDS = 5.0
-"""A watch that ends sooner, and told nothing, is not begun anew at once."""
+"""A watch that ends sooner, without an event, is not begun anew at once."""
 RELIST_SECONDS = 4 * 3600.0
-"""How long a collection is believed that only watches tell of; up to a quarter more, so that they are not all listed
+"""How long a collection is trusted by its watches alone; up to a quarter more, so that they are not all listed
 at once."""
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Follower(Generic[Value]):
             except KubeApiError as error:
                 words, delay = str(error), error.retry_after or self._backoff.next()
             except Exception:
-                # A bug, which ends this thread: until it is started again nobody follows.
+                # A bug, which ends this thread: until it is started again nothing is followed.
                 self._is_running = False
                 self.collection.watch_broke()
                 raise
@@ -136,7 +136,7 @@ class Follower(Generic[Value]):
             stop.wait(delay)
 
     def watch(self, changed: Callable[[], None], is_stopping: Callable[[], bool]) -> bool:
-        """Watch on from where the collection is until the API server ends the watch; says whether it told anything.
+        """Watch from where the collection is until the API server ends the watch; returns whether an event came.
 
         Raises:
             KubeApiError, WentBack: when the watch cannot begin, or breaks.

@@ -1,7 +1,7 @@
 """Values by uid, in groups that can be asked for at once. No I/O, no lock: its owner has one.
 
-A group is given as a tuple that stays the same object for as long as nothing of it changed, so that whoever has it sees
-that by identity, and a change costs one group.
+A group is given as a tuple that stays the same object for as long as nothing of it changed, so that its user
+sees that by identity, and a change costs one group.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Kept(Generic[Value]):
-    """A value, None for an object that nobody needs, and the version of the object that it was read from."""
+    """A value, None for an object that is not needed, and the version of the object that it was read from."""
 
     version: int | None
     value: Value | None

@@ -1,18 +1,18 @@
-"""What registries said of images, asked in threads of their own: a reconcile pass uses what is known and never waits.
+"""What registries reported about images, asked in threads of their own: a reconcile uses what is known and never waits.
 
 Place in the flow: ``observe`` calls :meth:`ImageAnswers.inspect` as it would :meth:`Registries.inspect`. An image that
-was not asked about yet is :class:`NotAsked`; once its answer is there, and differs from what a pass was given, a pass
-is woken. Commands ask :class:`Registries` itself and wait.
+was not asked about yet is :class:`NotAsked`; once its answer is there, and differs from what a reconcile was given, the
+next reconcile is woken. Commands ask :class:`Registries` itself and wait.
 
 An answer belongs to a namespace and all its settings: what one driver's password, CA or plain HTTP saw is not believed
 of another's. A presence is asked for again after :data:`PRESENT_SECONDS`, everything else after
-:data:`NEGATIVE_SECONDS`, in each case when a pass wants it. An absence starts builds, so it is given as fresh for
+:data:`NEGATIVE_SECONDS`, in each case when a reconcile wants it. An absence starts builds, so it is given as fresh for
 :data:`NEGATIVE_SECONDS` only.
 
 How many are asked at the same time, and who waits: ``turns``.
 
-An absence that is confirmed wakes a pass as well, but at most one per :data:`NEGATIVE_SECONDS` for all images together:
-that pass asks for other images again, whose answers would otherwise wake the next one, without end.
+An absence that is confirmed wakes a reconcile as well, but at most one per :data:`NEGATIVE_SECONDS` for all images:
+that reconcile asks for other images again, whose answers would otherwise wake the next one, without end.
 """
 
 import logging
@@ -38,7 +38,7 @@ NEGATIVE_SECONDS = 10.0
 WORDS_SECONDS = 60.0
 """So long the words of an answer stay though the registry says the same in others: each change is a status written."""
 KEPT_SECONDS = 600.0
-"""What no pass has wanted for so long is forgotten."""
+"""What no reconcile has wanted for so long is forgotten."""
 _TIMER_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class _Entry:
     said: float = 0.0
     """When the words of ``state`` were new."""
     given: ImageState | None = None
-    """What the last pass was given; None before it was given ``state``."""
+    """What the last reconcile was given; None before it was given ``state``."""
     is_asked: bool = False
     """Whether the question waits for its turn or for its answer."""
 
@@ -107,7 +107,7 @@ class ImageAnswers:
         """When turns are taken from what hangs, though nothing else happens."""
         self._pruned = clock()
         self._confirmed_at = float("-inf")
-        """When a confirmed absence last woke a pass, or is going to."""
+        """When a confirmed absence last woke a reconcile, or is going to."""
         self._is_stopped = False
 
     def inspect(
@@ -153,7 +153,7 @@ class ImageAnswers:
         if entry.state is None:
             return NotAsked()
         if isinstance(entry.state, Absent):
-            # One that no pass has seen yet is fresh: it woke the pass that comes, however long the last one takes.
+            # One that no reconcile has seen yet is fresh: it woke the next one, however long the last one takes.
             age, is_new = now - entry.at, entry.given is None
             return Absent(is_fresh=age < NEGATIVE_SECONDS or (is_new and age < PRESENT_SECONDS))
         return entry.state
@@ -190,7 +190,7 @@ class ImageAnswers:
         return self._turns_at
 
     def _put_back(self, question: Question, entry: _Entry, turn: Turn) -> None:
-        """Let a question wait again for which there is no thread: the next pass, or the next answer, starts it."""
+        """Queue a question again for which there is no thread: the next reconcile, or the next answer, starts it."""
         with self._lock:
             self._turns.end(turn)
             if self._entries.get(question) is entry and not self._is_stopped:
@@ -216,7 +216,7 @@ class ImageAnswers:
             self._wake()
 
     def _wake_seldom(self) -> None:
-        """Wake a pass for a confirmed absence: at once, or when the last one is old enough; once for all until then."""
+        """Wake a reconcile for a confirmed absence, at once or when the last one is old enough; one for all."""
         with self._lock:
             now = self._clock()
             if self._confirmed_at > now:
@@ -244,7 +244,7 @@ class ImageAnswers:
         )
 
     def _keep(self, entry: _Entry, state: ImageState) -> bool:
-        """Remember an answer; gives whether it differs from what a pass was given."""
+        """Remember an answer; return whether it differs from what a reconcile was given."""
         now = self._clock()
         kept = settled(entry.state, state, is_young=now - entry.said < WORDS_SECONDS)
         if kept != entry.state:
@@ -289,7 +289,7 @@ def settled(before: ImageState | None, now: ImageState, *, is_young: bool) -> Im
     """An answer in the words of the one before where it says the same. Pure.
 
     Registries put another correlation id into each of their errors. Words that differ in more than such an id are kept
-    while they ``is_young``, for whoever writes other words each time.
+    while ``is_young``: some registries write other words each time.
     """
     if not isinstance(now, _Said) or not isinstance(before, _Said) or type(before) is not type(now):
         return now

@@ -1,7 +1,7 @@
 """Writes to the API server whose answers go into the cache at once.
 
-Place in the flow: ``execute`` and ``report`` write through it. The next reconcile sees what they wrote, though no watch
-has said so yet; and when the watch does, it is no news.
+Place in the flow: ``execute`` and ``report`` write through it. The next reconcile sees what they wrote, before a
+watch reports it; when the watch does, it is not news.
 """
 
 from driver_builder.cluster.cluster_cache import ClusterCache

@@ -62,7 +62,7 @@ class NamedContents:
         return known.answer
 
     def sweep(self) -> None:
-        """Forget what nobody has asked for since the last time."""
+        """Forget what was not asked for since the last time."""
         self._known = {path: known for path, known in self._known.items() if path in self._asked}
         self._asked = set()
         places = [place for place in map(self._place, self._known) if place is not None]

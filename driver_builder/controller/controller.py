@@ -1,7 +1,7 @@
-"""When to do a pass: on every change that matters, on ticks, and when a plan asked to be looked at again.
+"""When to reconcile: on every change that matters, on ticks, and when a plan asked for it.
 
-APScheduler ticks by the wall clock, so the loop has a second eye on when a pass is due, by the monotonic one: after the
-clock was set back by an hour the next pass still comes in time.
+APScheduler ticks by the wall clock, so the loop also checks the monotonic clock: after the
+wall clock was set back by an hour the next reconcile still comes in time.
 """
 
 import logging
@@ -19,16 +19,16 @@ from driver_builder.telemetry import Heartbeat
 from kube_api.errors import KubeApiError
 
 SETTLE_SECONDS = 0.2
-"""Changes come in bursts; a pass waits this long for the rest of one."""
+"""Changes come in bursts; a reconcile waits this long for the rest of one."""
 
 TURN_SECONDS = 0.5
-"""So often the loop looks whether a pass is due, and gives a sign of life."""
+"""Seconds between two checks whether a reconcile is due, and between two heartbeats."""
 
 logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """Runs passes until stopped. Everything it knows between passes is when the next one is due."""
+    """Reconciles until stopped. All it knows between two reconciles is when the next one is due."""
 
     def __init__(
         self, *, reconciler: Reconciler, wake: threading.Event, resync_seconds: float, heartbeat: Heartbeat
@@ -40,7 +40,7 @@ class Controller:
         self._is_settled = False
 
     def run(self, stop: threading.Event) -> None:
-        """Do passes until ``stop`` is set; an API server that is away is waited for with back-off."""
+        """Reconcile until ``stop`` is set; waits with back-off while the API server is unreachable."""
         scheduler = BackgroundScheduler(
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -63,7 +63,7 @@ class Controller:
             scheduler.shutdown(wait=False)
 
     def _pass(self, backoff: Backoff) -> float:
-        """Do a pass; gives in how many seconds the next is due though nothing changes."""
+        """Reconcile; returns in how many seconds the next one is due although nothing changes."""
         began = time.monotonic()
         outcome = contained("pass", "over all drivers", self._reconciled, lambda error: error)
         telemetry.RECONCILE_SECONDS.labels("Failed" if isinstance(outcome, Exception) else "Succeeded").observe(
@@ -84,7 +84,7 @@ class Controller:
         return min(max(outcome - time.time(), 0.0), self._resync_seconds)
 
     def _reconciled(self) -> float | KubeApiError | InternalError | None:
-        """Do a pass; gives when the next is due, or why it failed."""
+        """Reconcile; returns when the next one is due, or why it failed."""
         try:
             return self._reconciler.reconcile()
         except KubeApiError as error:

@@ -19,8 +19,8 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DiscoverKernels,
     LabelNode,
-    LookUpKernels,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -54,7 +54,7 @@ class FailedAction:
 def batches(
     actions: Iterable[Action], apart: Callable[[Action], str] = lambda _action: ""
 ) -> tuple[tuple[Action, ...], ...]:
-    """Put what is written on one Node together, where the first of it was: it is one request, whoever's it is.
+    """Put what is written on one Node together, where the first of it was: it is one request, of whichever drivers.
 
     ``apart`` names the driver of an action that is written for that driver alone.
     """
@@ -85,11 +85,11 @@ class Executor:
     def perform(
         self, actions: tuple[Action, ...], owner_of: Callable[[Action], str] = lambda _action: ""
     ) -> tuple[FailedAction, ...]:
-        """Perform each action; one that fails does not stop the others. Gives those that failed.
+        """Perform each action; one that fails does not stop the others. Returns those that failed.
 
-        An action without an answer ends those of its driver, which ``owner_of`` tells; the next time they come last. At
-        the second driver without an answer the rest is left to the next pass, because each action would wait as long.
-        So it is when the controller is to stop, because another one may act already.
+        An action without an answer ends those of its driver, which ``owner_of`` names; the next time they come last. At
+        the second driver without an answer the rest is left to the next reconcile, because each action would wait as
+        long. The same holds when the controller is to stop, because another one may act already.
         """
         failed: list[FailedAction] = []
         strikes = self._silence.begin()
@@ -133,11 +133,11 @@ class Executor:
         ]
 
     def _try(self, batch: tuple[Action, ...]) -> KubeApiError | InternalError | None:
-        """Perform actions that are one write; gives what the API server answered where it did not do its part."""
+        """Perform actions that are one write; returns the API server's error, if there is one."""
         try:
             self._perform(batch)
         except (NotFound, Conflict) as error:
-            # The cluster changed since the snapshot; the next pass sees it.
+            # The cluster changed since the snapshot; the next reconcile sees it.
             logger.info("%s: conflict: %s", batch[0], error)
         except KubeApiError as error:
             return error
@@ -153,7 +153,7 @@ class Executor:
                 self._builds.submit(action)
             case CancelBuild():
                 self._builds.cancel(action.key)
-            case LookUpKernels():
+            case DiscoverKernels():
                 if self._discoveries is not None:
                     self._discoveries.submit(action)
             case LabelNode() | RememberLoaded():
@@ -162,7 +162,7 @@ class Executor:
                 self._write(action)
 
     def _patch_node(self, node: str, actions: Iterable[Action]) -> None:
-        """Write everything that is to be said on a Node at once."""
+        """Write all labels and annotations of a Node at once."""
         # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
         labels: dict[str, str | None] = {}
         annotations: dict[str, str | None] = {}

@@ -1,4 +1,4 @@
-"""One controller acts at a time: whoever holds a ``coordination.k8s.io/v1`` Lease.
+"""One controller acts at a time: the one that holds a ``coordination.k8s.io/v1`` Lease.
 
 Our own few lines instead of ``kubernetes.leaderelection``, which can neither be stopped nor give the Lease back and
 ends on the first transport error (``docs/decisions/0002-own-lease.md``).

@@ -18,10 +18,10 @@ from kube_api.errors import KubeApiError, Unreachable
 
 
 class Reconciler:
-    """Does passes, one at a time.
+    """Reconciles, one at a time.
 
-    ``changes`` counts our writes that changed what a reconcile reads: no watch brings them as news. After a pass with
-    such writes ``again`` asks for another one at once, also where something else failed.
+    ``changes`` counts our writes that changed what a reconcile reads: no watch brings them as news. After such
+    writes ``again`` asks for another reconcile at once, also where something else failed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Reconciler:
         self._memory = PlanMemory()
 
     def reconcile(self) -> float | None:
-        """Do one pass; gives when to look again though nothing changes (seconds since the epoch).
+        """Reconcile once; returns when to do it again although nothing changes (seconds since the epoch).
 
         Raises:
             KubeApiError: when the cluster could not be read, or something could not be written for now. What was

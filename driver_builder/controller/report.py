@@ -1,4 +1,4 @@
-"""Writes what a pass found: each driver's status when it changed, and an Event for each piece of news."""
+"""Writes what a reconcile found: each driver's status when it changed, and an Event for each piece of news."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -43,12 +43,12 @@ class Reporter:
         """By driver, the plan that its status says already."""
 
     def report(self, plan: Plan, *, now: float, refusals: Mapping[str, str] = _NONE) -> dict[str, Unwritten]:
-        """Bring every driver's status up to date; gives the errors by driver, for the next pass to retry.
+        """Bring every driver's status up to date; returns the errors by driver, for the next reconcile to retry.
 
         All statuses come first, then the Events of those that were written: while a status cannot be written, its
-        Events would be posted by each pass. ``refusals`` says, by driver, what the API server refused to do for it.
+        Events would be posted by each reconcile. ``refusals`` are what the API server refused to do, by driver.
         One write without an answer costs its driver alone: a webhook may time out in one namespace. At the second one
-        the API server is away, and the rest is left to the next pass.
+        the API server is away, and the rest is left to the next reconcile.
         """
         written: list[tuple[DriverPlan, Json]] = []
 
@@ -71,10 +71,10 @@ class Reporter:
         return errors
 
     def acknowledged(self, plan: Plan) -> tuple[Plan, dict[str, Unwritten]]:
-        """Write into the statuses what ``noted`` actions rest on; gives the plan without those of which none tells.
+        """Write into the statuses what ``noted`` actions rest on; returns the plan without the unrecorded.
 
-        The status alone tells that they were done: a request was served, or a module was loaded again so often. The
-        drivers with an error are not to be reported in this pass: their status would tell of what was not done.
+        Only the status records that they were done: a request was served, or a module was loaded again so often. The
+        drivers with an error are not to be reported in this reconcile: their status would report what was not done.
         """
         errors, _ = self._each(
             (part for part in plan.drivers if any(map(_is_noted, part.actions))),
@@ -146,7 +146,7 @@ class Reporter:
         return failed if isinstance(failed, Unreachable) else error
 
     def _write(self, driver: DriverContainer, status_: Json) -> bool:
-        """Write a status where it changed; tells whether it did."""
+        """Write a status if it changed; returns whether it did."""
         if status_ == driver.status:
             return False
         # null first: a merge patch would keep keys of an older rebuild map.
@@ -155,7 +155,7 @@ class Reporter:
         return True
 
     def _post(self, written: Iterable[tuple[DriverPlan, Json]], now: float) -> None:
-        """Post the Events of changed statuses; one that cannot be posted is in the log, no reason for a new pass."""
+        """Post the Events of changed statuses; one that cannot be posted is logged, and not tried again."""
         silent = 0
         for part, status_ in written:
             if silent >= STRIKES:

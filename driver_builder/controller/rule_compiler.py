@@ -1,7 +1,7 @@
 """NodeFeatureRule objects to the one ConfigMap that every worker mounts, so that no worker asks the API server. Pure.
 
 Objects are those of Node Feature Discovery (``nfd.k8s-sigs.io/v1alpha1``). A rule that cannot work is left out and
-told about in an Event on its object, as is an object that hits a bug; the others are handed on as they are.
+reported by an Event on its object, as is an object that hits a bug; the others are copied as they are.
 """
 
 import json

@@ -22,7 +22,7 @@ class Silence:
         self._last: set[str] = set()
 
     def last(self, items: Iterable[_Item], driver_of: Callable[[_Item], str]) -> list[_Item]:
-        """Put what is to be written for such drivers last: they keep nobody else from theirs."""
+        """Put what is to be written for such drivers last: they delay no other driver."""
         return sorted(items, key=lambda item: driver_of(item) in self._last)
 
     def is_silent(self, driver: str) -> bool:

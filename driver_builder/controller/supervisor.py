@@ -1,6 +1,6 @@
 """Keeps the controller's threads alive: one that ends is started again, and one that cannot live ends the process.
 
-Place in the flow: ``run`` starts here whatever works beside the passes: the Lease, the watches, the rules of the
+Place in the flow: ``run`` starts here what works beside the reconciles: the Lease, the watches, the rules of the
 workers. /healthz asks whether they live.
 """
 

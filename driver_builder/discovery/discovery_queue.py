@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from driver_builder import telemetry
 from driver_builder.errors import DriverBuilderError
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.planning.actions import LookUpKernels
+from driver_builder.planning.actions import DiscoverKernels
 from kube_api.errors import KubeApiError
 from kube_api.text import printable
 
-Work = Callable[[LookUpKernels, threading.Event], tuple[str, ...]]
+Work = Callable[[DiscoverKernels, threading.Event], tuple[str, ...]]
 """Runs one kernel discovery: the action, and the event that cancels it; returns the releases of the repository."""
 
 MAX_REPOSITORIES = 200
@@ -59,7 +59,7 @@ class DiscoveryQueue:
         with self._lock:
             return DiscoveryStates(done=dict(self._done), running=frozenset(self._running))
 
-    def submit(self, action: LookUpKernels) -> None:
+    def submit(self, action: DiscoverKernels) -> None:
         """Ask a repository, unless that is already going on."""
         with self._lock:
             if self._stopped.is_set() or action.repository in self._running:
@@ -72,7 +72,7 @@ class DiscoveryQueue:
         self._stopped.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _run(self, action: LookUpKernels) -> None:
+    def _run(self, action: DiscoverKernels) -> None:
         repository = action.repository
         with self._lock:
             known = self._done.get(repository, Discovery())

@@ -77,7 +77,7 @@ def repository_patterns(text: str) -> tuple[str, ...]:
     """Read ``registry.example.com/drivers/*,docker.io/library/debian``.
 
     Raises:
-        ValueError: naming the word that is no pattern.
+        ValueError: names the word that is not a pattern.
     """
     return tuple(_checked_repository(word) for word in _words(text))
 
@@ -86,7 +86,7 @@ def host_patterns(text: str) -> tuple[str, ...]:
     """Read ``github.com,*.example.com,mirror.example.com:8443``.
 
     Raises:
-        ValueError: naming the word that is no host.
+        ValueError: names the word that is not a host.
     """
     return tuple(_checked_host(word) for word in _words(text))
 
@@ -95,7 +95,7 @@ def node_labels(text: str) -> tuple[str, ...]:
     """Read ``pool=gpu,example.com/fpga``.
 
     Raises:
-        ValueError: naming the word that is no label.
+        ValueError: names the word that is not a label.
     """
     return tuple(_checked_label(word) for word in _words(text))
 

@@ -64,7 +64,7 @@ def reach(*, forbidden_ranges: str, allowed_hosts: str) -> Reach:
     """Read both settings.
 
     Raises:
-        ValueError: naming the word that is no range.
+        ValueError: names the word that is not a range.
     """
     return Reach(forbidden=parse_networks(forbidden_ranges), allowed=parse_hosts(allowed_hosts))
 
@@ -73,7 +73,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     """Read ``10.96.0.0/12,fd00::/8``.
 
     Raises:
-        ValueError: naming the word that is no range.
+        ValueError: names the word that is not a range.
     """
     return tuple(ip_network(word.strip(), strict=False) for word in text.split(",") if word.strip())
 

@@ -141,7 +141,7 @@ def _split(text: str, separator: str) -> tuple[str, str]:
 
 
 def parse_build_id(section: bytes, *, little_endian: bool) -> str:
-    """An ELF note: three words (sizes of name and content, type), ``GNU`` and the digest; empty if it is none."""
+    """An ELF note: three words (sizes of name and content, type), ``GNU`` and the digest; empty if it is another."""
     if len(section) < _NOTE_HEADER + len(_GNU) or section[_NOTE_HEADER : _NOTE_HEADER + len(_GNU)] != _GNU:
         return ""
     _, size, _ = struct.unpack_from("<III" if little_endian else ">III", section)

@@ -36,14 +36,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reusable:
-    """The modules may be used. ``compared`` is the number of CRCs that agree.
-
-    ``is_magic_known`` is false where the other kernel's version magic was not given: then its words (SMP, preempt...)
-    were not compared, and the kernel does that when it loads the modules.
-    """
+    """The modules may be used. ``compared`` is the number of CRCs that agree."""
 
     compared: int
-    is_magic_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +54,8 @@ def reusable(
 ) -> Reusable | NotReusable:
     """Decide whether ``modules`` (all of an image) may be used on ``kernel``, the release of that Module.symvers.
 
-    ``magic`` is the version magic of any module that was built for that kernel, where one is known.
+    ``magic`` is the version magic of any module that was built for that kernel. Without one its words (SMP, preempt...)
+    are not compared; the kernel compares them when it loads the modules.
     """
     try:
         check_reuse(modules, parse_module_symvers(module_symvers), kernel=kernel, magic=magic)
@@ -67,7 +63,7 @@ def reusable(
         return NotReusable(reason=Reason.WRONG_SYMBOL_CRC, message=str(error))
     except VerificationFailed as error:
         return NotReusable(reason=error.reason, message=str(error))
-    return Reusable(compared=sum(len(module.crcs) for module in modules), is_magic_known=bool(magic))
+    return Reusable(compared=sum(len(module.crcs) for module in modules))
 
 
 def check_reuse(

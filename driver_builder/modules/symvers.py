@@ -45,7 +45,7 @@ def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
     Kernels before 5.4 write no namespace, 5.4 and 5.5 write it before the owner.
 
     Raises:
-        InvalidSymvers: names the first line that is none.
+        InvalidSymvers: names the first line that cannot be read.
     """
     if len(text) > MAX_SYMVERS or text.count("\n") > MAX_SYMBOLS:
         raise InvalidSymvers(f"it has more than {MAX_SYMVERS} characters or {MAX_SYMBOLS} lines, the limits")

@@ -9,7 +9,7 @@ vermagic alone proves little: in a kernel with MODVERSIONS its release is not co
 Every check is its own function: ``verify_files`` has those of the folder, ``verify_symbols`` those of the imports.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
@@ -37,26 +37,16 @@ MACHINES = {
 }
 """Kubernetes' word for an architecture to the machine in an ELF header."""
 
-DEVICE_BUSES = frozenset({"bcma", "pci", "ssb", "usb", "virtio", "vmbus", "xen"})
-"""Buses that announce their devices: a module with such an alias (``pci:v...``) waits for one. The templates' list too.
-
-Devices of other buses (platform, i2c, acpi) are often made by the modules themselves, or by firmware that names many.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModule:
-    """A module that fits: its absolute ``path`` in the image, and what the loaded module must show in /sys/module.
-
-    ``needs_device`` is true where it binds to devices of a bus: loaded alone, it does nothing yet.
-    """
+    """A module that fits: its absolute ``path`` in the image, and what the loaded module must show in /sys/module."""
 
     name: str
     path: str
     srcversion: str
     build_id: str
     vermagic: str
-    needs_device: bool
 
 
 def verify(
@@ -111,11 +101,6 @@ def check_modules(
     check_depends(modules, {*owner_names(kernel_symbols), *(module.name for module in modules)}, kernel)
 
 
-def needs_device(aliases: Iterable[str]) -> bool:
-    """Whether an alias is of a bus: ``pci:v...`` is, ``platform:x``, ``devname:x`` and ``fs-x`` are not."""
-    return any(":" in alias and alias.partition(":")[0] in DEVICE_BUSES for alias in aliases)
-
-
 def _verified(path: str, module: KernelModule) -> VerifiedModule:
     return VerifiedModule(
         name=module.name,
@@ -123,7 +108,6 @@ def _verified(path: str, module: KernelModule) -> VerifiedModule:
         srcversion=module.srcversion,
         build_id=module.build_id,
         vermagic=module.vermagic,
-        needs_device=needs_device(module.aliases),
     )
 
 

@@ -36,8 +36,8 @@ class LiveModule:
 class LoadReport:
     """One result of the loader.
 
-    ``result`` is :data:`LOADED` or one of :data:`driver_builder.reasons.LOAD_REPORTS`: that of ``hold`` one of
-    :data:`CONTRARY`.
+    ``result`` is :data:`LOADED` or a reason of load reports (:data:`driver_builder.reasons.SECTIONS`); that of
+    ``hold`` is one of :data:`CONTRARY`.
     """
 
     result: str

@@ -14,7 +14,7 @@ from kube_api import names
 from kube_api.text import bounded_token, printable
 
 MAX_ANNOTATION = 16384
-"""Characters of an annotation of ours on a Node; a longer one is none. Of a rebuild annotation a digest is kept."""
+"""Characters of an annotation of ours on a Node; a longer one is ignored. Of a rebuild annotation a digest is kept."""
 MAX_TAINTS = 50
 _LONGEST = {
     names.BOOT_ID_ANNOTATION: 64,
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def rebuild(self) -> str | None:
-        """An admin's wish to have this node's drivers rebuilt."""
+        """The value by which an admin requests a rebuild of this node's drivers."""
         return self.annotations.get(names.REBUILD_ANNOTATION) or None
 
 

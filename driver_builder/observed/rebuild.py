@@ -32,7 +32,7 @@ MAX_TOKENS = 200
 """So many tokens of targets that no node is of are kept, those that were made last."""
 
 MAX_NODES_TOLD = 200
-"""So many nodes' requests are told to the pods of a target, in one variable of their environment."""
+"""How many nodes' requests the pods of a target get, in one variable of their environment."""
 
 _DIGEST = "sha256:"
 
@@ -53,7 +53,7 @@ class Rebuilds:
     heard_at: float | None = None
 
     def token(self, target: KernelTarget | None = None) -> str:
-        """What goes into the build key of a target; empty when nobody ever asked. Without one: what all have in it."""
+        """The part of a build key; empty if no rebuild was requested. Without a target: the part that all have."""
         parts = (self.of_driver, self.tokens.get(target.id, "") if target is not None else "")
         return ".".join(parts) if any(parts) else ""
 
@@ -126,8 +126,8 @@ def acknowledge(
         tokens[ALL_TARGETS] = _next_token(tokens.get(ALL_TARGETS, ""), DRIVER, driver)
     waits: list[float] = []
     for target, names in targets.items():
-        wishes = {name: asking[name] for name in names if name in asking} if asking else {}
-        new = {name: value for name, value in wishes.items() if value and requests.get(NODE + name) != _kept(value)}
+        requested = {name: asking[name] for name in names if name in asking} if asking else {}
+        new = {name: value for name, value in requested.items() if value and requests.get(NODE + name) != _kept(value)}
         heard_at = min(times.get(target.id, now - NODES_HEARD_SECONDS), now) + NODES_HEARD_SECONDS
         if not new:
             continue

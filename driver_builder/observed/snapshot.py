@@ -131,7 +131,7 @@ class FailedBuild:
     earlier: tuple[float, ...] = ()
 
     def count_since(self, last: float | None) -> int:
-        """Count the failures that a status does not tell of whose last one was then, in whole seconds."""
+        """Count the failures that a status does not have yet; ``last`` is the last one it has, in whole seconds."""
         return sum(last is None or int(at) > last for at in (*self.earlier, self.at))
 
 
@@ -147,8 +147,8 @@ class Suspension:
 class Snapshot:
     """``now`` in seconds since the epoch. ``sources`` and own ``templates`` are by driver key, builds by their own.
 
-    ``running_builds`` are queued or being built; ``queued_builds`` says of those that wait how many nodes were told to
-    wait for them. ``suspended`` says by driver, or for all under ``""``, why builds are not started.
+    ``running_builds`` are queued or being built; ``queued_builds`` says of those that wait how many nodes
+    they were queued for. ``suspended`` says by driver, or for all under ``""``, why builds are not started.
     ``discoveries`` are those of this controller, ``running_discoveries`` the repositories that are being asked.
     """
 

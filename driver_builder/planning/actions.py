@@ -61,7 +61,7 @@ class CancelBuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUpKernels:
+class DiscoverKernels:
     """Ask a package repository for its kernels, with a builder (None: the controller's default).
 
     Credentials for its base image are those of ``registry``.
@@ -216,7 +216,7 @@ class SetFinalizer:
 Action = (
     StartBuild
     | CancelBuild
-    | LookUpKernels
+    | DiscoverKernels
     | ApplyDaemonSet
     | WidenDaemonSet
     | DeleteDaemonSet

@@ -74,7 +74,7 @@ class PlanMemory:
         self._ordinary[driver] = found
 
     def written(self, driver: str) -> Written:
-        """Return the DaemonSets that were wanted for a driver, by target; whoever plans adds to them."""
+        """Return the DaemonSets that were wanted for a driver, by target; planning adds to them."""
         return self._written.setdefault(driver, {})
 
     def forget_others(self, drivers: frozenset[str]) -> None:

@@ -235,7 +235,7 @@ def _replacements(
     """
     finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
     noted = {pod.uid: is_current(pod, written) for pod in pods}
-    # What waits for the status comes last: if that is not written, nobody waits behind it.
+    # What waits for the status comes last: if that is not written, nothing waits behind it.
     outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, noted[pod.uid], pod.node))
     waiting = {pod.uid for pod in outdated}
     # A node where another driver has the module proves nothing against the image.

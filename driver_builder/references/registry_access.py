@@ -140,8 +140,8 @@ class Registries:
 
         Raises:
             RegistryUnauthorized: when the Secret is missing or holds nothing for this registry.
-            ConfigurationError: when the ConfigMap with its CA is missing, or is none; or when a password would be sent
-                without TLS and no setting allows it.
+            ConfigurationError: when the ConfigMap with its CA is missing, or has no CA; or when a password would be
+                sent without TLS and no setting allows it.
         """
         if patience:
             # A build that ends with a push is worth a look at its Secret.

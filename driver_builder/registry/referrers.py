@@ -67,7 +67,7 @@ def with_referrer(index: Mapping[str, Any] | None, described: Mapping[str, Any])
     """An index with one more entry, None where it has it already. Pure.
 
     Raises:
-        ValueError: when ``index`` is none.
+        ValueError: when ``index`` is not an index.
     """
     entries = [] if index is None else index.get("manifests")
     if not isinstance(entries, list):

@@ -19,7 +19,6 @@ from driver_builder.archives.image_archive import MANIFEST_TYPE, ImageArchive, s
 from driver_builder.boundary import contained
 from driver_builder.errors import (
     DriverBuilderError,
-    InternalError,
     RegistryRefused,
     RegistryUnauthorized,
     RegistryUnavailable,
@@ -284,10 +283,6 @@ def as_state(image: ImageRef, ask: Callable[[], ImageState]) -> ImageState:
         return Unreachable(message=str(error), is_silent=isinstance(error, RegistrySilent))
     except RegistryRefused as error:
         return Invalid(message=str(error))
-
-
-def _invalid(error: InternalError) -> ImageState:
-    return Invalid(message=str(error))
 
 
 def index_digests(index: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ twelve bytes that say how long it is, and a marker. Sources of the formats: the 
 
 The kernel looks a key up by issuer and serial number, or by subject key identifier; so does this. The signature itself
 is checked as well: nothing secret is involved, it is one power and a comparison. Keys are RSA, as nearly all module
-keys are. A signature of a kind that the kernel takes from nobody, or that cannot be checked here, as one by another
+keys are. A signature of a kind that no kernel accepts, or that cannot be checked here, as one by another
 kind of key, counts as broken.
 """
 

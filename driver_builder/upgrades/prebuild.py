@@ -20,7 +20,7 @@ from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, LookUpKernels
+from driver_builder.planning.actions import Action, DiscoverKernels
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.reasons import Reason, TargetState
@@ -90,7 +90,7 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     due_at = _due_at(knowledge.discovery, pool.repository, now=view.snapshot.now)
     is_running = pool.repository in view.snapshot.running_discoveries
     is_due = view.snapshot.now >= due_at and not is_running and refusal is None
-    ask = LookUpKernels(
+    ask = DiscoverKernels(
         repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.build.builder
     )
     times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]

@@ -19,5 +19,5 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        sys.exit(status)  # whoever read is gone: the interpreter says so
+        sys.exit(status)  # the reader of the output is gone; the interpreter reports that
     os._exit(status)

@@ -15,7 +15,7 @@ from nfd_worker.config.file_text import Values, nearest
 from nfd_worker.config.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_interval, parse_pattern
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES
-from nfd_worker.sources.gpu import MIG_STRATEGIES
+from nfd_worker.sources.settings import MIG_STRATEGIES
 
 _BOOL = "tag:yaml.org,2002:bool"
 

@@ -48,7 +48,7 @@ def parse_text(text: str, path: str) -> Values:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return which of the known words is meant; nothing when none is near."""
+    """Return which of the known words is meant; nothing when none is similar."""
     import difflib  # noqa: PLC0415 - needed for mistakes only
 
     near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=0.5)

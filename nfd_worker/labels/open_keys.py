@@ -1,4 +1,4 @@
-"""Which keys of a Node nobody can decide on while a source is not known: of rules that look at its features. Pure.
+"""Which keys of a Node are undecided while a source is not known: those of rules that use its features. Pure.
 
 A source's features begin with its name (``pci.device``). A rule looks at them by its conditions, by conditions on what
 an earlier rule made that does (``rule.matched``), or by a dynamic value (``@system.name.nodename``). What every other
@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """A rule, what of it can be run (None for nothing), and whether nobody can decide on it."""
+    """A rule, what of it can be run (None for nothing), and whether it is undecided."""
 
     rule: Rule
     runnable: Rule | None
@@ -66,7 +66,7 @@ def open_keys(
 
 def _judged(layer: Layer, unread: Set[str]) -> Iterator[_Judged]:
     has_open = has_any_name = layer.lacks_rules
-    # What a rule makes that nobody can decide on is in rule.matched, or is not.
+    # What an undecided rule makes is in rule.matched, or is not.
     names: set[str] = set()
 
     def is_guess(matcher: FeatureMatcher) -> bool:

@@ -13,7 +13,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 _LARGEST = 2**63 - 1
 _LONGEST = 100
-"""Characters. The API server takes more, but nobody counts devices so."""
+"""Characters. The API server takes more, but no count of devices has them."""
 
 _LARGEST_POWER = 200
 """Powers of ten beyond it change nothing any more: the value is at its limit, or less than a nano."""

@@ -5,7 +5,7 @@ it keeps every name in ``capacity`` that it does not know and copies it to ``all
 drops names that ``capacity`` has no longer, but not ours: with ``kubernetes.io/`` in it a name counts as native. So:
 
 - Both maps are written, in one patch. Were ``allocatable`` left to the kubelet, as upstream does, a kubelet that has
-  read the Node before we remove a resource could add it to ``allocatable`` after that, and nobody would take it out.
+  read the Node before we remove a resource could add it to ``allocatable`` after that, and nothing would remove it.
 - Both maps are cleared. Else the scheduler goes on counting a resource that is gone.
 - Once written, ``allocatable`` is the kubelet's word and is not compared.
 

@@ -38,7 +38,7 @@ class NodeState(NamedTuple):
         """Read a Node.
 
         Raises:
-            Unreachable: when it is no Node, because something else answered in the API server's place.
+            Unreachable: when it is not a Node, because something else answered in the API server's place.
         """
         metadata = node.get("metadata")
         if node.get("kind") != NODES.kind or not isinstance(metadata, dict):
@@ -83,7 +83,7 @@ def disown(
 ) -> list[Json]:
     """Take labels and annotations out of the entries in which these managers own them by plain updates.
 
-    Server-side apply removes a key only when nobody else owns it. An entry with nothing left goes.
+    Server-side apply removes a key only when no other manager owns it. An entry with nothing left goes.
     """
     gone = {"f:labels": {f"f:{key}" for key in labels}, "f:annotations": {f"f:{key}" for key in annotations}}
     return list(_disowned(entries, managers, gone))

@@ -1,7 +1,7 @@
 """What of a Node is ours, and what of it has to stay although it is not wanted now. Pure.
 
-What could not be read since the worker's start has no last good state: nobody knows whether what the Node says of it is
-still true. So that is applied again as it is: the labels of a source, known by their keys, and what a file or a rule
+What could not be read since the worker's start has no last good state: whether the Node's part of it is still true is
+unknown. So that part is applied again as it is: the labels of a source, known by their keys, and what a file or a rule
 made, known by a record on the Node. It is an annotation, written together with what it is about
 (docs/decisions/0070-record-of-origins.md).
 """

@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _is_orphan() -> bool:
-    """Return whether nobody reads the answer: the worker was killed, and the next one may publish something else."""
+    """Return whether the answer has no reader: the worker was killed, and the next one may publish something else."""
     poll = select.poll()
     poll.register(1, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

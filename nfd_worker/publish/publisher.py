@@ -60,7 +60,7 @@ def read_answer(ended: Ended) -> PublishAnswer:
 
 def _last_words(status: int) -> str:
     if status == -signal.SIGKILL:
-        return "the publish child was killed: if nobody killed it, raise the container's memory limit"
+        return "the publish child was killed, probably for memory: raise the container's memory limit"
     return f"the publish child ended with status {status} without a response: its traceback is in the log above"
 
 

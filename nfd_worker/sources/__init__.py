@@ -22,7 +22,6 @@ class Source(NamedTuple):
     ``uevents``: what the kernel announces when a feature can have changed, as subsystem -> actions; empty where it
     announces nothing. :mod:`nfd_worker.watch.uevents` listens to those of all sources; the interval finds the rest.
     ``prefixes``: how the keys of its labels begin; none where they may have any name.
-    ``priority``: labels of a higher one overwrite those of a lower one.
     ``is_default``: whether it runs by default.
     ``labels_need_features``: False where the settings alone make the labels, whether features are read or not.
     """
@@ -31,7 +30,6 @@ class Source(NamedTuple):
     labels: Callable[[Features, SourceSettings], Mapping[str, str]]
     uevents: Mapping[str, frozenset[str]]
     prefixes: tuple[str, ...] = ()
-    priority: int = 0
     is_default: bool = True
     labels_need_features: bool = True
 
@@ -60,7 +58,7 @@ SOURCES: Mapping[str, Source] = {
     "storage": Source(storage.discover, storage.labels, _DISKS, _prefix("storage")),
     "system": Source(system.discover, system.labels, {}, _prefix("system")),
     "usb": Source(usb.discover, usb.labels, {"usb": _OR_IS_BOUND}, _prefix("usb")),
-    "local": Source(local.discover, local.labels, {}, priority=20),
+    "local": Source(local.discover, local.labels, {}),
 }
 """All sources in the order in which they run; later labels overwrite earlier ones."""
 

@@ -6,14 +6,13 @@ this module says whether the node needs one at all. Labels have the names and va
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from feature_rules.features import Attributes, Failed, Features
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
 from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
-
-MIG_STRATEGIES = ("none", "single", "mixed")
+from nfd_worker.sources.settings import SourceSettings
 
 _PCI_DEVICES = "sys/bus/pci/devices"
 _VENDOR = "0x10de"
@@ -36,24 +35,6 @@ _FAMILIES = {1: "tesla", 2: "fermi", 3: "kepler", 5: "maxwell", 6: "pascal", 9: 
 _BLACKWELL = (10, 11, 12)
 
 
-class GpuSettings(NamedTuple):
-    """How GPUs that are cut into MIG devices are labelled.
-
-    ``mig_strategy``: one of :data:`MIG_STRATEGIES`, the same as that of NVIDIA's device plugin on this node. With
-    ``single`` the ``gpu`` labels describe the MIG devices, which must all be alike; with ``mixed`` each profile has
-    labels of its own.
-    """
-
-    mig_strategy: str = "none"
-
-
-class _HasGpuSettings(Protocol):
-    """What is needed of the settings of all sources; importing those here would be a circle."""
-
-    @property
-    def gpu(self) -> GpuSettings: ...
-
-
 def needs_scan(host: Host) -> bool:
     """Return whether a child has to ask NVML: this machine has a PCI device of NVIDIA's, or the driver is loaded.
 
@@ -68,7 +49,7 @@ def needs_scan(host: Host) -> bool:
     return host.has("proc/driver/nvidia") or any(vendor.strip() == _VENDOR for vendor in vendors if vendor)
 
 
-def discover(host: Host, _settings: object) -> Features:
+def discover(host: Host, _settings: SourceSettings) -> Features:
     """Answer for a node without NVIDIA hardware, which needs no child: nothing there.
 
     Raises:
@@ -100,7 +81,7 @@ def parse_answer(line: bytes) -> Features | Failed:
         return Failed(f"the GPU scan's output {line[:80]!r} cannot be read: {error!r}")
 
 
-def labels(features: Features, settings: _HasGpuSettings) -> dict[str, str]:
+def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     """Label driver, machine, GPUs and MIG devices; nothing for a node without GPUs. The keys are whole."""
     return gpu_labels(features, settings.gpu.mig_strategy)
 

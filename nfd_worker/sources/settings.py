@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nfd_worker.sources.gpu import GpuSettings
-
 CPUID_BLACKLIST = (
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT",
     "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3", "TDX_GUEST",
@@ -56,6 +54,20 @@ class UsbSettings(NamedTuple):
 
     device_class_whitelist: tuple[str, ...] = ("0e", "ef", "fe", "ff")
     device_label_fields: tuple[str, ...] = ("class", "vendor", "device")
+
+
+MIG_STRATEGIES = ("none", "single", "mixed")
+
+
+class GpuSettings(NamedTuple):
+    """How GPUs that are cut into MIG devices are labelled.
+
+    ``mig_strategy``: one of :data:`MIG_STRATEGIES`, the same as that of NVIDIA's device plugin on this node. With
+    ``single`` the ``gpu`` labels describe the MIG devices, which must all be alike; with ``mixed`` each profile has
+    labels of its own.
+    """
+
+    mig_strategy: str = "none"
 
 
 class FakeSettings(NamedTuple):

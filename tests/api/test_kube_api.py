@@ -152,8 +152,8 @@ def test_another_identity_is_refused(control_plane_ground: Testbed) -> None:
 
 def test_text_endpoints_answer_with_text(client: Client) -> None:
     """The health endpoint returns text that is not parsed as JSON."""
-    assert client.get_text("/readyz") == "ok"
-    assert "[+]etcd ok" in client.get_text("/readyz", query={"verbose": "true"})
+    assert list(client.follow("/readyz")) == ["ok"]
+    assert "[+]etcd ok" in list(client.follow("/readyz", query={"verbose": "true"}))
 
 
 def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_ground: Testbed, client: Client) -> None:

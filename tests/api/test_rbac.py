@@ -120,7 +120,7 @@ def test_driver_builder_may_build_in_jobs(builder: Client, root: Client) -> None
     assert builder.get(path)["metadata"]["uid"] == made["metadata"]["uid"]
     assert made["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     with pytest.raises(NotFound):
-        builder.get_text(PODS.path(namespace=NAMESPACE, name="no-such-pod", subresource="log"))
+        list(builder.follow(PODS.path(namespace=NAMESPACE, name="no-such-pod", subresource="log")))
     builder.delete(path, uid=made["metadata"]["uid"])
     account = root.get(SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=SERVICE_ACCOUNT))
     assert account["automountServiceAccountToken"] is False

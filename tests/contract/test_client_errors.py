@@ -71,7 +71,6 @@ VERBS: dict[str, Callable[[Client, str], object]] = {
     "apply": lambda client, path: client.apply(path, {}, field_manager="test"),
     "patch": lambda client, path: client.patch(path, [], content_type="application/json-patch+json"),
     "delete": lambda client, path: client.delete(path, uid="1"),
-    "get_text": lambda client, path: client.get_text(path),
     "watch": watched,
     "follow": lambda client, path: list(client.follow(path, silence_seconds=PATIENT)),
 }
@@ -95,7 +94,7 @@ def test_no_foreign_error_escapes(client: Client, verb: str, path: str) -> None:
         pytest.param("get", "/redirect", KubeApiError, id="redirect"),
         pytest.param("get", "/cut-json", Unreachable, id="JSON cut off"),
         pytest.param("get", "/short-body", Unreachable, id="body shorter than announced"),
-        pytest.param("get_text", "/short-body", Unreachable, id="text shorter than announced"),
+        pytest.param("follow", "/short-body", Unreachable, id="follow: text shorter than announced"),
         pytest.param("get", "/a-list", Unreachable, id="JSON that is no object"),
         pytest.param("list", "/no-metadata", Unreachable, id="a list that is none"),
         pytest.param("get", "/deep-error", ServerUnavailable, id="an error too deep to read"),

@@ -4,7 +4,6 @@ import pytest
 
 from driver_builder.reasons import (
     IN_TROUBLE,
-    LOAD_REPORTS,
     REASONS,
     SECTIONS,
     Reason,
@@ -36,7 +35,7 @@ def test_every_state_is_that_of_some_reason() -> None:
 def test_a_target_in_trouble_has_a_remedy(reason: Reason) -> None:
     """Who reads that something failed is told what to do."""
     assert REASONS[reason].remedy or IN_TROUBLE.isdisjoint(REASONS[reason].states)
-    assert REASONS[reason].remedy or reason not in LOAD_REPORTS
+    assert REASONS[reason].remedy or reason not in SECTIONS["Load reports of driver pods"]
 
 
 @pytest.mark.parametrize("reason", Reason)

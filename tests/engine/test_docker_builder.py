@@ -39,6 +39,7 @@ from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from testbed.testbed import Testbed
+from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
 from tests.support.real_parts.build_bench import LeapingClock
 
@@ -190,8 +191,8 @@ def test_a_real_driver_is_built_verified_and_pushed(
     (probe,) = verify(image, request=request, module_symvers=built.module_symvers)
     assert probe.vermagic.startswith(f"{kernel} ")
     assert probe.srcversion
-    assert probe.needs_device
-    assert image.read_files("/driver/modules") == {"/driver/modules": b"dw_probe verbosity=2\n"}
+    assert read_files(image, "/driver/needs-device") == {"/driver/needs-device": b"dw_probe\n"}
+    assert read_files(image, "/driver/modules") == {"/driver/modules": b"dw_probe verbosity=2\n"}
 
     client = RegistryClient(engine_ground.registry.host, plain_http=True)
     digest = client.push("integration/probe", image.with_labels({"driverwright.io/key": request.key}))
@@ -328,7 +329,7 @@ def test_a_build_leaves_its_image_on_disk_and_its_cache_in_the_engine(build: Run
     built = build(quick())
     assert (built.module_symvers, built.compiler) == ("0x1\n", "gcc 12")
     assert "built" in build.lines
-    assert read_image_archive(built.archive, build.directory).read_files("/driver/modules") == {
+    assert read_files(read_image_archive(built.archive, build.directory), "/driver/modules") == {
         "/driver/modules": b"quick debug=1\n"
     }
     assert traces(api) == set()

@@ -36,6 +36,7 @@ from testbed.packages import PrivateApt, ensure_packages, unpack
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
+from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts.web_server import served
 
 LEFT_OUT = (
@@ -161,7 +162,7 @@ def test_a_module_is_built_against_the_source_alone(kernel: KernelPackage, made:
 def test_its_struct_module_is_the_kernels(kernel: KernelPackage, made: Made) -> None:
     """As large as in the kernel's own modules: the loader of a kernel of that time does not compare it."""
     own = next(kernel.modules.rglob("crc-itu-t.ko")).read_bytes()
-    (ours,) = [data for path, data in made.image.read_files("/lib/modules").items() if path.endswith("edudrv.ko")]
+    (ours,) = [data for path, data in read_files(made.image, "/lib/modules").items() if path.endswith("edudrv.ko")]
     assert size_of_struct_module(ours) == size_of_struct_module(own)
 
 

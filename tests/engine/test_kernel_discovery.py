@@ -31,7 +31,7 @@ from driver_builder.errors import BuildFailed
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.model.build import LogSink
 from driver_builder.model.repositories import Repository
-from driver_builder.planning.actions import LookUpKernels, StartBuild
+from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import Registries
@@ -136,7 +136,7 @@ class Lab:
     def __init__(self, cluster: Testbed, engine: Testbed, templates: Path) -> None:
         self.root = admin(cluster)
         self.kubeconfig = str(cluster.kubeconfig)
-        self.asked: list[LookUpKernels] = []
+        self.asked: list[DiscoverKernels] = []
         self.built: list[StartBuild] = []
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._engine = engine
@@ -249,7 +249,7 @@ class Lab:
                 cancelled=cancelled,
             )
 
-    def _discover(self, action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+    def _discover(self, action: DiscoverKernels, cancelled: threading.Event) -> tuple[str, ...]:
         self.asked.append(action)
         with docker_engine(self._engine.engine.socket) as api:
             return DockerKernelDiscovery(api).discover(action.repository, cancelled=cancelled)

@@ -50,6 +50,7 @@ from testbed.packages import PrivateApt, ensure_packages
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
+from tests.support.driver_builder.image_tars import read_files
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.module_signing import a_signer, key_bytes
 
@@ -192,7 +193,7 @@ def compiled(log: list[str]) -> bool:
 
 def module_of(image: ImageArchive) -> bytes:
     """The driver's one module."""
-    (module,) = [content for path, content in image.read_files("/lib/modules").items() if path.endswith("edudrv.ko")]
+    (module,) = [content for path, content in read_files(image, "/lib/modules").items() if path.endswith("edudrv.ko")]
     return module
 
 
@@ -224,7 +225,7 @@ def test_no_key_is_in_the_image_or_in_the_log(built: Made) -> None:
     """Not one line of it."""
     lines = [line.encode() for line in key_bytes(OURS).decode().splitlines()[1:-1]]
     said = "\n".join(built.log).encode() + built.image.config_bytes
-    contents = [said, *built.image.read_files("/").values()]
+    contents = [said, *read_files(built.image, "/").values()]
     assert not [line for line in lines for content in contents if line in content]
 
 

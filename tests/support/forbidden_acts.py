@@ -106,7 +106,7 @@ def _of_everybody(account: str) -> dict[str, Request]:
         ),
         "delete all nodes": lambda c: c.delete(NODES.path()),
         "change NodeFeatureRules": lambda c: c.patch(NODE_FEATURE_RULES.path(name="r"), {"spec": {"rules": []}}),
-        "read the API server's flags and metrics": lambda c: c.get_text("/metrics"),
+        "read the API server's flags and metrics": lambda c: list(c.follow("/metrics")),
     }
 
 
@@ -142,7 +142,7 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     "change Jobs": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j"), {"spec": {"suspend": True}}),
     "list Jobs": lambda c: c.list(JOBS.path(namespace=NAMESPACE)),
     "delete Jobs elsewhere": lambda c: c.delete(JOBS.path(namespace=ELSEWHERE, name="j")),
-    "read logs elsewhere": lambda c: c.get_text(PODS.path(namespace=ELSEWHERE, name="p", subresource="log")),
+    "read logs elsewhere": lambda c: list(c.follow(PODS.path(namespace=ELSEWHERE, name="p", subresource="log"))),
     "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
     "bind Roles": lambda c: c.create(ROLE_BINDINGS.path(namespace=NAMESPACE), {"metadata": {"name": "r"}}),
     "create ClusterRoles": lambda c: c.create(CLUSTER_ROLES.path(), {"metadata": {"name": "r"}, **RULES}),

@@ -1,4 +1,4 @@
-"""Follows one Job from start to end: passes its log on, and turns its states into a digest or an error.
+"""Follows one Job from start to end: forwards its log, and turns its states into a digest or an error.
 
 Place in the flow: ``job_builder`` or ``job_kernel_discovery`` created or found the Job, ``job_cluster`` returns its
 states, which are those of ``job_state``.

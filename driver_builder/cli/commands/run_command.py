@@ -38,7 +38,7 @@ from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
-from driver_builder.planning.actions import LookUpKernels, StartBuild
+from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.telemetry import Heartbeat
@@ -177,7 +177,7 @@ def _build_work(
 
 
 def _discovery_work(client: Client, settings: Settings, registries: Registries) -> discovery_queue.Work:
-    def work(action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+    def work(action: DiscoverKernels, cancelled: threading.Event) -> tuple[str, ...]:
         if (action.builder or settings.builder) is BuilderKind.JOB:
             by_job = JobKernelDiscovery(
                 client,

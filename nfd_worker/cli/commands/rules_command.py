@@ -24,7 +24,7 @@ def evaluate(files: Sequence[str], features_file: str, options: NamespaceOptions
     """Print what the rules of all files make of the features; 1 when there are errors.
 
     Raises:
-        ConfigurationError: for a file that cannot be read, or features that are none.
+        ConfigurationError: for a file that cannot be read, or features that cannot be read.
     """
     document = evaluation(_load(files), read_features(features_file), options)
     sys.stdout.write(dump(document, output))

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from driver_builder.archives.image_archive import ImageArchive
+
 Entry = bytes | tarfile.TarInfo
 """A file's content, or any other kind of entry."""
 
@@ -29,6 +31,11 @@ def special(kind: bytes, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo()
     info.type, info.linkname = kind, target
     return info
+
+
+def read_files(image: ImageArchive, prefix: str) -> dict[str, bytes]:
+    """The files at and below ``prefix`` with their contents."""
+    return {file.path: file.read() for file in image.files(prefix)}
 
 
 def digest(content: bytes) -> str:

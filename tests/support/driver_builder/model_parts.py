@@ -13,7 +13,7 @@ from driver_builder.model.images import (
 )
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.planning.actions import LookUpKernels, StartBuild
+from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
 
 
@@ -67,7 +67,7 @@ class ModelDiscoveries(DiscoveryQueue):
         """Return what is known and what is being asked."""
         return DiscoveryStates(done=dict(self.done), running=frozenset(self.running))
 
-    def submit(self, action: LookUpKernels) -> None:
+    def submit(self, action: DiscoverKernels) -> None:
         """Ask a repository."""
         self.running.add(action.repository)
 

@@ -100,6 +100,13 @@ def test_no_action_is_lost(seen: Snapshot) -> None:
         assert json.loads(json.dumps(document)) == document
 
 
+def test_the_name_of_an_action_in_the_output_stays() -> None:
+    """Programs read it: kernel discovery keeps the name that it had when it was published."""
+    seen = with_images(snapshot(drivers=(driver(spec_changes={"preflight": {"followRepository": True}}),)))
+    document = as_document(told(seen))
+    assert ("LookUpKernels", "look up") in {(item["action"], item["verb"]) for item in document["actions"]}
+
+
 def test_a_driver_in_trouble_says_which() -> None:
     """Nothing is decided for it, and nothing done."""
     seen = replace(ready_snapshot(), forbidden={NAMESPACE: "no permission to read namespace driverwright"})

@@ -20,8 +20,8 @@ from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
+    DiscoverKernels,
     LabelNode,
-    LookUpKernels,
     ReplacePod,
     StartBuild,
     StartUnload,
@@ -373,9 +373,9 @@ def following(repository: Discovery | None, base_image: str) -> Snapshot:
     return snapshot(drivers=(driver(spec_changes=changes),), discoveries=known)
 
 
-def discoveries(made: Plan) -> list[LookUpKernels]:
+def discoveries(made: Plan) -> list[DiscoverKernels]:
     """Return which repositories a plan asks."""
-    return [action for action in made.actions if isinstance(action, LookUpKernels)]
+    return [action for action in made.actions if isinstance(action, DiscoverKernels)]
 
 
 def test_a_base_image_that_is_not_allowed_is_not_started_to_find_kernels() -> None:

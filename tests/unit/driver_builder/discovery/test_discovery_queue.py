@@ -11,12 +11,12 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.discovery.discovery_queue import MAX_REPOSITORIES, DiscoveryQueue
 from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.planning.actions import LookUpKernels
+from driver_builder.planning.actions import DiscoverKernels
 from driver_builder.reasons import Reason
 from tests.support.driver_builder.factories import NAMESPACE, NOW
 
 DEBIAN = Repository("debian", "debian:bookworm-slim", "amd64")
-ASK = LookUpKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings())
+ASK = DiscoverKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings())
 
 
 class Later(Executor):
@@ -53,7 +53,7 @@ class Bench:
         assert self.queue.states().running == frozenset()
         return self.queue.states().done[DEBIAN]
 
-    def _work(self, action: LookUpKernels, cancelled: threading.Event) -> tuple[str, ...]:
+    def _work(self, action: DiscoverKernels, cancelled: threading.Event) -> tuple[str, ...]:
         assert action == ASK
         assert not cancelled.is_set()
         answer = self.answers.pop(0)

@@ -16,7 +16,7 @@ from driver_builder.config import Settings
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.model.repositories import Repository
-from driver_builder.planning.actions import LookUpKernels
+from driver_builder.planning.actions import DiscoverKernels
 from driver_builder.references.registry_access import Registries
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -68,6 +68,6 @@ def test_who_builds_looks_up(
     """The result is what a build would find."""
     client = MemoryClient()
     work = run_command._discovery_work(client, settings(**environment), Registries(client))
-    action = LookUpKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings(), builder=builder)
+    action = DiscoverKernels(repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings(), builder=builder)
     assert work(action, threading.Event()) == ("6.1.0-9-amd64",)
     assert asked == [f"{who} {DEBIAN}"]

@@ -35,7 +35,7 @@ REQUEST = BuildRequest(
     source=SourceFiles(files={"a.c": b"int x;"}),
     modules=(ModuleSpec(name="edudrv", parameters=("debug=1",)),),
 )
-MODULE = VerifiedModule(name="edudrv", path="/x", srcversion="A1", build_id="b2", vermagic="6.1 SMP", needs_device=True)
+MODULE = VerifiedModule(name="edudrv", path="/x", srcversion="A1", build_id="b2", vermagic="6.1 SMP")
 MADE = VerifiedImage(
     image=ImageArchive(config={}, layers=()),
     module_symvers="",

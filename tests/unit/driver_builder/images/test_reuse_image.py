@@ -37,7 +37,7 @@ from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import SECRETS
 from tests.support.driver_builder.factories import target
-from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.image_tars import docker_20, read_files, tar_of
 from tests.support.driver_builder.kernel_modules import (
     HELPER,
     MAGIC,
@@ -213,7 +213,7 @@ def test_modules_that_fit_are_used_again(server: ScriptedRegistry, tmp_path: Pat
     assert new.layers[:-1] == tuple(
         replace(layer, path=mine.path) for layer, mine in zip(old.layers, new.layers, strict=False)
     )
-    assert new.read_files("/driver/kernel") == {"/driver/kernel": f"{NEW}\n".encode()}
+    assert read_files(new, "/driver/kernel") == {"/driver/kernel": f"{NEW}\n".encode()}
     with tarfile.open(new.layers[-1].path) as tar:
         assert {member.name: (member.linkname, member.mode) for member in tar} == {
             "driver": ("", 0o755),
@@ -238,7 +238,7 @@ def test_an_image_that_was_made_so_can_be_used_again(server: ScriptedRegistry, t
     state, log = make(server, KnowingBuilder(facts), candidate(server, NEW), kernel=third)
     assert f"re-used the modules of kernel {OLD}: 11 symbol CRCs agree" in log
     assert json.loads(state.labels[images.REUSED_LABEL])["kernel"] == OLD
-    assert fetched(server, third, tmp_path).read_files("/driver/kernel") == {"/driver/kernel": f"{third}\n".encode()}
+    assert read_files(fetched(server, third, tmp_path), "/driver/kernel") == {"/driver/kernel": f"{third}\n".encode()}
 
 
 def test_the_kernel_of_the_modules_needs_no_link(server: ScriptedRegistry, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_kernel_of_the_modules_needs_no_link(server: ScriptedRegistry, tmp_p
     make(server, KnowingBuilder(), candidate(server))
     facts = KernelFacts(module_symvers=SYMVERS_55, compiler="", vermagic=MAGIC)
     make(server, KnowingBuilder(facts), candidate(server, NEW), kernel=OLD)
-    files = fetched(server, OLD, tmp_path).read_files(f"/lib/modules/{OLD}")
+    files = read_files(fetched(server, OLD, tmp_path), f"/lib/modules/{OLD}")
     assert files[f"/lib/modules/{OLD}/updates/dw_probe.ko"] == PROBE
 
 

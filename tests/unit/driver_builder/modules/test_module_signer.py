@@ -21,7 +21,7 @@ from driver_builder.signatures.module_signature import (
     parse_pkcs7,
     split_signature,
 )
-from tests.support.driver_builder.image_tars import Entry, docker_20, special, tar_of
+from tests.support.driver_builder.image_tars import Entry, docker_20, read_files, special, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, PROBE
 from tests.support.driver_builder.module_signing import Signer, a_signer, key_bytes
 
@@ -141,7 +141,7 @@ def test_every_module_of_the_kernel_is_signed_and_nothing_else_changes(tmp_path:
     after = signed(before, tmp_path)
     assert after.layers[0] == before.layers[0]
     assert after.config["rootfs"]["diff_ids"] == [layer.diff_id for layer in after.layers]
-    old, new = before.read_files("/"), after.read_files("/")
+    old, new = read_files(before, "/"), read_files(after, "/")
     assert members(after.layers[1]) == members(before.layers[1])
     changed = {path for path, content in new.items() if content != old[path]}
     assert changed == {"/lib/modules/6.1/a.ko", "/lib/modules/6.1/b.ko"}

@@ -13,7 +13,7 @@ from driver_builder.errors import VerificationFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.symvers import ExportedSymbol
-from driver_builder.modules.verify import VerifiedModule, check_modules, needs_device, verify
+from driver_builder.modules.verify import VerifiedModule, check_modules, verify
 from driver_builder.reasons import Reason
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
@@ -48,14 +48,12 @@ def test_modules_that_fit_are_described(tmp_path: Path) -> None:
     """In load order, with what /sys/module must show once they are loaded."""
     helper, probe = verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers=SYMVERS_55)
     assert helper.name == "dw_helper"
-    assert not helper.needs_device
     assert probe == VerifiedModule(
         name="dw_probe",
         path=f"/{FOLDER}/updates/dw_probe.ko",
         srcversion="509CB8B26651F6450DB59D4",
         build_id="8d1c041f9eb3399ee3abc466b9b547028b38f228",
         vermagic="6.1.0-55-cloud-amd64 SMP preempt mod_unload modversions ",
-        needs_device=True,
     )
 
 
@@ -191,23 +189,6 @@ def test_a_symvers_that_is_none_is_refused(tmp_path: Path) -> None:
     """A template that left something else gets an error."""
     with pytest.raises(VerificationFailed, match=r"Module\.symvers that the build left cannot be read: line 1"):
         verify(image_of(tmp_path, GOOD), request=REQUEST, module_symvers="404 page not found")
-
-
-@pytest.mark.parametrize(
-    ("aliases", "expected"),
-    [
-        pytest.param((), False, id="none"),
-        pytest.param(("pci:v00001234d000011E8sv*sd*bc*sc*i*",), True, id="pci"),
-        pytest.param(("fs-ext4", "usb:v046Dp*"), True, id="one of several"),
-        pytest.param(("acpi*:PNP0C0A:*", "platform:snd-aloop"), False, id="buses that do not announce their devices"),
-        pytest.param(("devname:v4l2loopback", "char-major-10-239"), False, id="device nodes"),
-        pytest.param(("cpu:type:x86,ven*fam*mod*:feature:*0099*",), False, id="a feature of the CPU"),
-        pytest.param(("pci",), False, id="no bus without a colon"),
-    ],
-)
-def test_a_module_that_binds_to_a_bus_needs_a_device(aliases: tuple[str, ...], expected: bool) -> None:
-    """Loaded without its device, such a module has proven nothing yet."""
-    assert needs_device(aliases) is expected
 
 
 @pytest.mark.parametrize(

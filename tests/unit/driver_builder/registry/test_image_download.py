@@ -12,7 +12,7 @@ from driver_builder.archives.image_archive import ImageArchive, read_image_archi
 from driver_builder.errors import RegistryRefused
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
-from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.image_tars import docker_20, read_files, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
 
 REPOSITORY = "team/edu"
@@ -31,7 +31,7 @@ def test_what_was_pushed_comes_back(tmp_path: Path) -> None:
         client = RegistryClient(server.host, plain_http=True)
         found = download(client, REPOSITORY, client.push(REPOSITORY, image), tmp_path / "new")
     assert found.digest == image.digest
-    assert found.read_files("/") == image.read_files("/")
+    assert read_files(found, "/") == read_files(image, "/")
 
 
 def put(memory: MemoryRegistry, content: bytes) -> str:

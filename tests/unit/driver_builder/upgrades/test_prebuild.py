@@ -13,7 +13,7 @@ from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
 from driver_builder.plan import Plan, plan
-from driver_builder.planning.actions import LabelNode, LookUpKernels, StartBuild
+from driver_builder.planning.actions import DiscoverKernels, LabelNode, StartBuild
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.prebuild_status import AheadStatus, condition, previous_ahead, render_ahead
@@ -104,13 +104,13 @@ def test_the_prebuilt_image_is_the_one_that_preflight_builds() -> None:
 def test_a_repository_is_asked_once_a_day(discovery: Discovery | None, is_due: bool) -> None:
     """An hour after a failure; and the pass says when to come back."""
     made = decided(discovery=discovery)
-    assert bool(of_kind(made, LookUpKernels)) == is_due
+    assert bool(of_kind(made, DiscoverKernels)) == is_due
     assert is_due or (made.requeue_at is not None and NOW < made.requeue_at <= NOW + DAY_SECONDS + RETRY_SECONDS)
 
 
 def test_a_repository_that_is_being_asked_is_not_asked_again() -> None:
     """Its answer is waited for."""
-    assert of_kind(decided(discovery=None, running_discoveries=frozenset([DEBIAN])), LookUpKernels) == []
+    assert of_kind(decided(discovery=None, running_discoveries=frozenset([DEBIAN])), DiscoverKernels) == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_nodes_whose_kernel_nobody_packages_are_in_no_pool() -> None:
     """The condition says so, and nothing is asked."""
     made = decided(node(kernel="6.6.52-custom_"), discovery=None)
     assert made.drivers[0].ahead == ()
-    assert of_kind(made, LookUpKernels) == []
+    assert of_kind(made, DiscoverKernels) == []
 
 
 def test_pools_that_share_a_repository_ask_it_once() -> None:
@@ -186,7 +186,7 @@ def test_pools_that_share_a_repository_ask_it_once() -> None:
     made = decided(node(), node("node-b", "6.1.0-55-amd64"), discovery=None)
     assert made.drivers[0].ahead is not None
     assert len(made.drivers[0].ahead) == 2
-    assert len(of_kind(made, LookUpKernels)) == 1
+    assert len(of_kind(made, DiscoverKernels)) == 1
 
 
 def test_a_node_newer_than_the_repository_is_left_alone() -> None:
@@ -329,5 +329,5 @@ def test_nothing_is_asked_for_a_driver_that_is_not_allowed(limits: dict[str, str
     spec_changes = {"preflight": {"followRepository": True}, "build": {"baseImage": "evil.example/x:1"}}
     versions = replace(SETTINGS.template_versions, permissions=permissions.read(limits))
     seen = snapshot(node(), drivers=(driver(spec_changes=spec_changes),))
-    assert of_kind(plan(seen, SETTINGS), LookUpKernels) != []
-    assert of_kind(plan(seen, replace(SETTINGS, template_versions=versions)), LookUpKernels) == []
+    assert of_kind(plan(seen, SETTINGS), DiscoverKernels) != []
+    assert of_kind(plan(seen, replace(SETTINGS, template_versions=versions)), DiscoverKernels) == []

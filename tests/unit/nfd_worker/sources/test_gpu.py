@@ -14,9 +14,9 @@ from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import BOOT_ID, Host
 from nfd_worker.sources import SOURCES
-from nfd_worker.sources.gpu import GpuSettings, discover, family, labels, mig_profile, needs_scan, parse_answer
+from nfd_worker.sources.gpu import discover, family, labels, mig_profile, needs_scan, parse_answer
 from nfd_worker.sources.gpu_labels import label_text
-from nfd_worker.sources.settings import SourceSettings
+from nfd_worker.sources.settings import GpuSettings, SourceSettings
 from tests.support.nfd_worker.trees import RECORDED, host, recorded
 
 THIS_BOOT = {BOOT_ID: Path("/", BOOT_ID).read_text()}
