@@ -37,12 +37,12 @@ def load_rules(text: str, file: str, dialect: Dialect = "rule") -> LoadedRules:
     return _loaded(reader, rules)
 
 
-def load_rule_list(node: yaml.Node | None, file: str, dialect: Dialect = "custom") -> LoadedRules:
+def load_rule_list(node: yaml.Node | None, file: str) -> LoadedRules:
     """Load rules from a list that is already composed, such as the value of ``sources.custom`` in a configuration file.
 
     ``node``: a yaml.SequenceNode with the marks of its file; null is an empty list, anything else is a problem.
     """
-    reader = RuleReader(file, dialect=dialect)
+    reader = RuleReader(file, dialect="custom")
     rules = [] if node is None or is_null(node) or _is_excessive(reader, node) else reader.rules(node, "", file)
     return _loaded(reader, rules)
 

@@ -5,15 +5,14 @@ build, by ``signing_secrets`` (keys).
 """
 
 from driver_builder.api.spec_reader import Reader
-from driver_builder.api.spec_rules import OBJECT_NAME
 from driver_builder.model.build import Signing
 
 
 def read_signing(parent: Reader) -> Signing | None:
     """Read the field ``signing`` of an object; None without one."""
     fields = parent.object("signing")
-    key, certificate = _secret(fields, "keySecretRef"), _secret(fields, "certificateSecretRef")
-    image_key = _secret(fields, "imageKeySecretRef")
+    key, certificate = fields.reference("keySecretRef"), fields.reference("certificateSecretRef")
+    image_key = fields.reference("imageKeySecretRef")
     if not parent.has("signing"):
         return None
     if fields.has("keySecretRef") != fields.has("certificateSecretRef"):
@@ -21,7 +20,3 @@ def read_signing(parent: Reader) -> Signing | None:
     elif not fields.has("keySecretRef") and not fields.has("imageKeySecretRef"):
         fields.wrong("names no key: set keySecretRef and certificateSecretRef, or imageKeySecretRef")
     return Signing(key_secret=key, certificate_secret=certificate, image_key_secret=image_key)
-
-
-def _secret(fields: Reader, name: str) -> str | None:
-    return fields.object(name).needed("name", OBJECT_NAME) if fields.has(name) else fields.text(name, OBJECT_NAME)

@@ -144,10 +144,6 @@ def _repository(spec: Reader) -> ImageRepository:
     return ImageRepository(host=match["host"] if match else "", repository=match["repository"] if match else "")
 
 
-def _reference(fields: Reader, name: str) -> str | None:
-    return fields.object(name).needed("name", OBJECT_NAME) if fields.has(name) else fields.text(name, OBJECT_NAME)
-
-
 def _names(fields: Reader, name: str, *, most: int = MAX_ITEMS) -> tuple[str, ...]:
     return tuple(item.needed("name", OBJECT_NAME) for item in fields.objects(name, most=most))
 
@@ -163,7 +159,7 @@ def _registry(registry: Reader) -> RegistrySettings:
         registry.wrong(
             "plainHttp and caConfigMap exclude each other, because plain HTTP uses no certificate: remove one"
         )
-    return RegistrySettings(secret=_reference(registry, "secretRef"), plain_http=plain_http, ca_config_map=ca)
+    return RegistrySettings(secret=registry.reference("secretRef"), plain_http=plain_http, ca_config_map=ca)
 
 
 def _build(build: Reader) -> BuildSettings:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.api.spec_rules import MAX_ITEMS, Rule
+from driver_builder.api.spec_rules import MAX_ITEMS, OBJECT_NAME, Rule
 
 Path = tuple[str | int, ...]
 """The path of a field from the top of its object: names, and positions in lists."""
@@ -147,6 +147,10 @@ class Reader:
     def object(self, name: str) -> "Reader":
         """Read an object, empty if missing."""
         return Reader(self.raw(name), (*self.path, name), self._notes)
+
+    def reference(self, name: str) -> str | None:
+        """Read the name in a reference to an object, which is optional."""
+        return self.object(name).needed("name", OBJECT_NAME) if self.has(name) else self.text(name, OBJECT_NAME)
 
     def objects(self, name: str, *, most: int = MAX_ITEMS) -> Iterator["Reader"]:
         """Read a list of objects."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.objects.loaded import plain
 
 FORM = "v2:"
 
@@ -29,12 +30,12 @@ def fingerprint(
     firmware, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it contains,
     ``image_digest`` replaces them.
     """
-    known = {_plain(name) for name in identities}
-    says_all = all(_plain(name) in known for name in spec.module.names)
+    known = {plain(name) for name in identities}
+    says_all = all(plain(name) in known for name in spec.module.names)
     fields: dict[str, Any] = {
-        "modules": {_plain(name): identity for name, identity in identities.items()},
+        "modules": {plain(name): identity for name, identity in identities.items()},
         "parameters": {
-            _plain(module.name): list(module.parameters) for module in spec.module.load_order if module.parameters
+            plain(module.name): list(module.parameters) for module in spec.module.load_order if module.parameters
         },
         "image": "" if says_all else image_digest,
         "firmware": (firmware or image_digest) if spec.module.firmware_path else "",
@@ -49,8 +50,3 @@ def fingerprint(
 def is_of_this_form(value: str) -> bool:
     """Return whether a fingerprint has this list of fields; earlier ones covered the whole pod."""
     return value.startswith(FORM)
-
-
-def _plain(module: str) -> str:
-    """Write a module's name as the kernel does, without dashes."""
-    return module.replace("-", "_")

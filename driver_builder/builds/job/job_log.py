@@ -15,20 +15,17 @@ _STAMPED = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\S+) ?(?P<text>.*)")
 
 
 class PodLog:
-    """Follows one container. A stream without output for ``silence_seconds`` is closed, to be continued later.
+    """Follows one container. A stream without output for some seconds is closed, to be continued later.
 
     ``is_whole`` says that the last stream came to its own end.
     """
 
-    def __init__(
-        self, client: Client, *, namespace: str, pod: str, container: str, silence_seconds: float = 5.0
-    ) -> None:
+    def __init__(self, client: Client, *, namespace: str, pod: str, container: str) -> None:
         self.pod = pod
         self.is_whole = False
         self._client = client
         self._path = PODS.path(namespace=namespace, name=pod, subresource="log")
         self._container = container
-        self._silence_seconds = silence_seconds
         self._stamp = ""
         self._told_of_stamp = 0
 
@@ -42,7 +39,7 @@ class PodLog:
         seen_of_stamp = 0
         self.is_whole = False
         try:
-            for line in self._client.follow(self._path, query=query, silence_seconds=self._silence_seconds):
+            for line in self._client.follow(self._path, query=query):
                 stamped = _STAMPED.fullmatch(line)
                 if stamped is None or stamped["stamp"] < self._stamp:
                     continue

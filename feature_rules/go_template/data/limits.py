@@ -27,8 +27,8 @@ class Meter:
 
     __slots__ = ("_left",)
 
-    def __init__(self, work: int = MAX_WORK) -> None:
-        self._left = work
+    def __init__(self) -> None:
+        self._left = MAX_WORK
 
     def spend(self, units: int) -> None:
         """Take ``units`` of work.
