@@ -1,4 +1,4 @@
-"""Where a bug ends: an image, a driver, a pod, a rule object, a reconcile, a thread. Only boundaries catch bugs.
+"""Where a bug ends: an image, a driver, a node, a pod, a rule, a reconcile, a thread. Only boundaries catch bugs.
 
 An unforeseen value, set by the author of one driver, by one registry or one node, must not stop the others. So
 a few places do their work through :func:`contained`: it logs the traceback, counts it, and returns a substitute for
@@ -17,7 +17,8 @@ from kube_api.text import printable
 
 INTERNAL_ERRORS = Counter(
     "driver_builder_internal_errors_total",
-    "Unexpected errors, by the boundary that caught them: image, driver, pod, action, rules, pass, thread",
+    "Unexpected errors, by the boundary that caught them:"
+    " image, driver, node, pod, DaemonSet, action, rules, pass, thread",
     ["boundary"],
 )
 

@@ -69,7 +69,7 @@ class CacheCollector(Collector):
             "driver_builder_cache_bytes", "Memory of the objects in the cache, estimated from a sample", labels=labels
         )
         age = GaugeMetricFamily(
-            "driver_builder_cache_age_seconds", "Time since the API server last said that this is all", labels=labels
+            "driver_builder_cache_age_seconds", "Time since the last event or bookmark of the watch", labels=labels
         )
         for follower in self._cache.followers:
             place = (follower.source.resource.plural, follower.source.namespace or "")

@@ -48,7 +48,7 @@ NAMESPACES_FORBIDDEN = Gauge(
 )
 CACHE_LISTINGS = Counter(
     "driver_builder_cache_listings_total",
-    "Full listings of what is else followed by watches, by resource and cause: Start, Resync, Repair",
+    "Full listings of resources that are otherwise followed by watches, by resource and cause: Start, Resync, Repair",
     ["resource", "cause"],
 )
 THREAD_RESTARTS = Counter("driver_builder_thread_restarts_total", "Restarts of threads, by thread", ["thread"])

@@ -155,7 +155,7 @@ OPTIONS = (
     _setting("config", "FILE", "nfd-worker.conf of Node Feature Discovery", setting="config_file"),
     _setting("options", "YAML", "more configuration, in the file's format; it overrides the file"),
     _setting("root", "DIR", "where the node's / is mounted (default: /)", environment="HOST_ROOT"),
-    _setting("node-name", "NAME", "the Node to label", environment="NODE_NAME"),
+    _setting("node-name", "NAME", "name of the Node", environment="NODE_NAME"),
     _setting("kubeconfig", "FILE", "kubeconfig (default: the pod's service account, else your own kubeconfig)"),
     _setting("port", "PORT", "port of /healthz and /metrics; 0 for none (default: 8080)", _parse_port),
     _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", _parse_log_level),

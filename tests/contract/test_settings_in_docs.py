@@ -1,0 +1,65 @@
+"""Every flag, environment variable and metric of both programs is in the documentation, and no other metric."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from driver_builder import config
+from driver_builder.builds.build_queue import BuildStates
+from driver_builder.cli.main import COMMANDS
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.metrics import CacheCollector, StateCollector
+from nfd_worker.config.options import OPTIONS
+from nfd_worker.metrics import Metrics
+from tests.support.driver_builder.memory_client import MemoryClient
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {page.name: page.read_text() for page in DOCS.glob("*.md")}
+NOT_A_SETTING = {"--help", "--output"}
+SUFFIXES = {"counter": "_total", "info": "_info"}
+"""Of the names of metrics, by their kind."""
+
+
+def flags_of(command: str) -> set[str]:
+    """Return the flags of a command of driver-builder, as its help prints them."""
+    (module,) = [module for name, module, _ in COMMANDS if name == command]
+    parser = argparse.ArgumentParser(prog="x")
+    config.add_connection_flags(parser)
+    module.add_flags(parser)
+    return set(re.findall(r"--[a-z][a-z-]+[a-z]", parser.format_usage())) - NOT_A_SETTING
+
+
+@pytest.mark.parametrize("command", [name for name, _, _ in COMMANDS])
+def test_every_flag_of_driver_builder_is_documented(command: str) -> None:
+    """By its whole name, on any page."""
+    assert {
+        flag
+        for flag in flags_of(command)
+        if not any(f"{flag}`" in text or f"{flag} " in text for text in PAGES.values())
+    } == set()
+
+
+def test_every_setting_of_nfd_worker_is_documented() -> None:
+    """Flag and environment variable, but for upstream's flags without effect."""
+    rows = {(f"--{option.flag}", option.environment) for option in OPTIONS if not option.no_effect}
+    documented = re.findall(r"^\| `(--[\w-]+)` \| `(\w+)` \|", PAGES["nfd-worker.md"], re.MULTILINE)
+    assert set(documented) == rows
+
+
+def test_the_metrics_of_nfd_worker_are_those_documented() -> None:
+    """None is missing, none is gone."""
+    served = set(re.findall(r"^# TYPE (\w+)", Metrics("node").render(), re.MULTILINE))
+    assert set(re.findall(r"`(nfd_worker_\w+)`", PAGES["nfd-worker.md"])) == served
+
+
+def test_the_metrics_of_driver_builder_are_those_documented() -> None:
+    """None is missing, none is gone."""
+    cache = ClusterCache(MemoryClient(), namespaces=["driverwright"])
+    families = [*REGISTRY.collect(), *StateCollector(BuildStates).collect(), *CacheCollector(cache).collect()]
+    names = {f"{family.name}{SUFFIXES.get(family.type, '')}" for family in families}
+    served = {name for name in names if name.startswith("driver_builder_")}
+    documented = re.findall(r"^\| `(driver_builder_\w+)` \|", PAGES["operations.md"], re.MULTILINE)
+    assert set(documented) == served
