@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from kube_api.client import Client
-from kube_api.connection import Answer
+from kube_api.connection import Response
 from kube_api.errors import TooManyRequests
 
 ATTEMPTS = 10
@@ -17,7 +17,7 @@ LONGEST_PAUSE_SECONDS = 10.0
 class PatientClient(Client):
     """Waits as long as ``Retry-After`` asks, some times; an answer that names no time is an error as ever."""
 
-    def _send(self, *request: Any, **options: Any) -> Answer:
+    def _send(self, *request: Any, **options: Any) -> Response:
         for _ in range(ATTEMPTS - 1):
             try:
                 return super()._send(*request, **options)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple, Protocol, Self
 
-from kube_api.connection import Answer, Connection, Timeout, connect
+from kube_api.connection import Connection, Response, Timeout, connect
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
 
 Object = dict[str, Any]
@@ -256,7 +256,7 @@ class Client:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: Timeout | None = None,
-    ) -> Answer:
+    ) -> Response:
         words = _encode({key: value for key, value in query.items() if value})
         headers = {"Accept": accept, "User-Agent": "driverwright"}
         if body is not None:
@@ -284,7 +284,7 @@ def _encode(query: Mapping[str, str]) -> str:
     return urlencode(query)
 
 
-def _lines(request: str, answer: Answer, *, longest: int | None = None) -> Iterator[bytes]:
+def _lines(request: str, answer: Response, *, longest: int | None = None) -> Iterator[bytes]:
     """Split a body at newlines, as soon as each line is whole; the last one may lack its newline.
 
     Of a line in many chunks ``longest`` bytes are kept, then those of the last chunk.
@@ -300,7 +300,7 @@ def _lines(request: str, answer: Answer, *, longest: int | None = None) -> Itera
         yield rest
 
 
-def _events(path: str, answer: Answer) -> Iterator[WatchEvent]:
+def _events(path: str, answer: Response) -> Iterator[WatchEvent]:
     with closing(answer):
         for line in _lines(f"WATCH {path}", answer):
             yield _event(path, line)

@@ -24,7 +24,7 @@ Timeout = float | tuple[float, float]
 """Seconds for all of a request, or for connecting and for each read."""
 
 
-class Answer(Protocol):
+class Response(Protocol):
     """A response. Reading it raises Unreachable when the connection breaks."""
 
     status: int
@@ -45,7 +45,9 @@ class Answer(Protocol):
 class Connection(Protocol):
     """A connection to one API server."""
 
-    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+    def send(
+        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
+    ) -> Response:
         """Send a request and wait for the head of its response, whatever its status.
 
         Raises:

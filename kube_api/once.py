@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from kube_api.connection import Answer, Timeout
+from kube_api.connection import Response, Timeout
 from kube_api.errors import Unreachable
 from kube_api.http_response import MalformedResponse, ResponseReader
 
@@ -18,7 +18,7 @@ MAX_BODY = 1 << 26
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 
-class OnceAnswer:
+class OnceResponse:
     """A response, with its connection."""
 
     def __init__(self, channel: "_Channel") -> None:
@@ -66,7 +66,9 @@ class OnceConnection:
         self._ca_file = ca_file
         self._authorization = authorization
 
-    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+    def send(
+        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
+    ) -> Response:
         """Send a request; see :class:`kube_api.connection.Connection`."""
         with _translated():
             words = {"Host": self._authority, **headers, **self._authorization()}
@@ -75,7 +77,7 @@ class OnceConnection:
             try:
                 channel.open(*_address(self._authority, self._has_tls), self._ca_file if self._has_tls else None)
                 channel.send(request)
-                return OnceAnswer(channel)
+                return OnceResponse(channel)
             except BaseException:
                 channel.close()
                 raise

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 import urllib3
 
-from kube_api.connection import Answer, Timeout
+from kube_api.connection import Response, Timeout
 from kube_api.errors import Unreachable
 
 _CHUNK = 1 << 16
 
 
-class PooledAnswer:
+class PooledResponse:
     """A response of urllib3."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
@@ -51,14 +51,16 @@ class PooledConnection:
         self.pool = pool
         self._authorization = authorization
 
-    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+    def send(
+        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
+    ) -> Response:
         """Send a request; see :class:`kube_api.connection.Connection`."""
         with _translated():
             response = self.pool.request(
                 method, self.server + path, body=body, headers={**headers, **self._authorization()},
                 preload_content=False, redirect=False, retries=False, timeout=_urllib3_timeout(timeout),
             )  # fmt: skip
-        return PooledAnswer(response)
+        return PooledResponse(response)
 
 
 def _urllib3_timeout(timeout: Timeout) -> urllib3.Timeout:

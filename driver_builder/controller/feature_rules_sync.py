@@ -27,7 +27,7 @@ REPEAT_SECONDS = 300.0
 
 logger = logging.getLogger(__name__)
 
-Told = Mapping[RuleObject, tuple[RuleProblem, ...]]
+Reported = Mapping[RuleObject, tuple[RuleProblem, ...]]
 
 
 class FeatureRulesSync:
@@ -45,7 +45,7 @@ class FeatureRulesSync:
         self._namespace = namespace
         self._stopping = stop
         self._clock = clock
-        self._told: Told = {}
+        self._reported: Reported = {}
 
     def run(self) -> None:
         """Work until stopped, with back-off while the API server is away."""
@@ -74,7 +74,7 @@ class FeatureRulesSync:
             return
         compiled = compile_rules(self.rules.collection.values())
         self._write(compiled.data)
-        self._tell(compiled.problems)
+        self._report(compiled.problems)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + REPEAT_SECONDS
@@ -100,14 +100,14 @@ class FeatureRulesSync:
             self._client.patch(path, {"data": {**dict.fromkeys(before), **data}})
             logger.info("feature rules: %d objects written for the workers", len(data))
 
-    def _tell(self, problems: Told) -> None:
+    def _report(self, problems: Reported) -> None:
         """Post a Warning for what is wrong, once per object and controller unless it changes."""
         for subject, wrong in problems.items():
             if self._stopping.is_set():
                 return
-            if self._told.get(subject) != wrong:
+            if self._reported.get(subject) != wrong:
                 self._post(subject, wrong)
-        self._told = problems
+        self._reported = problems
 
     def _post(self, subject: RuleObject, wrong: tuple[RuleProblem, ...]) -> None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -167,7 +167,7 @@ def _words(text: str) -> list[str]:
         return []
     if not words or NOTHING in [word.lower() for word in words]:
         raise ValueError(
-            f"{text!r} is not a list: write what is allowed, or {NOTHING} alone, in small letters, to allow nothing"
+            f"{text!r} is not a list: write what is allowed, or {NOTHING} alone, in lower case, to allow nothing"
         )
     if len(words) > MAX_PATTERNS:
         raise ValueError(f"it has {len(words)} entries: write at most {MAX_PATTERNS}")

@@ -27,7 +27,7 @@ from driver_builder.model.image_state import Absent, ImageState, Invalid, Presen
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_repository
-from driver_builder.registry.registry_answers import Answer, RegistryBusy, RegistrySilent, refused
+from driver_builder.registry.registry_responses import RegistryBusy, RegistrySilent, Response, refused
 from driver_builder.registry.registry_transport import MAX_ANSWER, MAX_DOCUMENT, RegistryTransport
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -181,7 +181,7 @@ class RegistryClient:
             manifest = self._platform(repository, reference, manifest, architecture)
         return Present(digest=sha256(answer.body), labels=self._labels(repository, manifest))
 
-    def _manifest(self, answer: Answer, repository: str, reference: str) -> dict[str, Any] | None:
+    def _manifest(self, answer: Response, repository: str, reference: str) -> dict[str, Any] | None:
         if answer.status == 404 and self._proves_absence(answer):
             return None
         manifest = answer.json()
@@ -202,14 +202,14 @@ class RegistryClient:
             )
         return manifest
 
-    def _proves_absence(self, answer: Answer) -> bool:
+    def _proves_absence(self, answer: Response) -> bool:
         """A 404 is believed if it has a registry's error code, or comes from a registry that answers at /v2/."""
         if answer.error_codes & _UNKNOWN:
             return True
         root = self._transport.request("GET", "/v2/")
         return root.status == 200 and root.headers.get("Docker-Distribution-Api-Version", "").startswith("registry/2")
 
-    def _check_digest(self, answer: Answer, reference: str) -> None:
+    def _check_digest(self, answer: Response, reference: str) -> None:
         digest = sha256(answer.body)
         claimed = answer.headers.get("Docker-Content-Digest", digest)
         wanted = reference if reference.startswith("sha256:") else digest
@@ -230,14 +230,14 @@ class RegistryClient:
         labels = _json_object(config.get("config")).get("Labels")
         return clean_labels(_json_object(labels))
 
-    def _put_manifest(self, repository: str, reference: str, content: bytes, media_type: str) -> Answer:
+    def _put_manifest(self, repository: str, reference: str, content: bytes, media_type: str) -> Response:
         headers = {"Content-Type": media_type}
         answer = self._request("PUT", repository, "manifests", reference, headers=headers, body=content)
         if answer.status not in (200, 201):
             raise self._refused(f"rejected the manifest {repository}:{reference}", answer)
         return answer
 
-    def _get(self, repository: str, kind: str, name: str) -> Answer:
+    def _get(self, repository: str, kind: str, name: str) -> Response:
         return self._request("GET", repository, kind, name, headers=_ACCEPT if kind == "manifests" else None)
 
     def _has(self, repository: str, kind: str, name: str) -> bool:
@@ -257,7 +257,7 @@ class RegistryClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         limit: int = MAX_DOCUMENT,
-    ) -> Answer:
+    ) -> Response:
         full_name = self._name(repository)
         path = f"/v2/{quote(full_name)}/{kind}/{quote(name, safe=':/')}"
         return self._transport.request(method, path, repository=full_name, headers=headers, body=body, limit=limit)
@@ -265,7 +265,7 @@ class RegistryClient:
     def _name(self, repository: str) -> str:
         return registry_repository(self._host, repository)
 
-    def _refused(self, what: str, answer: Answer) -> RegistryRefused:
+    def _refused(self, what: str, answer: Response) -> RegistryRefused:
         return refused(self._host, what, answer)
 
 

@@ -21,15 +21,6 @@ from requests.auth import AuthBase
 from driver_builder.errors import ConfigurationError, RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_host
-from driver_builder.registry.registry_answers import (
-    Answer,
-    RegistryBusy,
-    no_answer,
-    shown,
-    too_slow,
-    unavailable,
-    unreadable,
-)
 from driver_builder.registry.registry_auth import (
     READING,
     Authorizations,
@@ -40,6 +31,15 @@ from driver_builder.registry.registry_auth import (
     token_seconds,
 )
 from driver_builder.registry.registry_connection import PORTS, Deadline, Guard, guarded_session
+from driver_builder.registry.registry_responses import (
+    RegistryBusy,
+    Response,
+    no_answer,
+    shown,
+    too_slow,
+    unavailable,
+    unreadable,
+)
 
 CLIENT_ID = "driverwright"
 MAX_ANSWER = 16 << 20
@@ -128,7 +128,7 @@ class RegistryTransport:
         headers: Mapping[str, str] | None = None,
         body: bytes | Path | None = None,
         limit: int = MAX_DOCUMENT,
-    ) -> Answer:
+    ) -> Response:
         """Send a request, answer the registry's challenge once, and follow its redirects for reads.
 
         ``path`` is relative to the host, or a whole URL from the registry. ``repository`` says what a token is
@@ -180,7 +180,7 @@ class RegistryTransport:
         headers: Mapping[str, str] | None,
         body: bytes | Path | None,
         limit: int,
-    ) -> Answer:
+    ) -> Response:
         sent = self._authorization(url, purpose)
         answer = self._send(method, url, sent, headers=headers, body=body, limit=limit)
         if answer.status == 401 and self._is_own(url):
@@ -199,7 +199,7 @@ class RegistryTransport:
                 )
         raise RegistryRefused(f"registry {self.host} redirects more than {MAX_REDIRECTS} times, last to {_bare(url)}")
 
-    def _redirected(self, method: str, answer: Answer) -> str:
+    def _redirected(self, method: str, answer: Response) -> str:
         """The target of a redirect: to another host without credentials, and never from TLS to plain HTTP."""
         url = self.joined(answer.url, answer.headers.get("Location", ""))
         if method not in READING or "Location" not in answer.headers or self._loses_tls(url):
@@ -227,7 +227,7 @@ class RegistryTransport:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         limit: int = MAX_ERROR,
-    ) -> Answer:
+    ) -> Response:
         try:
             answer = self._exchange(method, url, authorization, headers=headers, body=body, limit=limit)
         except (*_NO_ANSWER, *_UNREADABLE) as error:
@@ -243,7 +243,7 @@ class RegistryTransport:
 
     def _exchange(
         self, method: str, url: str, authorization: str, *, headers: Mapping[str, str] | None, body: Any, limit: int
-    ) -> Answer:
+    ) -> Response:
         with (
             _opened(body) as data,
             self._session.request(
@@ -259,7 +259,7 @@ class RegistryTransport:
                 verify=self._verify,
             ) as response,
         ):
-            return Answer(
+            return Response(
                 status=response.status_code,
                 url=response.url,
                 headers=response.headers,
@@ -267,7 +267,7 @@ class RegistryTransport:
                 is_own=self._is_own(url),
             )
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: Response) -> Response:
         if answer.says_full:
             raise unavailable(self.host, answer, now=self._clock())
         if answer.status in (401, 403):
@@ -281,7 +281,7 @@ class RegistryTransport:
             raise unavailable(self.host, answer, now=self._clock())
         return answer
 
-    def _answer_challenge(self, answer: Answer, purpose: Purpose) -> str:
+    def _answer_challenge(self, answer: Response, purpose: Purpose) -> str:
         """The Authorization header for a 401, kept for later requests; empty without credentials or a token."""
         for challenge in parse_challenges(answer.headers.get("WWW-Authenticate", "")):
             if challenge.scheme == "bearer":
@@ -319,7 +319,7 @@ class RegistryTransport:
             )
         return token, token_seconds(content)
 
-    def _ask_for_token(self, realm: str, query: dict[str, str]) -> Answer:
+    def _ask_for_token(self, realm: str, query: dict[str, str]) -> Response:
         if self._credentials.identity_token:
             form = {"grant_type": "refresh_token", "refresh_token": self._credentials.identity_token}
             return self._send("POST", realm, "", body={**query, **form, "client_id": CLIENT_ID})

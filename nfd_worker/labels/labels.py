@@ -62,28 +62,28 @@ def make_content(
     ``annotations``: the worker's own, which are neither checked nor overwritten.
     """
     custom, cluster = (rule_outputs.get(name, RuleOutputs()).matched for name in (CUSTOM, CLUSTER))
-    making = _Making(features, options)
+    resolver = _Resolver(features, options)
     content = NodeContent(
-        labels=making.labels(source_labels, custom, cluster),
-        annotations=dict(sorted({**making.annotations(cluster), **annotations}.items())),
-        extended_resources=making.extended_resources(cluster),
-        taints=making.taints(cluster),
+        labels=resolver.labels(source_labels, custom, cluster),
+        annotations=dict(sorted({**resolver.annotations(cluster), **annotations}.items())),
+        extended_resources=resolver.extended_resources(cluster),
+        taints=resolver.taints(cluster),
     )
-    return ContentResult(content, tuple(sorted(set(making.refusals))))
+    return ContentResult(content, tuple(sorted(set(resolver.refusals))))
 
 
-class _Wish(NamedTuple):
-    """A value, and who wants it."""
+class _Candidate(NamedTuple):
+    """A value, and the origin that wants it."""
 
     value: str
     origin: str
 
 
-_Wishes = dict[str, _Wish]
+_Candidates = dict[str, _Candidate]
 
 
-class _Making:
-    """The making of one NodeContent: what all its steps need, and the refusals they leave."""
+class _Resolver:
+    """Resolves one NodeContent: what all its steps need, and the refusals they leave."""
 
     def __init__(self, features: Features, options: NamespaceOptions) -> None:
         self.refusals: list[Refusal] = []
@@ -98,28 +98,28 @@ class _Making:
     ) -> dict[str, str]:
         if self._options.disable_labels:
             return {}
-        wishes: _Wishes = {}
+        candidates: _Candidates = {}
         for layer in _source_layers(source_labels, custom):
-            wishes |= self._screened(layer)
+            candidates |= self._screened(layer)
         if self._options.auto_prefix:
-            wishes = add_prefixes(wishes)
-        wishes |= self._wishes((output.origin, output.labels) for output in cluster)
-        accepted = self._accept("label", self._resolve("label", wishes), self._check_label)
+            candidates = add_prefixes(candidates)
+        candidates |= self._candidates((output.origin, output.labels) for output in cluster)
+        accepted = self._accept("label", self._resolve("label", candidates), self._check_label)
         whitelist = self._options.label_whitelist
         return {key: value for key, value in accepted.items() if is_whitelisted(key, whitelist)}
 
     def annotations(self, cluster: Iterable[RuleOutput]) -> Mapping[str, str]:
         if self._options.disable_annotations:
             return _NONE
-        wishes = self._wishes((output.origin, output.annotations) for output in cluster)
-        return self._accept("annotation", wishes, namespaces.check_annotation)
+        candidates = self._candidates((output.origin, output.annotations) for output in cluster)
+        return self._accept("annotation", candidates, namespaces.check_annotation)
 
     def extended_resources(self, cluster: Iterable[RuleOutput]) -> dict[str, str]:
         if self._options.disable_extended_resources:
             return {}
         kind = "extended resource"
-        wishes = self._wishes((output.origin, output.extended_resources) for output in cluster)
-        return self._accept(kind, self._resolve(kind, wishes), namespaces.check_extended_resource)
+        candidates = self._candidates((output.origin, output.extended_resources) for output in cluster)
+        return self._accept(kind, self._resolve(kind, candidates), namespaces.check_extended_resource)
 
     def taints(self, cluster: Iterable[RuleOutput]) -> tuple[Taint, ...]:
         wanted = [(taint, output.origin) for output in cluster for taint in output.taints]
@@ -136,36 +136,38 @@ class _Making:
                 self._refuse_taint(taint, origin, problem)
         return tuple(accepted[key] for key in sorted(accepted))
 
-    def _screened(self, layer: _Wishes) -> _Wishes:
+    def _screened(self, layer: _Candidates) -> _Candidates:
         """Do what upstream's worker does before it hands labels on: a bad one must not hide a good one."""
         resolved = self._resolve("label", layer)
         accepted = self._accept("label", resolved, namespaces.check_label_syntax)
         whitelist = self._options.source_label_whitelist
         return {key: resolved[key] for key in accepted if is_whitelisted(key, whitelist)}
 
-    def _wishes(self, wanted: Iterable[tuple[str, Mapping[str, str]]]) -> _Wishes:
+    def _candidates(self, wanted: Iterable[tuple[str, Mapping[str, str]]]) -> _Candidates:
         """Merge what rules want; prefixes come first, so that a later rule overwrites either spelling of a key."""
-        wishes: _Wishes = {}
+        candidates: _Candidates = {}
         for origin, values in wanted:
             named = add_prefixes(values) if self._options.auto_prefix else values
-            wishes |= {key: _Wish(value, origin) for key, value in named.items()}
-        return wishes
+            candidates |= {key: _Candidate(value, origin) for key, value in named.items()}
+        return candidates
 
-    def _resolve(self, kind: str, wishes: _Wishes) -> _Wishes:
-        resolved: _Wishes = {}
-        for key, wish in wishes.items():
-            value = resolve(wish.value, self._features)
+    def _resolve(self, kind: str, candidates: _Candidates) -> _Candidates:
+        resolved: _Candidates = {}
+        for key, candidate in candidates.items():
+            value = resolve(candidate.value, self._features)
             if value is None:
                 message = "there is no such attribute on this node; it is written @<domain>.<feature>.<element>"
-                self.refusals.append(Refusal(wish.origin, kind, key, wish.value, "no-such-feature", message))
+                self.refusals.append(Refusal(candidate.origin, kind, key, candidate.value, "no-such-feature", message))
             else:
-                resolved[key] = wish if value is wish.value else _Wish(value, wish.origin)
+                resolved[key] = candidate if value is candidate.value else _Candidate(value, candidate.origin)
         return resolved
 
-    def _accept(self, kind: str, wishes: _Wishes, check: Callable[[str, str], Problem | None]) -> dict[str, str]:
+    def _accept(
+        self, kind: str, candidates: _Candidates, check: Callable[[str, str], Problem | None]
+    ) -> dict[str, str]:
         """Sort, and keep what is valid; the rest becomes refusals."""
         accepted: dict[str, str] = {}
-        for key, (value, origin) in sorted(wishes.items()):
+        for key, (value, origin) in sorted(candidates.items()):
             problem = check(key, value)
             if problem is None:
                 accepted[key] = value
@@ -180,11 +182,13 @@ class _Making:
         self.refusals.append(Refusal(origin, "taint", taint.key, f"{taint.value}:{taint.effect}", *problem))
 
 
-def _source_layers(source_labels: Mapping[str, Mapping[str, str]], custom: Iterable[RuleOutput]) -> Iterator[_Wishes]:
+def _source_layers(
+    source_labels: Mapping[str, Mapping[str, str]], custom: Iterable[RuleOutput]
+) -> Iterator[_Candidates]:
     """Give what each source and custom rule wants, from weak to strong."""
     for source, labels in source_labels.items():
         if source not in UNPREFIXED_SOURCES:
-            yield {label_key(source, name): _Wish(value, f"source {source}") for name, value in labels.items()}
+            yield {label_key(source, name): _Candidate(value, f"source {source}") for name, value in labels.items()}
     for output in custom:
-        yield {name: _Wish(value, output.origin) for name, value in output.labels.items()}
-    yield {name: _Wish(value, "source local") for name, value in source_labels.get("local", _NONE).items()}
+        yield {name: _Candidate(value, output.origin) for name, value in output.labels.items()}
+    yield {name: _Candidate(value, "source local") for name, value in source_labels.get("local", _NONE).items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kube_api.client import Client
-from kube_api.connection import Answer, Connection, Timeout
+from kube_api.connection import Connection, Response, Timeout
 from kube_api.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -60,7 +60,9 @@ class _Impersonating:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+    def send(
+        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
+    ) -> Response:
         as_somebody = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
         return self._connection.send(method, path, body=body, headers={**headers, **as_somebody}, timeout=timeout)
 

@@ -27,7 +27,7 @@ class PodLog:
         self._path = PODS.path(namespace=namespace, name=pod, subresource="log")
         self._container = container
         self._stamp = ""
-        self._told_of_stamp = 0
+        self._given_of_stamp = 0
 
     def lines(self) -> Iterator[str]:
         """Yield what was printed since the last call, and what is printed now.
@@ -44,10 +44,10 @@ class PodLog:
                 if stamped is None or stamped["stamp"] < self._stamp:
                     continue
                 if stamped["stamp"] > self._stamp:
-                    self._stamp, self._told_of_stamp, seen_of_stamp = stamped["stamp"], 0, 0
+                    self._stamp, self._given_of_stamp, seen_of_stamp = stamped["stamp"], 0, 0
                 seen_of_stamp += 1
-                if seen_of_stamp > self._told_of_stamp:
-                    self._told_of_stamp = seen_of_stamp
+                if seen_of_stamp > self._given_of_stamp:
+                    self._given_of_stamp = seen_of_stamp
                     yield stamped["text"]
         except KubeApiError:
             return

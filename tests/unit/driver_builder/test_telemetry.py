@@ -87,7 +87,7 @@ def test_a_loop_that_goes_on_is_alive_again() -> None:
     assert heartbeat.is_alive()
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What came back."""
 
     status: int
@@ -95,19 +95,19 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Callable[[str, bool], Answer]]:
+def ask() -> Iterator[Callable[[str, bool], Response]]:
     """Serve on a free port; ask for a path of a controller that is healthy or not."""
     health = [True]
     server = telemetry.serve(0, healthy=lambda: health[0])
 
-    def get(path: str, healthy: bool) -> Answer:
+    def get(path: str, healthy: bool) -> Response:
         health[0] = healthy
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{path}") as response:
-                return Answer(response.status, response.read().decode())
+                return Response(response.status, response.read().decode())
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read().decode())
+                return Response(error.code, error.read().decode())
 
     yield get
     server.shutdown()
@@ -137,7 +137,7 @@ def test_probes_are_answered_beside_idle_connections() -> None:
     ],
 )
 def test_probes_are_answered(
-    ask: Callable[[str, bool], Answer], path: str, healthy: bool, status: int, words: str
+    ask: Callable[[str, bool], Response], path: str, healthy: bool, status: int, words: str
 ) -> None:
     """The answer of /healthz follows the loop, metrics are always there."""
     answer = ask(path, healthy)
@@ -158,7 +158,7 @@ BUILDING = plan(with_images(snapshot(node(), node("b", OTHER_KERNEL), node("c", 
 FIRST, SECOND = (action for action in BUILDING.actions if isinstance(action, StartBuild))
 
 
-def scrape(ask: Callable[[str, bool], Answer]) -> Samples:
+def scrape(ask: Callable[[str, bool], Response]) -> Samples:
     """Ask a real server for /metrics and read the answer as Prometheus does."""
     families = text_string_to_metric_families(ask("/metrics", True).body)
     return {
@@ -187,7 +187,7 @@ def collected() -> Iterator[Callable[[StateCollector], None]]:
         REGISTRY.unregister(collector)
 
 
-def test_builds_are_counted_by_result_and_reason(ask: Callable[[str, bool], Answer]) -> None:
+def test_builds_are_counted_by_result_and_reason(ask: Callable[[str, bool], Response]) -> None:
     """Each build that ended is one in its counter and in the histogram of its result."""
     before = scrape(ask)
     telemetry.count_build(seconds=42.0, reason="", cancelled=False)
@@ -213,7 +213,7 @@ def test_builds_are_counted_by_result_and_reason(ask: Callable[[str, bool], Answ
         )
 
 
-def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None:
+def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Response]) -> None:
     """One that works and one that fails, from the queue's own threads."""
     before = scrape(ask)
     ended = threading.Semaphore(0)
@@ -234,12 +234,12 @@ def test_the_queue_counts_its_builds(ask: Callable[[str, bool], Answer]) -> None
         assert value(after, "builds_total", **series) - value(before, "builds_total", **series) == 1.0
 
 
-def test_the_version_is_reported(ask: Callable[[str, bool], Answer]) -> None:
+def test_the_version_is_reported(ask: Callable[[str, bool], Response]) -> None:
     """So that a dashboard shows which controller speaks."""
     assert value(scrape(ask), "build_info", version=version("driverwright")) == 1.0
 
 
-def test_registry_answers_are_counted(ask: Callable[[str, bool], Answer]) -> None:
+def test_registry_responses_are_counted(ask: Callable[[str, bool], Response]) -> None:
     """Each answer that a registry gave, by what it was."""
     registries, woken = ModelRegistries(), threading.Semaphore(0)
     states = (Absent(), Present(digest="sha256:0"), Unreachable(message="no answer"))
@@ -278,7 +278,7 @@ def test_registry_answers_are_counted(ask: Callable[[str, bool], Answer]) -> Non
 def test_the_queue_is_shown_as_it_is(
     states: BuildStates,
     expected: tuple[float, ...],
-    ask: Callable[[str, bool], Answer],
+    ask: Callable[[str, bool], Response],
     collected: Callable[[StateCollector], None],
 ) -> None:
     """Depth, oldest wait, running builds and the breaker, at the moment of the scrape."""
@@ -289,7 +289,7 @@ def test_the_queue_is_shown_as_it_is(
 
 
 def test_nodes_without_driver_are_shown_and_gone_series_go(
-    ask: Callable[[str, bool], Answer], collected: Callable[[StateCollector], None]
+    ask: Callable[[str, bool], Response], collected: Callable[[StateCollector], None]
 ) -> None:
     """By driver and kernel; a kernel or driver that is gone leaves no series."""
     collector = StateCollector(BuildStates)

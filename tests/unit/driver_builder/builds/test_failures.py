@@ -17,7 +17,7 @@ from driver_builder.errors import (
     VerificationFailed,
 )
 from driver_builder.reasons import Reason
-from driver_builder.registry.registry_answers import RegistryBusy
+from driver_builder.registry.registry_responses import RegistryBusy
 from kube_api.errors import Forbidden, KubeApiError, Unreachable
 
 HEADERS = """\

@@ -22,8 +22,8 @@ from driver_builder.model.image_state import Absent, ImageState, Invalid, Presen
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.registry.registry_answers import Answer
 from driver_builder.registry.registry_auth import Challenge, Purpose
+from driver_builder.registry.registry_responses import Response
 from driver_builder.registry.registry_transport import MAX_ANSWER, RegistryTransport
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
@@ -215,10 +215,10 @@ class MemoryTransport:
     def __init__(self, *, manifest: bytes, blob: bytes) -> None:
         self._manifest, self._blob = manifest, blob
 
-    def request(self, _method: str, path: str, **_: object) -> Answer:
+    def request(self, _method: str, path: str, **_: object) -> Response:
         """Answer by what is asked for."""
         body = self._manifest if "/manifests/" in path else self._blob
-        return Answer(status=200, url=path, headers={}, body=body)
+        return Response(status=200, url=path, headers={}, body=body)
 
 
 def test_a_digest_is_believed_only_with_its_content() -> None:

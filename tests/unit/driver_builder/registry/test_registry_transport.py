@@ -10,7 +10,7 @@ import pytest
 from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials
-from driver_builder.registry.registry_answers import RegistryBusy
+from driver_builder.registry.registry_responses import RegistryBusy
 from driver_builder.registry.registry_transport import RegistryTransport
 from tests.support.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
 

@@ -15,9 +15,8 @@ class Streams:
         self.streams = list(streams)
         self.asked: list[Mapping[str, str]] = []
 
-    def follow(self, _path: str, *, query: Mapping[str, str], silence_seconds: float) -> Iterator[str]:
+    def follow(self, _path: str, *, query: Mapping[str, str]) -> Iterator[str]:
         """Return the next stream."""
-        assert silence_seconds > 0
         self.asked.append(query)
         for line in self.streams.pop(0):
             if isinstance(line, Exception):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected
-from driver_builder.registry.registry_answers import (
+from driver_builder.registry.registry_responses import (
     MAX_PAUSE,
-    Answer,
     RegistryBusy,
+    Response,
     parse_retry_after,
     refused,
     unavailable,
@@ -58,11 +58,11 @@ def test_a_date_says_what_seconds_say(seconds: int) -> None:
     assert parse_retry_after(date, now=NOW) == parse_retry_after(str(seconds), now=NOW) == seconds
 
 
-def answer(status: int, **headers: str) -> Answer:
+def answer(status: int, **headers: str) -> Response:
     """An answer in the registries' own format."""
     body = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status=status, url="https://r.io/v2/", headers=names, body=body)
+    return Response(status=status, url="https://r.io/v2/", headers=names, body=body)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ NO_RIGHT = b'{"errors":[{"code":"DENIED","message":"requested access to the reso
 )  # fmt: skip
 def test_a_registry_without_room_is_distinguished(status: int, body: bytes, full: bool) -> None:
     """From one that is out of order, and from a user without the right."""
-    said = Answer(status=status, url="https://r.io/v2/", headers={}, body=body)
+    said = Response(status=status, url="https://r.io/v2/", headers={}, body=body)
     assert said.says_full is full
     error = unavailable("r.io", said, now=NOW)
     assert isinstance(error, RegistryFull) is full
@@ -140,7 +140,7 @@ def test_a_registry_that_refuses_is_not_something_else_in_its_place(
     status: int, body: bytes, kind: type[Exception], words: str
 ) -> None:
     """The one has the registries' own words for it."""
-    error = refused("r.io", "did not take it", Answer(status=status, url="https://r.io/", headers={}, body=body))
+    error = refused("r.io", "did not take it", Response(status=status, url="https://r.io/", headers={}, body=body))
     assert type(error) is kind
     assert words in str(error)
 

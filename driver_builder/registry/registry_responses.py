@@ -39,7 +39,7 @@ _NO_ROOM = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """A registry's whole response; ``headers`` are found in any case, ``url`` is where it came from.
 
     ``is_own`` is false for a response of another host that the registry redirected to: it is never quoted.
@@ -116,7 +116,7 @@ def parse_retry_after(value: str, *, now: float) -> float | None:
     return min(max(seconds, 0.0), MAX_PAUSE)
 
 
-def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable:
+def unavailable(host: str, answer: Response, *, now: float) -> RegistryUnavailable:
     """The error for a 429, a 5xx or a quota that is used up, with the pause that it asks for."""
     if answer.says_full:
         return RegistryFull(f"registry {host} has no room left ({answer.reason})")
@@ -135,7 +135,7 @@ def unavailable(host: str, answer: Answer, *, now: float) -> RegistryUnavailable
     return RegistryBusy(message, retry_after=seconds)
 
 
-def refused(host: str, what: str, answer: Answer) -> RegistryRefused:
+def refused(host: str, what: str, answer: Response) -> RegistryRefused:
     """The error for a refusal: a registry's own, or that of something else in its place."""
     message = f"registry {host} {what}: {answer.reason}"
     if answer.status == 413:
