@@ -31,11 +31,6 @@ class Engine:
         return f"unix://{self._socket_path}"
 
     @property
-    def socket_path(self) -> Path:
-        """The engine's socket."""
-        return self._socket_path
-
-    @property
     def data(self) -> Path:
         """The folder of all its images and containers."""
         return self._folder / "docker"

@@ -1,7 +1,7 @@
 """The drivers of the matrix: Debian's ``-dkms`` packages and the edu driver of ``examples/``, as build requests."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
@@ -80,8 +80,3 @@ def source(driver: str) -> Source:
         return SourcePackage(name=driver)
     folder = REPOSITORY / "examples" / "edu-driver" / "src"
     return SourceFiles(files={path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()})
-
-
-def module_names(specs: Sequence[ModuleSpec]) -> list[str]:
-    """Return the names of modules."""
-    return [spec.name for spec in specs]

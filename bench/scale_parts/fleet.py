@@ -24,7 +24,6 @@ from tests.support.driver_builder.model_world import World
 
 Json = dict[str, Any]
 
-POOL = "edu"
 SOURCE = "edu-source"
 REGISTRY = "registry.example.com:5000"
 NODE_LABELS = 110

@@ -198,10 +198,6 @@ class Guest:
         pattern = f"/var/log/pods/{namespace}_{pod}_*/*/*.log"
         return self.run(f'for log in {pattern}; do echo "== $log"; tail -n {lines} $log; done')[1]
 
-    def kubelet_log(self, lines: int = 100) -> str:
-        """Return the last lines of the kubelet's log."""
-        return self.run(f"tail -n {lines} /var/log/kubelet.log")[1]
-
     def _last_words(self) -> str:
         said = tail(self.console_log, 1500) + tail(self._processes.log(self._process), 1500)
         try:

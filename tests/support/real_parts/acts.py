@@ -40,12 +40,6 @@ def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]
     return [(key, tag) for key, where, tag in found if where == repository]
 
 
-def kernel_of(scenario: Scenario, key: str) -> str:
-    """The kernel whose target has this build key."""
-    targets = scenario.cluster.targets(DRIVER)
-    return next(kernel for kernel, target in targets.items() if target["buildKey"] == key)
-
-
 def docker_config(host: str, username: str, password: str) -> str:
     """What a kubernetes.io/dockerconfigjson Secret holds, in base64."""
     auths = {"auths": {host: {"username": username, "password": password}}}

@@ -64,11 +64,6 @@ Err:1 http://nowhere.invalid/debian bookworm InRelease
   Could not resolve 'nowhere.invalid'
 E: Failed to fetch http://nowhere.invalid/debian/dists/bookworm/InRelease  Could not resolve 'nowhere.invalid'
 E: Some index files failed to download. They have been ignored, or old ones used instead."""
-NOT_BUILT = """\
-Step 9/15 : RUN echo "driverwright: make built no $module.ko"; exit 66
- ---> Running in 372da26e168a
-driverwright: make built no edudrv.ko, it built: /source/edu.ko
-Removing intermediate container 372da26e168a"""
 NO_HOST = """\
 fatal: unable to access 'https://nowhere.invalid/edu.git/': Could not resolve host: nowhere.invalid
 driverwright: https://nowhere.invalid/edu.git cannot be fetched"""
@@ -77,7 +72,6 @@ EXCLUDED = """\
 Error! The /var/lib/dkms/evdi/1.12.0+dfsg/6.1.0-56-cloud-amd64/x86_64/dkms.conf for module evdi includes a \
 BUILD_EXCLUSIVE directive which does not match this kernel/arch/config.
 driverwright: team/evdi 1 is not for 6.1.0-56-cloud-amd64, says its dkms.conf: BUILD_EXCLUSIVE_CONFIG="CONFIG_DRM\""""
-UNINSTALLABLE = "driverwright: package a cannot be installed"
 NO_SPACE = """\
 /tmp/cc1.s: fatal error: error writing to /tmp/cc1.s: No space left on device
 dd: writing to '/data': No space left on device"""

@@ -82,11 +82,6 @@ def with_probe(change: Callable[[bytes], bytes]) -> dict[str, bytes]:
     return GOOD | {f"{FOLDER}/updates/dw_probe.ko": change(PROBE)}
 
 
-def with_dep(text: bytes) -> dict[str, bytes]:
-    """The good image with another modules.dep."""
-    return GOOD | {f"{FOLDER}/modules.dep": text}
-
-
 F = Reason
 
 
