@@ -56,8 +56,8 @@ class RolloutSettings:
     canary: Share | None = None
     canary_node_selector: Mapping[str, str] = field(default_factory=dict)
     soak_seconds: float = 0.0
-    max_unavailable: Share = Share(1)  # noqa: RUF009  # a frozen value
-    max_failed: Share = Share(0)  # noqa: RUF009
+    max_unavailable: Share = Share(1)
+    max_failed: Share = Share(0)
     windows: tuple[Window, ...] = ()
 
     @property
