@@ -21,14 +21,16 @@ _WEEKDAY = rf"(?:\*{_STEP}|{_VALUE}(?:-{_VALUE}{_STEP})?)"
 PATTERN = re.compile(rf"(?:{_FIELD}(?:,{_FIELD})* +){{4}}{_WEEKDAY}(?:,{_WEEKDAY})*")
 """Five fields. CronJobs do not know cronsim's seconds, ``L`` and ``#``; they read ``4/2`` as a weekday otherwise."""
 
+_STEPS_OF_ONE = re.compile(r"\b0?(\w+)-0?\1/[0-9]+", re.IGNORECASE)
+
 ZONE_PATTERN = re.compile(r"[A-Z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
 """Names of the IANA begin with a capital; other files in the same folder, such as ``localtime``, do not."""
 MAX_ZONE_LENGTH = 64
 """Characters."""
 
 _MINUTE = 60
-_KEPT = 1024
-"""Answers that are kept: of 16 windows of 64 drivers. Every plan asks, and they stay the same for a minute."""
+_KEPT = 4096
+"""Answers that are kept: of 16 windows of 256 drivers. Every plan asks, and they stay the same for a minute."""
 _ANY_DAY = datetime(2024, 1, 1)
 
 
@@ -74,8 +76,8 @@ def next_start(expression: str, zone_name: str, minute: int) -> float:
 
 
 def _as_cronsim_reads(expression: str) -> str:
-    """Write the days out: for CronJobs ``*/2`` restricts them, for Debian's cron it does not."""
-    minute, hour, day, month, weekday = expression.split()
+    """Write the days out: for CronJobs ``*/2`` restricts them, for Debian's cron it does not. ``5-5/2`` is 5."""
+    minute, hour, day, month, weekday = _STEPS_OF_ONE.sub(r"\1", expression).split()
     return " ".join((minute, hour, _days(day, "1-31"), month, _days(weekday, "0-6")))
 
 
