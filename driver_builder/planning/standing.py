@@ -7,6 +7,7 @@ driver whose pods are replaced.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
@@ -108,53 +109,68 @@ def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tup
 def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     staying = [pod for pod in pods if not pod.deleting]
     replaced = tuple(pod for pod in staying if pod.uid in by.outdated)
-    had_driver = by.label in node.labels or by.record in node.annotations
     # Its label may not be written yet.
-    had_driver = had_driver or any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
+    is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
+    is_old = is_replaced or had_driver(node, by.label, by.record)
     if replaced:
-        pod = replaced[0]
-        standing, why = _of_outdated(node, pod, had_driver=had_driver)
+        standing, why = _of_outdated(node, replaced[0], is_old=is_old)
     elif staying:
-        standing, why = _of_current(node, staying[0], had_driver=had_driver)
+        standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
-        standing, why = _waiting(had_driver=had_driver), "its driver pod is being replaced" if pods else "no driver pod"
+        standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
     return NodeStanding(
-        node=node.name,
+        **_said_of(node),
         target=by.target,
         standing=standing,
         replaced=replaced,
         noted=frozenset(pod.uid for pod in replaced if by.outdated[pod.uid]),
         has_pod=bool(staying),
         asked=any(pod.uid in by.asking for pod in replaced),
-        skips=node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true",
-        is_away=not node.ready or node.unschedulable,
         why=why,
     )
 
 
-def _of_outdated(node: Node, pod: DriverPod, *, had_driver: bool) -> tuple[Standing, str]:
+def had_driver(node: Node, label: str, record: str) -> bool:
+    """Return whether a driver was loaded on a node before."""
+    return label in node.labels or record in node.annotations
+
+
+def without_image(node: Node, target: str, why: str) -> NodeStanding:
+    """Return a node that had a driver, which does not work, and whose target has no image now."""
+    return NodeStanding(**_said_of(node), target=target, standing=Standing.UNPROVEN, why=why)
+
+
+def _said_of(node: Node) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "skips": node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true",
+        "is_away": not node.ready or node.unschedulable,
+    }
+
+
+def _of_outdated(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:
     finding, why = judge(node, pod)
     if finding is Finding.WORKS:
         return Standing.WORKING, why
     if finding is Finding.SILENT:
         return Standing.SILENT, why
     # What the kubelet or the loader says of a failure is in the message: such a pod is not about to load.
-    is_booting = had_driver and not _is_of_this_boot(node, pod) and not pod.message
+    is_booting = is_old and not _is_of_this_boot(node, pod) and not pod.message
     return (Standing.BOOTING if is_booting else Standing.BROKEN), why
 
 
-def _of_current(node: Node, pod: DriverPod, *, had_driver: bool) -> tuple[Standing, str]:
+def _of_current(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:
     finding, why = judge(node, pod)
     if finding is Finding.WORKS:
         return Standing.UPDATED, why
     if finding is Finding.REFUTED and _is_of_this_boot(node, pod):
         is_held = pod.proof is not None and pod.proof.result == Reason.MODULE_CONFLICT
         return (Standing.HELD if is_held else Standing.FAILED), why
-    return _waiting(had_driver=had_driver), why
+    return _waiting(is_old=is_old), why
 
 
-def _waiting(*, had_driver: bool) -> Standing:
-    return Standing.UNPROVEN if had_driver else Standing.NEW
+def _waiting(*, is_old: bool) -> Standing:
+    return Standing.UNPROVEN if is_old else Standing.NEW
 
 
 def _is_of_this_boot(node: Node, pod: DriverPod) -> bool:

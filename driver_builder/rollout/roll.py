@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
+from driver_builder.desired.desired_target import SkippedTarget
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.standing import NodeStanding
+from driver_builder.planning.standing import NodeStanding, had_driver, without_image
 from driver_builder.reasons import Reason
 from driver_builder.rollout.waves import Decision, Nodes, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
@@ -41,7 +42,8 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     standings = [part.standing for part in parts if part.standing is not None]
     before = previous_wave(view.driver.status)
     nodes = _said_of_nodes(view, spec, parts) if before is not None or any(map(_has_outdated, parts)) else Nodes()
-    decided = next_nodes(spec.rollout, standings, nodes, before, view.snapshot.now)
+    imageless = _imageless(view, parts) if before is not None else {}
+    decided = next_nodes(spec.rollout, standings, nodes, before, view.snapshot.now, imageless)
     return Rolled(
         parts=tuple(_with(part, decided) for part in parts),
         wave=decided.wave,
@@ -49,6 +51,20 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         budgeted=decided.budgeted,
         requeue_at=decided.requeue_at,
     )
+
+
+def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple[NodeStanding, ...]]:
+    """Return the targets without an image, with their nodes where a driver was loaded and does not work."""
+    hashes = {item.target.id: item.target.short_hash for item in view.wanted if not isinstance(item, SkippedTarget)}
+    return {
+        hashes[part.status.target]: tuple(
+            without_image(view.nodes[name], hashes[part.status.target], found.why)
+            for name, found in part.evidence.items()
+            if not found.works and had_driver(view.nodes[name], view.driver.ready_label, view.record)
+        )
+        for part in parts
+        if part.standing is None and part.status.target in hashes
+    }
 
 
 def _has_outdated(part: TargetPart) -> bool:

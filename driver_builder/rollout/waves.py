@@ -10,9 +10,10 @@ not waited for. A node that got the new image counts as unavailable until it is 
 is not Ready.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
 from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding
@@ -47,12 +48,24 @@ class Decision:
 
 
 def next_nodes(
-    settings: RolloutSettings, targets: Iterable[TargetStanding], nodes: Nodes, before: Wave | None, now: float
+    settings: RolloutSettings,
+    targets: Iterable[TargetStanding],
+    nodes: Nodes,
+    before: Wave | None,
+    now: float,
+    imageless: Mapping[str, tuple[NodeStanding, ...]] = MappingProxyType({}),
 ) -> Decision:
-    """Decide which nodes are next; ``before`` is the wave in the driver's status."""
+    """Decide which nodes are next; ``before`` is the wave in the driver's status.
+
+    ``imageless`` are the targets whose image is not there now (it is being built, or a registry does not answer), with
+    their nodes where a driver was loaded and does not work: what a wave took there it has to answer for.
+    """
     targets = tuple(targets)
-    wave = _continued(targets, before, now)
-    fleet = _Fleet(settings, targets, nodes, wave)
+    owed = {target: found for target, found in imageless.items() if before is not None and target in before.targets}
+    wave = _continued(targets, owed.keys(), before, now)
+    fleet = _Fleet(settings, targets, nodes, wave, chain.from_iterable(owed.values()))
+    if wave is None and owed:
+        return Decision(busy=fleet.busy, wave=before)
     if wave is None:
         return Decision(busy=fleet.busy)
     if settings.strategy is Strategy.IMMEDIATE:
@@ -61,13 +74,19 @@ def next_nodes(
     return _Step(settings, fleet, wave, now).decide()
 
 
-def _continued(targets: tuple[TargetStanding, ...], before: Wave | None, now: float) -> Wave | None:
+_ANY = ""
+"""What a wave brings to a target that is left from the wave before: its image is not there yet."""
+
+
+def _continued(
+    targets: tuple[TargetStanding, ...], owed: Collection[str], before: Wave | None, now: float
+) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
     wanted = {item.target: item.fingerprint for item in targets if any(node.is_outdated for node in item.nodes)}
     if before is not None:
         current = {item.target: item.fingerprint for item in targets}
         # A target without nodes, or whose image is not there now, is not known to be wanted otherwise.
-        is_same = all(current.get(target, value) == value for target, value in before.targets.items())
+        is_same = all(value in (_ANY, current.get(target, value)) for target, value in before.targets.items())
         unproven = (
             _is_unsettled(node) and node.node not in before.failed_before
             for item in targets
@@ -78,6 +97,7 @@ def _continued(targets: tuple[TargetStanding, ...], before: Wave | None, now: fl
             return replace(before, targets={**before.targets, **wanted})
     if not wanted:
         return None
+    wanted = {**dict.fromkeys(owed, _ANY), **wanted}
     broken = {node.node for item in targets for node in item.nodes if node.standing is Standing.BROKEN}
     if before is not None:
         # The others are broken since that wave, which has to answer for them.
@@ -94,12 +114,17 @@ class _Fleet:
     """All nodes of a driver, in the order in which they go."""
 
     def __init__(
-        self, settings: RolloutSettings, targets: tuple[TargetStanding, ...], nodes: Nodes, wave: Wave | None
+        self,
+        settings: RolloutSettings,
+        targets: tuple[TargetStanding, ...],
+        nodes: Nodes,
+        wave: Wave | None,
+        owed: Iterable[NodeStanding],
     ) -> None:
         self._settings, self._nodes = settings, nodes
         brought: Mapping[str, str] = wave.targets if wave is not None else {}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
-        every = sorted(chain.from_iterable(item.nodes for item in targets), key=lambda node: node.node)
+        every = sorted(chain(owed, *(item.nodes for item in targets)), key=lambda node: node.node)
         self.left_out = [node for node in every if _is_left_out(node)]
         staying = [node for node in every if not _is_left_out(node)]
         self.outdated = [node for node in staying if node.is_outdated]
@@ -287,6 +312,8 @@ class _Step:
 
 
 def _is_left_out(node: NodeStanding) -> bool:
+    if node.standing is Standing.UPDATED:
+        return False
     if node.skips:
         return True
     # One that asks for itself is not left out by being cordoned.

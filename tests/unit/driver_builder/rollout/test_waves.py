@@ -160,6 +160,31 @@ def test_a_wave_answers_for_what_it_broke() -> None:
     assert chosen(decided(target({"a": S.UNPROVEN, "b": S.WORKING}, fingerprint="newer"), before=then.wave)) == []
 
 
+def test_a_wave_answers_for_what_it_broke_while_the_next_image_is_built() -> None:
+    """Until it is there nothing is known of its target, and what is known stays."""
+    first = decided(target({"a": S.FAILED, "b": S.WORKING}))
+    owed = {"t": (standing("a", S.UNPROVEN),)}
+    building = next_nodes(ONE, (), NOBODY, first.wave, NOW, owed)
+    assert building.wave == first.wave
+    then = decided(target({"a": S.BROKEN, "b": S.WORKING}, fingerprint="newer"), before=building.wave)
+    assert (chosen(then), wave(then).failed_before) == (["a"], ())
+    assert next_nodes(ONE, (), NOBODY, first.wave, NOW).wave is None
+
+
+def test_a_kernel_whose_image_comes_later_is_answered_for() -> None:
+    """The next image of another kernel is there first: the node that the wave broke still counts."""
+    start = decided(target({"a": S.WORKING}), target({"b": S.WORKING}, "u"))
+    first = decided(target({"a": S.FAILED}), target({"b": S.WORKING}, "u"), before=start.wave)
+    owed = {"t": (standing("a", S.UNPROVEN),), "other": (standing("x", S.UNPROVEN, target="other"),)}
+    there = target({"b": S.WORKING}, "u", fingerprint="newer")
+    second = next_nodes(ONE, (there,), NOBODY, first.wave, NOW + 60, owed)
+    assert (chosen(second), wave(second).started) == ([], NOW + 60)
+    assert chosen(next_nodes(ONE, (there,), NOBODY, second.wave, NOW + 70, owed)) == []
+    joined = (target({"a": S.UPDATED}, fingerprint="newer"), there)
+    third = decided(*joined, before=second.wave, now=NOW + 90)
+    assert (chosen(third), wave(third).started) == (["b"], NOW + 60)
+
+
 CANARY = RolloutSettings(canary=Share(1), soak_seconds=600.0, max_unavailable=Share(100, is_percent=True))
 
 

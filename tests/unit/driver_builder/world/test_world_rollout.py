@@ -101,7 +101,8 @@ class WaveWorld(World):
                 node = self.client.objects.get(NODES.path(name=name))
                 pods = [pod for pod in self._pods() if pod["spec"]["nodeName"] == name and driver_of(pod) == driver]
                 is_well = any(self.works(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
-                if node is None or is_well or is_skipped(node):
+                is_given_up = any(result_of(pod) == "LoadFailed" for pod in pods) and node is not None and is_away(node)
+                if node is None or is_well or is_given_up or is_skipped(node):
                     nodes.discard(name)
 
     def look(self, action: Action) -> bool:
@@ -182,6 +183,13 @@ def is_ready(pod: Object) -> bool:
 def driver_of(pod: Object) -> str:
     """Return the driver of a pod."""
     return str(pod["metadata"]["labels"][manifests.DRIVER_LABEL])
+
+
+def is_away(node: Object) -> bool:
+    """Return whether a node is cordoned, or not Ready."""
+    conditions = (node.get("status") or {}).get("conditions", ())
+    is_cordoned = (node.get("spec") or {}).get("unschedulable") is True
+    return is_cordoned or any(item["status"] == "False" for item in conditions)
 
 
 def is_skipped(node: Object) -> bool:
