@@ -8,9 +8,10 @@ from driver_builder.api.rollout_settings import Order
 from driver_builder.desired.desired_target import SkippedTarget
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import NodeStanding, had_driver, without_image
-from driver_builder.reasons import Reason
+from driver_builder.reasons import Reason, TargetState
 from driver_builder.rollout.waves import Decision, Nodes, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
 from kube_api.names import wanted_version_label
@@ -45,7 +46,7 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     imageless = _imageless(view, parts) if before is not None else {}
     decided = next_nodes(spec.rollout, standings, nodes, before, view.snapshot.now, imageless)
     return Rolled(
-        parts=tuple(_with(part, decided) for part in parts),
+        parts=tuple(with_since(view, _with(part, decided)) for part in parts),
         wave=decided.wave,
         busy=decided.busy,
         budgeted=decided.budgeted,
@@ -96,7 +97,7 @@ def _with(part: TargetPart, decided: Decision) -> TargetPart:
     part = replace(part, actions=(*part.actions, *_replacements(chosen)))
     waiting = {node.node for node in part.standing.nodes if node.is_outdated} - {node.node for node in chosen}
     is_brought = part.standing.target in decided.wave.targets
-    if decided.wave.phase is Phase.HALTED and is_brought:
+    if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
         return part.blocked(Reason.ROLLOUT_HALTED, decided.wave.message)
     reason = _REASONS.get(decided.wave.phase)
     if not waiting or reason is None or part.status.reason != Reason.WAITING_FOR_NODES:

@@ -280,6 +280,56 @@ steps = st.one_of(
 )
 
 
+def two_nodes(**rollout: Any) -> WaveWorld:
+    """Make a world of one driver, which works on two nodes with two kernels."""
+    world = WaveWorld()
+    for name, kernel in zip(NODE_NAMES, (KERNEL, OTHER_KERNEL), strict=False):
+        world.add_node(name, kernel)
+    world.add_driver("edu", rollout=rollout)
+    world.arrive()
+    return world
+
+
+def status_of(world: WaveWorld) -> Object:
+    """Return the status of the driver."""
+    found: Object = world.client.objects[DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")]["status"]
+    return found
+
+
+def test_a_bad_image_halts_on_its_first_node_and_is_repaired() -> None:
+    """All rests while the wave is halted; the node that failed gets the next image at once, the other follows."""
+    world = two_nodes()
+    world.edit_source(BAD[0])
+    world.arrive()
+    status = status_of(world)
+    assert (status["rollout"]["phase"], status["rollout"]["failedNodes"]) == ("Halted", 1)
+    assert {target["reason"] for target in status["targets"]} == {"RolloutHalted"}
+    assert status["readyNodes"] == 1
+    world.now += 60.0
+    world.reconcile(world.look)
+    assert status_of(world) == status
+    world.edit_source(GOOD[1])
+    world.arrive()
+    assert "rollout" not in status_of(world)
+    assert status_of(world)["readyNodes"] == 2
+
+
+def test_the_others_wait_for_the_end_of_the_soak() -> None:
+    """The reconcile that goes on comes by itself."""
+    world = two_nodes(canary=1, soak="1h", maxUnavailable=2)
+    world.edit_source(GOOD[1])
+    began = world.now
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 1.0
+    proven = status_of(world)["rollout"]["updatedNodes"]
+    world.arrive()
+    assert (proven, status_of(world)["readyNodes"]) == (1, 2)
+    assert world.now - began > 3600.0
+
+
 @pytest.mark.costly
 @few(25)
 @given(
