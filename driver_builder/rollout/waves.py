@@ -125,6 +125,7 @@ class _Fleet:
         brought: Mapping[str, str] = wave.targets if wave is not None else {}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
         every = sorted(chain(owed, *(item.nodes for item in targets)), key=lambda node: node.node)
+        self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
         self.left_out = [node for node in every if _is_left_out(node)]
         staying = [node for node in every if not _is_left_out(node)]
         self.outdated = [node for node in staying if node.is_outdated]
@@ -185,11 +186,10 @@ class _Fleet:
         return not self._settings.canary_node_selector or node.node in self._nodes.canary
 
     def missing_canaries(self) -> int | None:
-        """Count the nodes on which the canary is not proven; None where no node is one."""
+        """Count the nodes on which the canary is not proven yet; None where no node can prove it."""
         if self._settings.canary_node_selector:
-            if not self._nodes.canary:
-                return None
-            return sum(map(self.is_canary, (*self.outdated, *self.unproven, *self.failed)))
+            missing = sum(map(self.is_canary, (*self.outdated, *self.unproven, *self.failed)))
+            return missing or (0 if len(self._nodes.canary) > self._useless_canaries else None)
         if self._settings.canary is None:
             return 0
         possible = self._in_wave - sum(node.target in self._brought for node in self.left_out)
@@ -234,7 +234,7 @@ class _Step:
             return Decision(busy=fleet.busy, wave=self._counted(Phase.HALTED, words))
         missing = fleet.missing_canaries()
         if missing is None:
-            return self._goes(Phase.WAITING, "no node has the labels of canaryNodeSelector")
+            return self._goes(Phase.WAITING, "no node with the labels of canaryNodeSelector can prove the image")
         if missing:
             return self._canary(missing)
         if self._settings.has_canary:

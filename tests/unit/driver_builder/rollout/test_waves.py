@@ -251,7 +251,19 @@ def test_labels_that_no_node_has_hold_the_wave() -> None:
     """Probably they are misspelt: nothing goes without its canary."""
     found = decided(target({"a": S.WORKING}), settings=RolloutSettings(canary_node_selector={"tier": "tset"}))
     assert (chosen(found), wave(found).phase) == ([], Phase.WAITING)
-    assert "no node has the labels of canaryNodeSelector" in wave(found).message
+    assert "no node with the labels of canaryNodeSelector can prove the image" in wave(found).message
+
+
+@pytest.mark.parametrize(
+    "changes", [pytest.param({"is_away": True}, id="cordoned"), pytest.param({"skips": True}, id="annotated")]
+)
+def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, bool]) -> None:
+    """Without any proof the wave waits; one of two is enough."""
+    settings = RolloutSettings(canary_node_selector={"tier": "test"})
+    nodes = (standing("a", S.WORKING), standing("b", S.WORKING, **changes), standing("c", S.UPDATED))
+    alone = decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("b")))
+    assert (chosen(alone), wave(alone).phase) == ([], Phase.WAITING)
+    assert chosen(decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("bc")))) == ["a"]
 
 
 def test_a_canary_of_more_nodes_than_there_are() -> None:
