@@ -91,6 +91,8 @@ class Settings:
     """Longest wait between tries of a failing build."""
     unload_deadline_seconds: float
     """How long unloading a removed driver from a node is tried."""
+    max_unavailable_nodes: int
+    """On how many nodes working drivers are replaced at once, of all drivers together; 0 is no limit."""
     identity: str
     """Holder of the Lease: should survive a restart of the container."""
     lease_name: str
@@ -175,6 +177,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         metavar="S",
         help="stop trying to unload a removed driver from a node after this long (default 600)",
+    )
+    parser.add_argument(
+        "--max-unavailable-nodes",
+        type=_limit,
+        metavar="N",
+        help="replace working drivers on at most N nodes at once, all drivers together (default 0: no limit)",
     )
     parser.add_argument("--identity", metavar="NAME", help="holder of the Lease (default: POD_NAME or host name)")
     parser.add_argument("--lease-name", metavar="NAME", help="name of the Lease (default driver-builder)")
@@ -283,6 +291,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
         retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
         unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
+        max_unavailable_nodes=int(pick.number("max_unavailable_nodes", 0, _limit)),
         identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
         lease_name=pick.text("lease_name") or "driver-builder",
         feature_rules=not pick.switch("no_feature_rules"),
@@ -332,6 +341,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _limit(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is neither a number of nodes nor 0 for no limit")
     return value
 
 

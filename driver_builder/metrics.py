@@ -17,6 +17,7 @@ from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.plan import Plan
 from driver_builder.reasons import WITHOUT_DRIVER
+from driver_builder.status.rollout_status import Wave
 
 _SAMPLE = 50
 UNKNOWN_KERNEL = "unknown"
@@ -27,12 +28,14 @@ UNKNOWN_KERNEL = "unknown"
 class FleetState:
     """``without_driver`` counts nodes by driver and kernel, 0 where all are ready; ``kernels`` are those of nodes.
 
-    ``ahead`` counts, by driver and state, the newest kernels of pools of which some node runs an older one.
+    ``ahead`` counts, by driver and state, the newest kernels of pools of which some node runs an older one. ``waves``
+    counts the nodes of waves, by driver and state.
     """
 
     without_driver: dict[tuple[str, str], int] = field(default_factory=dict)
     kernels: frozenset[str] = frozenset()
     ahead: dict[tuple[str, str], int] = field(default_factory=dict)
+    waves: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def fleet_state(plan: Plan) -> FleetState:
@@ -52,7 +55,22 @@ def fleet_state(plan: Plan) -> FleetState:
         for entry in part.ahead or ()
         if entry.target.nodes
     )
-    return FleetState(without_driver=counts, kernels=kernels, ahead=dict(ahead))
+    waves = {
+        (part.driver.key, state): count
+        for part in plan.drivers
+        if part.wave is not None
+        for state, count in _nodes_of(part.wave).items()
+    }
+    return FleetState(without_driver=counts, kernels=kernels, ahead=dict(ahead), waves=waves)
+
+
+def _nodes_of(wave: Wave) -> dict[str, int]:
+    return {
+        "Updated": wave.updated,
+        "Waiting": max(0, wave.nodes - wave.updated - wave.unavailable),
+        "Unavailable": wave.unavailable,
+        "Failed": wave.failed,
+    }
 
 
 class CacheCollector(Collector):
@@ -145,6 +163,14 @@ class StateCollector(Collector):
         for place, count in sorted(fleet.ahead.items()):
             ahead.add_metric(place, count)
         yield ahead
+        waves = GaugeMetricFamily(
+            "driver_builder_rollout_nodes",
+            "Nodes of the wave that is under way, by driver and state there; failed ones are unavailable as well",
+            labels=["driver", "state"],
+        )
+        for place, count in sorted(fleet.waves.items()):
+            waves.add_metric(place, count)
+        yield waves
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -39,6 +39,8 @@ from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettin
 from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
+from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
@@ -91,6 +93,7 @@ def plan(
         inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
+    parts = list(admit(parts, settings.max_unavailable_nodes))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
@@ -167,7 +170,8 @@ def _plan_driver(
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
-    parts = [plan_target(informed, driver.spec, item) for item in wanted]
+    rolled = roll(view, driver.spec, [plan_target(informed, driver.spec, item) for item in wanted])
+    parts = rolled.parts
     ahead = plan_prebuilds(view, driver.spec, {part.status.target: part for part in parts})
     # The status of a blocked target has no key: what is known of its builds is kept for later.
     judged = {status.key for status in (*(part.status for part in parts), *(item.target for item in ahead.entries))}
@@ -191,7 +195,7 @@ def _plan_driver(
     repairs = repair(view, parts, leaving.nodes)
     actions += (*repairs.actions, *ahead.actions, *labels)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, rebuilds.heard_at)
-    times = (ahead.requeue_at, *own, *(part.requeue_at for part in parts))
+    times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
         driver=driver,
         actions=tuple(actions),
@@ -207,6 +211,9 @@ def _plan_driver(
         notes=bounded(repairs.notes),
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
+        wave=rolled.wave,
+        busy=rolled.busy,
+        budgeted=rolled.budgeted,
     )
 
 

@@ -45,6 +45,10 @@ class Reason(StrEnum):
     # A target.
     KERNEL_MISMATCH = "KernelMismatch"
     WAITING_FOR_NODES = "WaitingForNodes"
+    WAITING_FOR_CANARY = "WaitingForCanary"
+    SOAKING = "Soaking"
+    ROLLOUT_WAITING = "RolloutWaiting"
+    ROLLOUT_HALTED = "RolloutHalted"
     ALL_NODES_READY = "AllNodesReady"
     NO_KERNEL_MAPPING = "NoKernelMapping"
     SKIPPED_BY_MAPPING = "SkippedByMapping"
@@ -172,6 +176,23 @@ _TARGETS = {
         "The image exists and nodes load it; the message names the first node that is not ready",
         "If it lasts, run driver-builder explain NODE for the node in the message",
         _LOADING,
+    ),
+    Reason.WAITING_FOR_CANARY: _means(
+        "The nodes that go first get the new image; the others wait until it is proven there",
+        "If it lasts, run driver-builder explain NODE for one of them",
+        _LOADING,
+    ),
+    Reason.SOAKING: _means("The new image is proven on the nodes that go first, and is watched there", "", _LOADING),
+    Reason.ROLLOUT_WAITING: _means(
+        "The wave waits for a maintenance window, or for an admin's label on a node; the message says for which",
+        "Wait for the window, label the next node, or change spec.rollout (docs/upgrades.md)",
+        _LOADING,
+    ),
+    Reason.ROLLOUT_HALTED: _means(
+        "The new image does not work on more nodes than spec.rollout.maxFailed allows; the others keep what they have",
+        "Run driver-builder explain NODE for the nodes in the message; then correct the driver, or leave the node out"
+        " with annotation driverwright.io/skip-rollout on the Node (docs/upgrades.md)",
+        _BLOCKED,
     ),
     Reason.ALL_NODES_READY: _means("The driver is proven to work on every node", "", TargetState.READY),
     Reason.NO_KERNEL_MAPPING: _means(

@@ -30,6 +30,9 @@ REBUILD_ANNOTATION = f"{GROUP}/rebuild"
 PAUSE_ANNOTATION = f"{GROUP}/pause"
 """On a DriverContainer, by an admin: ``true`` stops everything but status and the removal of false ready labels."""
 
+SKIP_ROLLOUT_ANNOTATION = f"{GROUP}/skip-rollout"
+"""On a Node, by an admin: while it is ``true`` no wave replaces driver pods there, or waits for the node."""
+
 MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
 
@@ -70,3 +73,8 @@ def label_value(text: str) -> str:
 def ready_label(namespace: str, name: str) -> str:
     """Return the node label that says: the driver of this DriverContainer is proven to work here."""
     return f"{GROUP}/{namespace}.{name}.ready"
+
+
+def wanted_version_label(namespace: str, name: str) -> str:
+    """Return the node label by which an admin says that a node may get this version of a driver (``nodeLabel``)."""
+    return f"{GROUP}/{namespace}.{name}.want"

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import re2
 
+from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRepository
 
@@ -150,6 +151,7 @@ class DriverSpec:
     kernel_mappings: tuple[KernelMapping, ...]
     module: ModuleSettings
     signing: Signing | None
+    rollout: RolloutSettings
     preflight: PreflightSettings
     tolerations: tuple[Json, ...]
     priority_class_name: str | None

@@ -5,7 +5,7 @@ files of every version of driver-builder stay readable. A new field of a spec ne
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driver_builder.api.driver_spec import (
     BuilderKind,
@@ -19,6 +19,7 @@ from driver_builder.api.driver_spec import (
     RegistrySettings,
     SourceSpec,
 )
+from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
 
@@ -62,6 +63,7 @@ class FlatSpec:
     priority_class: str | None
     pull_secrets: tuple[str, ...]
     unused: tuple[str, ...]
+    rollout: RolloutSettings = field(default_factory=RolloutSettings)
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -94,6 +96,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         priority_class=spec.priority_class_name,
         pull_secrets=spec.image_pull_secrets,
         unused=spec.unused,
+        rollout=spec.rollout,
     )
 
 
@@ -110,6 +113,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         kernel_mappings=flat.mappings,
         module=_module(flat),
         signing=flat.signing,
+        rollout=flat.rollout,
         preflight=PreflightSettings(follow_repository=flat.follow_repository),
         tolerations=flat.tolerations,
         priority_class_name=flat.priority_class,

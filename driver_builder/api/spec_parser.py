@@ -25,6 +25,7 @@ from driver_builder.api.driver_spec import (
     compiled,
     literal,
 )
+from driver_builder.api.rollout_parser import read_rollout
 from driver_builder.api.signing_parser import read_signing
 from driver_builder.api.source_parser import read_source
 from driver_builder.api.spec_reader import Notes, Path, Problem, Reader, shown
@@ -34,7 +35,6 @@ from driver_builder.api.spec_rules import (
     ARG_VALUE,
     BASE_IMAGE,
     CONFIG_MAP_KEY,
-    DURATION,
     KERNEL,
     LABEL_KEY,
     LABEL_VALUE,
@@ -44,7 +44,6 @@ from driver_builder.api.spec_rules import (
     MODULE,
     OBJECT_NAME,
     PARAMETER,
-    PERCENTAGE,
     PREBUILT_IMAGE,
     QUANTITY,
     REGEXP,
@@ -52,18 +51,13 @@ from driver_builder.api.spec_rules import (
     TEMPLATE,
     TEXT,
     VERSION,
-    seconds,
 )
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.images import ImageRepository
 
-MIN_SECONDS, MAX_SECONDS = 10.0, 86400.0
-"""Bounds of every duration in a spec."""
-
 RESERVED: Mapping[str, tuple[object, ...]] = {
     "validation": (),
-    "rollout": (),
     "retention": (),
 }
 """Fields that are checked but not used yet, each with the values that ask for nothing. Status and lint say so."""
@@ -123,6 +117,7 @@ def _spec(spec: Reader) -> DriverSpec:
         kernel_mappings=_mappings(spec),
         module=_module(module),
         signing=read_signing(spec),
+        rollout=read_rollout(spec.object("rollout")),
         preflight=PreflightSettings(follow_repository=spec.object("preflight").flag("followRepository")),
         tolerations=_tolerations(spec),
         priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
@@ -171,8 +166,8 @@ def _build(build: Reader) -> BuildSettings:
         reuse_across_kernels=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
         secrets=_build_secrets(build),
         resources=_resources(build.object("resources")),
-        deadline_seconds=_duration(build, "deadline"),
-        builder=_builder(build),
+        deadline_seconds=build.duration("deadline"),
+        builder=build.choice("builder", BuilderKind),
     )
 
 
@@ -231,25 +226,6 @@ def _quantities(fields: Reader) -> Json:
         if isinstance(value, bool) or not isinstance(value, int):
             fields.check(value, QUANTITY, name)
     return dict(fields.given)
-
-
-def _duration(fields: Reader, name: str) -> float | None:
-    text = fields.text(name, DURATION)
-    if text is None:
-        return None
-    if not MIN_SECONDS <= seconds(text) <= MAX_SECONDS:
-        fields.wrong(f"{text!r} is too short or too long: write a duration from 10s to 24h", name)
-    return seconds(text)
-
-
-def _builder(build: Reader) -> BuilderKind | None:
-    value = build.raw("builder")
-    if value is None:
-        return None
-    if value not in list(BuilderKind):
-        build.wrong(f"{shown(value)} is not a builder: use one of {', '.join(BuilderKind)}", "builder")
-        return None
-    return BuilderKind(value)
 
 
 def _mappings(spec: Reader) -> tuple[KernelMapping, ...]:
@@ -335,14 +311,9 @@ def _tolerations(spec: Reader) -> tuple[Json, ...]:
 
 
 def _check_next_steps(spec: Reader) -> None:
-    """Check the steps after the build; their values are not used yet."""
-    validation, rollout = spec.object("validation"), spec.object("rollout")
+    """Check what is not used yet."""
+    validation = spec.object("validation")
     if spec.has("validation") and not validation.words("command", TEXT):
         validation.wrong("name at least the program", "command")
-    _duration(validation, "timeout")
-    if isinstance(rollout.raw("maxUnavailable"), str):
-        rollout.text("maxUnavailable", PERCENTAGE)
-    else:
-        rollout.number("maxUnavailable", low=1, high=10000)
-    rollout.number("canary", low=0, high=10000)
+    validation.duration("timeout")
     spec.object("retention").number("versions", low=1, high=1000)

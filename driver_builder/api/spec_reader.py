@@ -6,12 +6,15 @@ and read as if it were missing, so that one run finds all problems; the caller l
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from driver_builder.api.spec_rules import MAX_ITEMS, OBJECT_NAME, Rule
+from driver_builder.api.spec_rules import DURATION, MAX_ITEMS, OBJECT_NAME, Rule, seconds
 
 Path = tuple[str | int, ...]
 """The path of a field from the top of its object: names, and positions in lists."""
+
+Word = TypeVar("Word", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,22 @@ class Reader:
         if value is not None and not isinstance(value, bool):
             self.wrong(f"{shown(value)} is neither true nor false: write one of them, without quotes", name)
         return value is True
+
+    def choice(self, name: str, words: type[Word]) -> Word | None:
+        """Read an optional string that is one of a few words."""
+        value = self.raw(name)
+        if value is not None and value not in list(words):
+            self.wrong(f"{shown(value)} is unknown: use one of {', '.join(words)}", name)
+            return None
+        return None if value is None else words(value)
+
+    def duration(self, name: str, shortest: str = "10s", longest: str = "24h") -> float | None:
+        """Read an optional duration within bounds, in seconds."""
+        text = self.text(name, DURATION)
+        if text is not None and not seconds(shortest) <= seconds(text) <= seconds(longest):
+            self.wrong(f"{text!r} is too short or too long: write a duration from {shortest} to {longest}", name)
+            return None
+        return None if text is None else seconds(text)
 
     def number(self, name: str, *, low: int, high: int) -> int | None:
         """Read an optional integer."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driver_builder.model import quantities
+from driver_builder.model import cron, quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
 
@@ -153,7 +153,21 @@ DURATION = Rule(
     re.compile(r"(?=.)(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?"),
     "is not a duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
 )
-PERCENTAGE = Rule(re.compile(r"(?:[1-9][0-9]?|100)%"), "is neither a number of nodes nor a percentage: write 1 or 10%")
+PERCENTAGE = Rule(
+    re.compile(r"(?:[1-9][0-9]?|100)%"),
+    "is neither a number of nodes nor a percentage: write 1, without quotes, or 10%",
+)
+CRON = Rule(
+    cron.PATTERN,
+    "must be a cron expression: write five fields such as '0 22 * * 6', as for a CronJob",
+    also=cron.problem,
+)
+TIME_ZONE = Rule(
+    cron.ZONE_PATTERN,
+    "must be a time zone: write a name of the IANA such as UTC or Europe/Berlin",
+    cron.MAX_ZONE_LENGTH,
+    cron.zone_problem,
+)
 QUANTITY = Rule(quantities.PATTERN, "is not a quantity: write one such as 500m, 2 or 1Gi", quantities.MAX_LENGTH)
 REGEXP = Rule(re.compile(r"(?s:.+)"), "is empty or longer than 65536 characters: split it into several mappings", 65536)
 TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)

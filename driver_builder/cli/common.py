@@ -82,6 +82,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
         unload_deadline_seconds=settings.unload_deadline_seconds,
+        max_unavailable_nodes=settings.max_unavailable_nodes,
     )
 
 

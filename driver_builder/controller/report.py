@@ -17,6 +17,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
 from driver_builder.status import prebuild_status, status, unloading
 from driver_builder.status.node_notes import render_notes
+from driver_builder.status.rollout_status import render_wave
 from driver_builder.status.status import Trouble
 from kube_api.client import Writer
 from kube_api.errors import KubeApiError, NotFound, Unreachable
@@ -204,6 +205,7 @@ def _render(part: DriverPlan, refusal: str, now: float) -> Json:
         now=now,
         ahead=prebuild_status.render_ahead(part.ahead or ()),
         nodes=render_notes(part.notes),
+        rollout=render_wave(part.wave) if part.wave is not None else None,
         more_conditions=_more_conditions(part),
     )
 
@@ -225,8 +227,9 @@ def _more_conditions(part: DriverPlan) -> list[Json]:
 
 def _with_removed(before: Json, after: Json) -> Json:
     """Make ``after`` a merge patch of the maps below it: keys that are gone are set to null."""
-    rebuild = {
-        part: {**dict.fromkeys((before.get("rebuild") or {}).get(part) or {}), **values}
-        for part, values in (after.get("rebuild") or {}).items()
+    return {
+        key: {**dict.fromkeys(old), **_with_removed(old, value)}
+        if isinstance(value, Mapping) and isinstance(old := before.get(key), Mapping)
+        else value
+        for key, value in after.items()
     }
-    return {**after, "rebuild": rebuild} if rebuild else after

@@ -12,6 +12,8 @@ from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.status.rollout_status import previous_wave
+from kube_api import names
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
 """The kubelet's reasons for an image that cannot be pulled (kubernetes/pkg/kubelet/images/types.go)."""
@@ -87,7 +89,12 @@ def pull_check(context: Context) -> Step:
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
     if context.daemon_set is not None and not is_current(pod, context.daemon_set):
-        words = f"pod {pod.name} runs the previous image; pods are replaced one node at a time"
+        # What all drivers together hold back is in the status alone.
+        wave = previous_wave(context.driver.status) or context.decided.wave
+        words = f"pod {pod.name} runs the previous image" + (f"; {wave.phase}: {wave.message}" if wave else "")
+        if context.node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
+            step = f"kubectl annotate node {context.node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
+            return waiting("pull", f"pod {pod.name} runs the previous image: the node is left out", step)
         return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
         step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"

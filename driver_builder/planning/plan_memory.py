@@ -15,6 +15,7 @@ from driver_builder.planning.ordinary import Ordinary
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
 from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import previous_ahead
+from driver_builder.status.rollout_status import previous_wave
 from driver_builder.status.status import previous_targets
 
 _AT_REST = frozenset({TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
@@ -97,6 +98,7 @@ def is_at_rest(part: DriverPlan) -> bool:
         and part.rebuilds == rebuild.from_status(status.get("rebuild"))
         and (part.ahead or ()) == tuple(previous_ahead(status).values())
         and all(entry.error_at is None for entry in part.ahead or ())
+        and part.wave == previous_wave(status)
     )
 
 

@@ -1,4 +1,7 @@
-"""An existing image: roll it out to exactly the nodes of its target, and count where it is proven. Pure."""
+"""An existing image: roll it out to exactly the nodes of its target, and count where it is proven. Pure.
+
+It says where each node stands; :mod:`driver_builder.rollout` decides over all targets whose pods are replaced.
+"""
 
 import json
 import re
@@ -17,11 +20,12 @@ from driver_builder.model.images import Reused
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import manifests
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
-from driver_builder.observed.evidence import Finding, NodeEvidence, is_current, judge
+from driver_builder.observed.evidence import NodeEvidence, is_current
 from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
-from driver_builder.planning.actions import Action, ApplyDaemonSet, ReplacePod
+from driver_builder.planning.actions import Action, ApplyDaemonSet
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.standing import TargetStanding, Weighing, stand
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import timestamp
 
@@ -54,8 +58,6 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     nodes = [node for node in item.nodes if node not in settled]
     pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
     outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
-    if existing is not None and (existing.fingerprint, existing.image) == (written.fingerprint, written.image):
-        actions += _replacements(view, pods, outdated, nodes, written)
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
     done = all(part.evidence[node].version is not None and node in current for node in nodes)
     status = replace(
@@ -66,7 +68,23 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
         message=_progress_words(view, item, part, nodes, current) + _reused_words(state.labels),
     )
-    made = replace(part, status=status, actions=tuple(actions), served=served(pods, view.rebuilds, written.image))
+    weighing = Weighing(
+        target=item.target.short_hash,
+        outdated={pod.uid: is_current(pod, written) for pod in outdated},
+        asking=frozenset(pod.uid for pod in outdated if is_due(pod, view.rebuilds, written.image)),
+        label=view.driver.ready_label,
+        record=view.record,
+    )
+    standing = TargetStanding(
+        target=item.target.short_hash,
+        fingerprint=written.fingerprint,
+        is_written=existing is not None
+        and (existing.fingerprint, existing.image) == (written.fingerprint, written.image),
+        settled=len(item.nodes) - len(nodes),
+        nodes=stand((view.nodes[node] for node in nodes if node in view.nodes), pods, weighing),
+    )
+    done_by = served(pods, view.rebuilds, written.image)
+    made = replace(part, status=status, actions=tuple(actions), served=done_by, standing=standing)
     held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
@@ -220,36 +238,6 @@ def _reused_words(labels: Mapping[str, str]) -> str:
         return f"; {Reused(**json.loads(labels[images.REUSED_LABEL]))}"
     except (KeyError, ValueError, TypeError, RecursionError):
         return ""
-
-
-def _replacements(
-    view: DriverView,
-    pods: Iterable[DriverPod],
-    outdated: Iterable[DriverPod],
-    nodes: Iterable[str],
-    written: DaemonSet,
-) -> list[Action]:
-    """Replace outdated pods: those without a working driver at once, the others one at a time.
-
-    Only the status records that a node requested a rebuild, and which pod it had then.
-    """
-    finding = {pod.uid: judge(view.nodes[pod.node], pod)[0] for pod in pods}
-    noted = {pod.uid: is_current(pod, written) for pod in pods}
-    # What waits for the status comes last: if that is not written, nothing waits behind it.
-    outdated = sorted(outdated, key=lambda pod: (finding[pod.uid] is not Finding.WORKS, noted[pod.uid], pod.node))
-    waiting = {pod.uid for pod in outdated}
-    # A node where another driver has the module proves nothing against the image.
-    doubted = {pod.uid for pod in pods if finding[pod.uid] is not Finding.WORKS and not _is_held(view, pod)} - waiting
-    unsettled = bool(doubted) or any(pod.deleting for pod in pods)
-    # A pod that is gone and not created again yet is away as well.
-    unsettled = unsettled or not {pod.node for pod in pods}.issuperset(nodes)
-    chosen = [pod for pod in outdated if finding[pod.uid] in (Finding.REFUTED, Finding.NOTHING)]
-    if not chosen and not unsettled:
-        chosen = outdated[:1]
-    return [
-        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, noted=noted[pod.uid])
-        for pod in chosen
-    ]
 
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ def plan_target(
     view: DriverView, spec: DriverSpec, item: DesiredTarget, *, present: WithPresent = roll_out
 ) -> TargetPart:
     """Decide on one target; its pods' evidence counts whatever the state of its image."""
-    return _since(view, _widened(view, item, _decided(view, spec, item, present)))
+    return with_since(view, _widened(view, item, _decided(view, spec, item, present)))
 
 
 def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:
@@ -247,7 +247,8 @@ def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before:
     )
 
 
-def _since(view: DriverView, part: TargetPart) -> TargetPart:
+def with_since(view: DriverView, part: TargetPart) -> TargetPart:
+    """Return a part with the time since when its state and reason are what they are."""
     before = view.before.get(part.status.target)
     same = before is not None and (before.state, before.reason) == (part.status.state, part.status.reason)
     since = before.since if same and before is not None else float(int(view.snapshot.now))

@@ -20,9 +20,11 @@ from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.planning.actions import Action
 from driver_builder.planning.plan_reuse import Reusable
+from driver_builder.planning.standing import TargetStanding
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.node_notes import NodeNote, previous_notes
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
+from driver_builder.status.rollout_status import Wave, previous_wave
 from driver_builder.status.status import TargetStatus, Trouble, previous_targets
 from driver_builder.status.unloading import Unloading
 
@@ -35,7 +37,8 @@ class PlanSettings:
     """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max.
 
     ``loader_image`` is the image with the loader of driver pods, ``loader_privileges`` says what the loader may do on a
-    node. Unloading a driver from a node is tried for ``unload_deadline_seconds``.
+    node. Unloading a driver from a node is tried for ``unload_deadline_seconds``. ``max_unavailable_nodes`` are the nodes
+    on which working drivers are replaced at once, of all drivers together; 0 is no limit.
     """
 
     template_versions: TemplateVersions = field(metadata={"document": "recipes"})
@@ -44,6 +47,7 @@ class PlanSettings:
     retry_min_seconds: float = 30.0
     retry_max_seconds: float = 3600.0
     unload_deadline_seconds: float = 600.0
+    max_unavailable_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,10 @@ class DriverPlan:
     trouble: Trouble | None = None
     unloading: Unloading = field(default_factory=Unloading)
     notes: tuple[NodeNote, ...] = ()
+    wave: Wave | None = None
+    busy: frozenset[str] = frozenset()
+    budgeted: frozenset[str] = frozenset()
+    """Nodes that the driver works on, and those where a working driver is replaced next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +161,7 @@ class DriverView:
             rebuilds=rebuild.from_status(self.driver.status.get("rebuild")),
             unknown={},
             notes=tuple(self.notes.values()),
+            wave=previous_wave(self.driver.status),
         )
 
 
@@ -178,6 +187,8 @@ class TargetPart:
     actions: tuple[Action, ...] = ()
     evidence: Mapping[str, NodeEvidence]
     served: frozenset[str] = frozenset()
+    standing: TargetStanding | None = None
+    """Where its nodes stand, if it has an image that is rolled out."""
     requeue_at: float | None = None
 
     def blocked(self, reason: Reason, message: str) -> "TargetPart":

@@ -114,13 +114,14 @@ def render(
     refusal: str = "",
     ahead: Sequence[Json] = (),
     nodes: Sequence[Json] = (),
+    rollout: Json | None = None,
     more_conditions: Iterable[Json] = (),
 ) -> Json:
     """Write the object's whole ``status``.
 
     ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused.
     ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.status.prebuild_status`, ``nodes`` those of
-    :mod:`driver_builder.status.node_notes`.
+    :mod:`driver_builder.status.node_notes`, ``rollout`` that of :mod:`driver_builder.status.rollout_status`.
     """
     targets = tuple(targets)
     # A target without nodes has no state.
@@ -140,6 +141,7 @@ def render(
         "targets": [render_target(target) for target in targets],
         **({"ahead": list(ahead)} if ahead else {}),
         **({"nodes": list(nodes)} if nodes else {}),
+        **({"rollout": rollout} if rollout else {}),
         "readyNodes": sum(target.ready_nodes for target in targets),
         "desiredNodes": sum(target.nodes for target in wanted),
         "readyTargets": f"{len(ready)}/{len(wanted)}",

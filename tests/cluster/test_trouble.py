@@ -118,3 +118,29 @@ def test_a_driver_that_does_not_compile(scenario: Scenario) -> None:
     scenario.apply_source()
     scenario.wait_for_ready()
     assert scenario.cluster.targets(DRIVER)[kernel]["imageDigest"] == good
+
+
+def test_a_driver_that_does_not_load_halts_its_wave(scenario: Scenario) -> None:
+    """It compiles for both kernels: the first node gets it and fails, the other keeps what works until it is corrected."""
+    pods = acts.pod_uids(scenario)
+    modules = {name: acts.live_module(guest) for name, guest in scenario.guests.items()}
+    code, begin = (EXAMPLE / "src/edudrv.c").read_text(), "static int __init edu_init(void)\n{\n"
+    assert code.count(begin) == 1
+    scenario.apply_source(replace={"edudrv.c": code.replace(begin, f"{begin}\tif (THIS_MODULE)\n\t\treturn -EINVAL;\n")})
+    targets = [acts.wait_for_reason(scenario, it.kernel.release, "RolloutHalted") for it in scenario.guests.values()]
+    assert {target["state"] for target in targets} == {"Blocked"}
+    wave = scenario.cluster.driver(DRIVER)["status"]["rollout"]
+    assert (wave["phase"], wave["failedNodes"], wave["maxUnavailable"]) == ("Halted", 1, 1)
+    now = acts.pod_uids(scenario)
+    (failed,) = [name for name in scenario.guests if now[name] != pods[name]]
+    (kept,) = scenario.guests.keys() - {failed}
+    assert f"it failed on {failed}" in wave["message"]
+    assert READY_LABEL in scenario.cluster.labels(kept)
+    assert READY_LABEL not in scenario.cluster.labels(failed)
+    assert acts.live_module(scenario.guests[kept]) == modules[kept]
+    acts.wait_for_events(scenario, "RolloutHalted")
+    scenario.apply_source()
+    scenario.wait_for_ready()
+    assert "rollout" not in scenario.cluster.driver(DRIVER)["status"]
+    assert acts.pod_uids(scenario)[kept] == pods[kept]
+    assert acts.live_module(scenario.guests[kept]) == modules[kept]

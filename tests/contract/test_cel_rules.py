@@ -35,6 +35,10 @@ PAIR, A_KEY = (
     "keySecretRef and certificateSecretRef must be set together",
     "at least one of keySecretRef, imageKeySecretRef must be set",
 )
+SOAK, SOAK_OF_NOTHING = "must be a duration from 10s to 168h", "soak requires canary or canaryNodeSelector"
+WINDOW = "must be a duration from 1m to 168h"
+TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
+NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
 GOOD: dict[str, Json] = {
@@ -58,6 +62,11 @@ GOOD: dict[str, Json] = {
     "parameters": {"module": {"names": ["a", "b"], "parameters": {"b": ["x=1"]}}},
     "firmware": {"module": {"names": ["a"], "firmwarePath": "/a/.b/c"}},
     "modules signed": {"signing": KEYS},
+    "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
+    "a canary of a tenth": {"rollout": {"canary": "10%", "soak": "10s", "maxFailed": "5%"}},
+    "a canary by labels": {"rollout": {"canaryNodeSelector": {"a": "b"}, "soak": "1h"}},
+    "no canary": {"rollout": {"maxUnavailable": 2, "canary": 0}},
+    "windows at both ends": {"rollout": {"windows": [{**NIGHTS, "duration": "1m"}, {**NIGHTS, "duration": "168h"}]}},
     "images signed": {"signing": {"imageKeySecretRef": {"name": "a"}}},
 }
 
@@ -101,6 +110,14 @@ BAD: dict[str, tuple[Json, set[str]]] = {
         {PAIR},
     ),
     "no key for a kernel": ({"kernelMappings": [{"regexp": "a", "signing": {}}]}, {A_KEY}),
+    "two canaries": ({"rollout": {"canary": 0, "canaryNodeSelector": {"a": "b"}}}, {TWO_CANARIES}),
+    "a soak of nothing": ({"rollout": {"soak": "1h"}}, {SOAK_OF_NOTHING}),
+    "a soak of no node": ({"rollout": {"soak": "1h", "canary": 0}}, {SOAK_OF_NOTHING}),
+    "a soak of no labels": ({"rollout": {"soak": "1h", "canaryNodeSelector": {}}}, {SOAK_OF_NOTHING}),
+    "too short a soak": ({"rollout": {"soak": "9s", "canary": 1}}, {SOAK}),
+    "too long a soak": ({"rollout": {"soak": "168h1s", "canary": "10%"}}, {SOAK}),
+    "too short a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "59s"}]}}, {WINDOW}),
+    "too long a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "169h"}]}}, {WINDOW}),
     "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),
     "no key": ({"signing": {}}, {A_KEY}),
     "parameters of another module": (

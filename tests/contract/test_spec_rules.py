@@ -55,7 +55,15 @@ FULL: Json = {
     },
     "signing": SIGNING,
     "validation": {"command": ["a"], "timeout": "30s"},
-    "rollout": {"maxUnavailable": 1, "canary": 1},
+    "rollout": {
+        "strategy": "waves",
+        "order": "nodeName",
+        "maxUnavailable": 1,
+        "canary": 1,
+        "soak": "30m",
+        "maxFailed": 1,
+        "windows": [{"cron": "0 22 * * */1", "duration": "4h", "timeZone": "Europe/Berlin"}],
+    },
     "retention": {"versions": 1},
     "preflight": {"followRepository": True},
     "tolerations": [{"operator": "Exists"}],
@@ -70,6 +78,7 @@ INSTEAD: dict[str, Json] = {
     "source.package": {"source": {"package": {"name": "a", "version": "1"}}},
     "build.templateConfigMap": {"build": {"templateConfigMap": {"name": "a", "key": "b"}}},
     "build.builder": {"build": {"builder": "job"}},
+    "rollout.canaryNodeSelector": {"rollout": {"canaryNodeSelector": {"a": "b"}}},
     "kernelMappings.[].regexp": {"kernelMappings": [{"regexp": "6"}]},
     "kernelMappings.[].image": {"kernelMappings": [{"literal": "6.1", "image": "r.io/a:1"}]},
     "kernelMappings.[].skip": {"kernelMappings": [{"literal": "6.1", "skip": True}]},
@@ -101,6 +110,10 @@ WIDER: dict[str, tuple[Any, str]] = {
     "module.parameters": ({"a": ["x y"]}, "as above"),
     "module.parameters.*": (["x y"], "as above"),
     "module.parameters.*.[]": ("x y", "as above"),
+    "rollout.canaryNodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
+    "rollout.canaryNodeSelector.*": (None, NULL),
+    "rollout.windows.[].cron": ("60 * * * *", "a schema cannot tell a time that never comes"),
+    "rollout.windows.[].timeZone": ("Europe/Nowhere", "a schema has no list of time zones"),
 }
 """Each field of which the schema accepts what the parser refuses: a value that shows it, and why it is so."""
 
@@ -308,6 +321,6 @@ def test_where_the_schema_is_wider_it_has_to_be(field: str, value: Any) -> None:
 
 
 def test_every_text_of_the_schema_has_a_rule() -> None:
-    """But the builder, which is one of a few words, and mappings, whose values are read as one."""
+    """But those that are one of a few words, and mappings, whose values are read as one."""
     texts = {field for field, part in FIELDS.items() if part.get("type") == "string" and not field.endswith(".*")}
-    assert texts - READ.keys() == {"build.builder"}
+    assert texts - READ.keys() == {"build.builder", "rollout.strategy", "rollout.order"}

@@ -12,6 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.cli.output import document
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
@@ -142,6 +144,14 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     earlier = {"kind": "Unauthorised", "message": "the registry refused the password"}
     read, _ = from_document(changed("snapshot/images/0/value", earlier))
     assert list(read.images.values()) == [Unauthorized(message="the registry refused the password")]
+
+
+def test_a_file_from_before_waves_is_read() -> None:
+    """Its drivers have the defaults of ``spec.rollout``."""
+    read, _ = from_document(changed("snapshot/drivers/0/spec/rollout", ...))
+    spec = read.drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert spec.rollout == RolloutSettings()
 
 
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:

@@ -16,6 +16,7 @@ from driver_builder.api.driver_spec import (
     PreflightSettings,
     RegistrySettings,
 )
+from driver_builder.api.rollout_settings import RolloutSettings, Share
 from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
@@ -24,7 +25,6 @@ from tests.support.driver_builder.factories import spec
 
 RESERVED_VALUES: dict[str, Any] = {
     "validation": {"command": ["/bin/true"], "timeout": "30s"},
-    "rollout": {"maxUnavailable": "10%", "canary": 1},
     "retention": {"versions": 3},
 }
 
@@ -69,7 +69,7 @@ def test_a_whole_spec_becomes_values() -> None:
             },
             signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
             validation=RESERVED_VALUES["validation"],
-            rollout=RESERVED_VALUES["rollout"],
+            rollout={"maxUnavailable": "10%"},
             retention=RESERVED_VALUES["retention"],
             preflight={"followRepository": True},
             tolerations=[{"operator": "Exists"}],
@@ -110,6 +110,7 @@ def test_a_whole_spec_becomes_values() -> None:
             trust_image=True,
         ),
         signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
+        rollout=RolloutSettings(max_unavailable=Share(10, is_percent=True)),
         preflight=PreflightSettings(follow_repository=True),
         tolerations=({"operator": "Exists"},),
         priority_class_name="high",
@@ -459,13 +460,6 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "at least the program",
             id="validation of nothing",
         ),
-        pytest.param(
-            {"rollout": {"maxUnavailable": "101%"}}, "spec.rollout.maxUnavailable", "'101%'", "10%", id="more than all"
-        ),
-        pytest.param(
-            {"rollout": {"maxUnavailable": 0}}, "spec.rollout.maxUnavailable", "0", "from 1 to", id="none at all"
-        ),
-        pytest.param({"rollout": {"canary": "1"}}, "spec.rollout.canary", "'1'", "without quotes", id="canary"),
         pytest.param({"retention": {"versions": True}}, "spec.retention.versions", "True", "from 1 to", id="retention"),
         pytest.param({"tolerations": ["all"]}, "spec.tolerations[0]", "'all'", "operator: Exists", id="toleration"),
         pytest.param({"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0].name", "", "is missing", id="pull secret"),

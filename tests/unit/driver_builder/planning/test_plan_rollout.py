@@ -172,6 +172,7 @@ def replaced(seen: Snapshot) -> list[str]:
 
 
 NODES = (node("a"), node("b"), node("c"))
+WITH_DRIVER = ready_snapshot(*NODES).nodes
 BROKEN: dict[str, Any] = {"proof": None, "ready": False}
 
 
@@ -183,18 +184,21 @@ BROKEN: dict[str, Any] = {"proof": None, "ready": False}
         pytest.param({"a": "loading", "b": "old", "c": "old"}, [], id="one loading: wait"),
         pytest.param({"a": "leaving", "b": "old", "c": "old"}, [], id="one leaving: wait"),
         pytest.param({"b": "old", "c": "old"}, [], id="one not made yet: wait"),
-        pytest.param({"a": "broken", "b": "old", "c": "broken"}, ["a", "c"], id="broken ones: at once"),
+        pytest.param({"a": "broken", "b": "old", "c": "broken"}, ["a", "c", "b"], id="broken ones: at once"),
         pytest.param({"a": "loading", "b": "broken", "c": "old"}, ["b"], id="broken one while another loads"),
-        pytest.param({"a": "broken and leaving", "b": "old", "c": "old"}, [], id="a broken one leaves: wait"),
+        pytest.param({"a": "broken and leaving", "b": "old", "c": "old"}, ["b"], id="a broken one leaves: the first"),
+        pytest.param({"a": "new", "b": "old", "c": "old"}, ["b"], id="one loads for the first time: the first"),
         pytest.param({"a": "current", "b": "current", "c": "current"}, [], id="all done"),
     ],
 )
 def test_working_pods_are_replaced_one_at_a_time(pods: Mapping[str, str], expected: list[str]) -> None:
     """At most one working pod is away at any moment; a broken one has nothing to lose."""
-    seen = with_images(snapshot(*NODES))
+    unlabelled = {name for name, kind in pods.items() if "broken" in kind or kind == "new"}
+    seen = with_images(snapshot(*(NODES[i] if item.name in unlabelled else item for i, item in enumerate(WITH_DRIVER))))
     made = {
         "old": lambda name: pod(seen, name, old=True),
         "current": lambda name: pod(seen, name),
+        "new": lambda name: pod(seen, name, **BROKEN),
         "loading": lambda name: pod(seen, name, **BROKEN),
         "leaving": lambda name: pod(seen, name, old=True, deleting=True),
         "broken": lambda name: pod(seen, name, old=True, **BROKEN),

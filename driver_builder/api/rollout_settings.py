@@ -1,0 +1,66 @@
+"""``spec.rollout`` as frozen values: how fast working drivers are replaced, and in which order.
+
+Place in the flow: ``spec_parser`` makes :class:`RolloutSettings`, ``driver_builder.rollout`` decides by them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Strategy(StrEnum):
+    """``strategy``: waves within a budget, or all nodes at once."""
+
+    WAVES = "waves"
+    IMMEDIATE = "immediate"
+
+
+class Order(StrEnum):
+    """``order``: which nodes may go next: all by their names, or those that an admin labels with the new version."""
+
+    NODE_NAME = "nodeName"
+    NODE_LABEL = "nodeLabel"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number of nodes, or a percentage of them."""
+
+    value: int
+    is_percent: bool = False
+
+    def of(self, total: int) -> int:
+        """Return the number of nodes; a percentage is rounded up, as ``maxUnavailable`` of a DaemonSet is."""
+        return -(-total * self.value // 100) if self.is_percent else self.value
+
+    def __str__(self) -> str:
+        """Write it as in a manifest."""
+        return f"{self.value}%" if self.is_percent else str(self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """``windows[]``: from each time that ``cron`` names, in ``time_zone`` (IANA), for so many seconds."""
+
+    cron: str
+    duration_seconds: float
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutSettings:
+    """``spec.rollout``, with its defaults: one node at a time, and no more once one has failed."""
+
+    strategy: Strategy = Strategy.WAVES
+    order: Order = Order.NODE_NAME
+    canary: Share | None = None
+    canary_node_selector: Mapping[str, str] = field(default_factory=dict)
+    soak_seconds: float = 0.0
+    max_unavailable: Share = Share(1)
+    max_failed: Share = Share(0)
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def has_canary(self) -> bool:
+        """Return whether some nodes go first, alone."""
+        return bool(self.canary_node_selector) or (self.canary is not None and self.canary.value > 0)

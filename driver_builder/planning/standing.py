@@ -1,0 +1,178 @@
+"""Where each node stands between the image that it runs and the one that it should run. Pure.
+
+Place in the flow: ``plan_rollout`` finds it target by target, ``driver_builder.rollout`` decides over all targets of a
+driver whose pods are replaced.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from driver_builder.observed.evidence import Finding, judge
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DriverPod
+from driver_builder.reasons import Reason
+from kube_api import names
+
+
+class Standing(StrEnum):
+    """Where a node stands. Those before ``UPDATED`` run a pod that is to be replaced."""
+
+    WORKING = "working"
+    """The driver works, from the image of before."""
+    SILENT = "silent"
+    """It was proven from the image of before, and its pod is not ready: nothing newer is known."""
+    BOOTING = "booting"
+    """The node has booted again and has not loaded the image of before yet."""
+    BROKEN = "broken"
+    """The image of before does not work there: nothing is lost when it is replaced."""
+    UPDATED = "updated"
+    """The wanted image is proven there."""
+    UNPROVEN = "unproven"
+    """The node had a driver, and its pod has not proven the wanted image yet."""
+    NEW = "new"
+    """The driver was never loaded there; its first pod has not proven it yet."""
+    FAILED = "failed"
+    """The wanted image does not work there: its pod reports so, on this boot."""
+    HELD = "held"
+    """Another driver has the module there."""
+
+
+OUTDATED = frozenset({Standing.WORKING, Standing.SILENT, Standing.BOOTING, Standing.BROKEN})
+"""Of these nodes a pod is to be replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStanding:
+    """One node of a target.
+
+    ``replaced`` are the pods to replace, ``noted`` those of them whose replacement only the driver's status records.
+    ``has_pod`` says that it has a pod that stays. ``asked`` says that the node itself requests a rebuild; ``skips`` that an admin has annotated it, ``is_away`` that
+    it is not Ready or is cordoned.
+    """
+
+    node: str
+    target: str
+    standing: Standing
+    replaced: tuple[DriverPod, ...] = ()
+    noted: frozenset[str] = frozenset()
+    has_pod: bool = True
+    asked: bool = False
+    skips: bool = False
+    is_away: bool = False
+    why: str = ""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether its pod is to be replaced."""
+        return self.standing in OUTDATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetStanding:
+    """The nodes of a target: ``nodes`` are weighed one by one, ``settled`` others have what is wanted.
+
+    ``fingerprint`` is that of the wanted DaemonSet. It ``is_written`` once pods made from now on have it.
+    """
+
+    target: str
+    fingerprint: str
+    is_written: bool
+    settled: int
+    nodes: tuple[NodeStanding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighing:
+    """What the nodes of a target are weighed by.
+
+    ``outdated`` are the uids of the pods to replace, and whether only the status records that one was replaced;
+    ``asking`` those of pods whose node requests a rebuild. ``label`` and ``record`` are what a Node has of the driver.
+    """
+
+    target: str
+    outdated: Mapping[str, bool]
+    asking: frozenset[str]
+    label: str
+    record: str
+
+
+def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tuple[NodeStanding, ...]:
+    """Return where each node stands, by its pods."""
+    on_node: dict[str, list[DriverPod]] = {}
+    for pod in pods:
+        on_node.setdefault(pod.node, []).append(pod)
+    return tuple(_stand(node, on_node.get(node.name, []), by) for node in nodes)
+
+
+def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
+    staying = [pod for pod in pods if not pod.deleting]
+    replaced = tuple(pod for pod in staying if pod.uid in by.outdated)
+    # Its label may not be written yet.
+    is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
+    is_old = is_replaced or had_driver(node, by.label, by.record)
+    if replaced:
+        standing, why = _of_outdated(node, replaced[0], is_old=is_old)
+    elif staying:
+        standing, why = _of_current(node, staying[0], is_old=is_old)
+    else:
+        standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
+    return NodeStanding(
+        **_said_of(node),
+        target=by.target,
+        standing=standing,
+        replaced=replaced,
+        noted=frozenset(pod.uid for pod in replaced if by.outdated[pod.uid]),
+        has_pod=bool(staying),
+        asked=any(pod.uid in by.asking for pod in replaced),
+        why=why,
+    )
+
+
+def had_driver(node: Node, label: str, record: str) -> bool:
+    """Return whether a driver was loaded on a node before."""
+    return label in node.labels or record in node.annotations
+
+
+def without_image(node: Node, target: str, why: str) -> NodeStanding:
+    """Return a node that had a driver, which does not work, and whose target has no image now."""
+    return NodeStanding(**_said_of(node), target=target, standing=Standing.UNPROVEN, why=why)
+
+
+def _said_of(node: Node) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "skips": node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true",
+        "is_away": not node.ready or node.unschedulable,
+    }
+
+
+def _of_outdated(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:
+    finding, why = judge(node, pod)
+    if finding is Finding.WORKS:
+        return Standing.WORKING, why
+    if finding is Finding.SILENT:
+        return Standing.SILENT, why
+    # What the kubelet or the loader says of a failure is in the message: such a pod is not about to load.
+    is_booting = is_old and not _is_of_this_boot(node, pod) and not pod.message
+    return (Standing.BOOTING if is_booting else Standing.BROKEN), why
+
+
+def _of_current(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:
+    finding, why = judge(node, pod)
+    if finding is Finding.WORKS:
+        return Standing.UPDATED, why
+    if finding is Finding.REFUTED and _is_of_this_boot(node, pod):
+        is_held = pod.proof is not None and pod.proof.result == Reason.MODULE_CONFLICT
+        return (Standing.HELD if is_held else Standing.FAILED), why
+    return _waiting(is_old=is_old), why
+
+
+def _waiting(*, is_old: bool) -> Standing:
+    return Standing.UNPROVEN if is_old else Standing.NEW
+
+
+def _is_of_this_boot(node: Node, pod: DriverPod) -> bool:
+    said = pod.contrary or pod.proof
+    return said is not None and node.boot_id in (None, said.boot_id)

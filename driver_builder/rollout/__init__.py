@@ -1,0 +1,1 @@
+"""How fast working drivers are replaced: waves."""

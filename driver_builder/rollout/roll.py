@@ -1,0 +1,116 @@
+"""The wave of one driver: from what its targets found to pods that are replaced, and to what their status says. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.rollout_settings import Order
+from driver_builder.desired.desired_target import SkippedTarget
+from driver_builder.observed.inventory import Node
+from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.plan_target import with_since
+from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.standing import NodeStanding, had_driver, without_image
+from driver_builder.reasons import Reason, TargetState
+from driver_builder.rollout.waves import Decision, Nodes, next_nodes
+from driver_builder.status.rollout_status import Phase, Wave, previous_wave
+from kube_api.names import wanted_version_label
+
+_REASONS = {
+    Phase.CANARY: Reason.WAITING_FOR_CANARY,
+    Phase.SOAKING: Reason.SOAKING,
+    Phase.WAITING: Reason.ROLLOUT_WAITING,
+}
+"""Why the nodes of a target that have the image of before still have it; otherwise the target says it itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolled:
+    """``parts`` of the targets, now with the pods that are replaced.
+
+    ``busy`` are the nodes that the driver works on, ``budgeted`` those where a working driver is replaced next.
+    """
+
+    parts: tuple[TargetPart, ...]
+    wave: Wave | None = None
+    busy: frozenset[str] = frozenset()
+    budgeted: frozenset[str] = frozenset()
+    requeue_at: float | None = None
+
+
+def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rolled:
+    """Decide over all targets which pods are replaced."""
+    standings = [part.standing for part in parts if part.standing is not None]
+    before = previous_wave(view.driver.status)
+    nodes = _said_of_nodes(view, spec, parts) if before is not None or any(map(_has_outdated, parts)) else Nodes()
+    imageless = _imageless(view, parts) if before is not None else {}
+    decided = next_nodes(spec.rollout, standings, nodes, before, view.snapshot.now, imageless)
+    return Rolled(
+        parts=tuple(with_since(view, _with(part, decided)) for part in parts),
+        wave=decided.wave,
+        busy=decided.busy,
+        budgeted=decided.budgeted,
+        requeue_at=decided.requeue_at,
+    )
+
+
+def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple[NodeStanding, ...]]:
+    """Return the targets without an image, with their nodes where a driver was loaded and does not work."""
+    hashes = {item.target.id: item.target.short_hash for item in view.wanted if not isinstance(item, SkippedTarget)}
+    return {
+        hashes[part.status.target]: tuple(
+            without_image(view.nodes[name], hashes[part.status.target], found.why)
+            for name, found in part.evidence.items()
+            if not found.works and had_driver(view.nodes[name], view.driver.ready_label, view.record)
+        )
+        for part in parts
+        if part.standing is None and part.status.target in hashes
+    }
+
+
+def _has_outdated(part: TargetPart) -> bool:
+    return part.standing is not None and any(node.is_outdated for node in part.standing.nodes)
+
+
+def _said_of_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart]) -> Nodes:
+    """Read the labels by which an admin says which nodes go first, and which may go."""
+    settings = spec.rollout
+    if not settings.canary_node_selector and settings.order is not Order.NODE_LABEL:
+        return Nodes()
+    every = [view.nodes[name] for part in parts if part.standing is not None for name in part.evidence]
+    wants = wanted_version_label(view.driver.namespace, view.driver.name)
+    return Nodes(
+        canary=frozenset(node.name for node in every if _is_selected(node, settings.canary_node_selector)),
+        wanted=frozenset(node.name for node in every if node.labels.get(wants) == spec.version),
+    )
+
+
+def _is_selected(node: Node, selector: Mapping[str, str]) -> bool:
+    return bool(selector) and all(node.labels.get(key) == value for key, value in selector.items())
+
+
+def _with(part: TargetPart, decided: Decision) -> TargetPart:
+    """Add to a target's part the pods of it that are replaced, and why others wait."""
+    if part.standing is None or decided.wave is None:
+        return part
+    chosen = [node for node in decided.chosen if node.target == part.standing.target]
+    part = replace(part, actions=(*part.actions, *_replacements(chosen)))
+    waiting = {node.node for node in part.standing.nodes if node.is_outdated} - {node.node for node in chosen}
+    is_brought = part.standing.target in decided.wave.targets
+    if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
+        return part.blocked(Reason.ROLLOUT_HALTED, decided.wave.message)
+    reason = _REASONS.get(decided.wave.phase)
+    if not waiting or reason is None or part.status.reason != Reason.WAITING_FOR_NODES:
+        return part
+    words = f"{part.status.ready_nodes} of {part.status.nodes} nodes ready; {decided.wave.message}"
+    return replace(part, status=replace(part.status, reason=reason, message=words))
+
+
+def _replacements(chosen: Iterable[NodeStanding]) -> list[ReplacePod]:
+    """Replace pods. Those that only the status records come last: if it is not written, nothing waits behind them."""
+    actions = [
+        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.node, noted=pod.uid in node.noted)
+        for node in chosen
+        for pod in node.replaced
+    ]
+    return sorted(actions, key=lambda action: action.noted)

@@ -1,0 +1,333 @@
+"""Which nodes of a driver get the new image next: canary, soak, then a few at a time. Pure.
+
+Place in the flow: ``plan`` has weighed every target (:mod:`driver_builder.planning.standing`); :func:`next_nodes`
+decides over all of them at once, because the budget is the driver's. It starts from what it sees: only the moment when
+the canary was proven, and which nodes were broken before, come from the status.
+
+Nodes where the driver does not work from the image of before lose nothing, and get the new one at once. Nodes that an
+admin leaves out, and those that are not Ready or are cordoned and still have the image of before, are left alone and
+not waited for. A node that got the new image counts as unavailable until it is proven there, also when it reboots or
+is not Ready.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import MappingProxyType
+
+from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
+from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding
+from driver_builder.rollout import windows
+from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, Phase, Wave
+from driver_builder.status.status import timestamp
+
+_LISTED = 3
+"""Nodes that a message names; it counts the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """What an admin says of nodes: which are the canary, by the selector, and which may have the new version."""
+
+    canary: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """``chosen`` are the nodes whose pods are replaced now, ``budgeted`` those of them that cost a working driver.
+
+    ``busy`` are the nodes that the driver works on already. ``wave`` is None while there is nothing to replace.
+    """
+
+    chosen: tuple[NodeStanding, ...] = ()
+    budgeted: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    wave: Wave | None = None
+    requeue_at: float | None = None
+
+
+def next_nodes(
+    settings: RolloutSettings,
+    targets: Iterable[TargetStanding],
+    nodes: Nodes,
+    before: Wave | None,
+    now: float,
+    imageless: Mapping[str, tuple[NodeStanding, ...]] = MappingProxyType({}),
+) -> Decision:
+    """Decide which nodes are next; ``before`` is the wave in the driver's status.
+
+    ``imageless`` are the targets whose image is not there now (it is being built, or a registry does not answer), with
+    their nodes where a driver was loaded and does not work: what a wave took there it has to answer for.
+    """
+    targets = tuple(targets)
+    owed = {target: found for target, found in imageless.items() if before is not None and target in before.targets}
+    wave = _continued(targets, owed.keys(), before, now)
+    fleet = _Fleet(settings, targets, nodes, wave, chain.from_iterable(owed.values()))
+    if wave is None and owed:
+        return Decision(busy=fleet.busy, wave=before)
+    if wave is None:
+        return Decision(busy=fleet.busy)
+    if settings.strategy is Strategy.IMMEDIATE:
+        chosen = tuple(fleet.ready_to_go(*OUTDATED))
+        return Decision(chosen=chosen, busy=fleet.busy, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress))
+    return _Step(settings, fleet, wave, now).decide()
+
+
+_ANY = ""
+"""What a wave brings to a target that is left from the wave before: its image is not there yet."""
+
+
+def _continued(
+    targets: tuple[TargetStanding, ...], owed: Collection[str], before: Wave | None, now: float
+) -> Wave | None:
+    """Return the wave that is under way; a new one where another image is wanted than it brings."""
+    wanted = {item.target: item.fingerprint for item in targets if any(node.is_outdated for node in item.nodes)}
+    if before is not None:
+        current = {item.target: item.fingerprint for item in targets}
+        # A target without nodes, or whose image is not there now, is not known to be wanted otherwise.
+        is_same = all(value in (_ANY, current.get(target, value)) for target, value in before.targets.items())
+        unproven = (
+            _is_unsettled(node) and node.node not in before.failed_before
+            for item in targets
+            if item.target in before.targets
+            for node in item.nodes
+        )
+        if is_same and (wanted or any(unproven)):
+            return replace(before, targets={**before.targets, **wanted})
+    if not wanted:
+        return None
+    wanted = {**dict.fromkeys(owed, _ANY), **wanted}
+    broken = {node.node for item in targets for node in item.nodes if node.standing is Standing.BROKEN}
+    if before is not None:
+        # The others are broken since that wave, which has to answer for them.
+        broken.intersection_update(before.failed_before)
+    failed_before = tuple(sorted(broken)[:MAX_FAILED_BEFORE])
+    return Wave(phase=Phase.ROLLING, started=float(int(now)), targets=wanted, failed_before=failed_before)
+
+
+def _is_unsettled(node: NodeStanding) -> bool:
+    return node.standing in (Standing.UNPROVEN, Standing.FAILED) and not _is_left_out(node)
+
+
+class _Fleet:
+    """All nodes of a driver, in the order in which they go."""
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        targets: tuple[TargetStanding, ...],
+        nodes: Nodes,
+        wave: Wave | None,
+        owed: Iterable[NodeStanding],
+    ) -> None:
+        self._settings, self._nodes = settings, nodes
+        brought: Mapping[str, str] = wave.targets if wave is not None else {}
+        known = frozenset(wave.failed_before) if wave is not None else frozenset()
+        every = sorted(chain(owed, *(item.nodes for item in targets)), key=lambda node: node.node)
+        self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
+        self.left_out = [node for node in every if _is_left_out(node)]
+        staying = [node for node in every if not _is_left_out(node)]
+        self.outdated = [node for node in staying if node.is_outdated]
+        self.failed = [
+            node
+            for node in staying
+            if node.standing is Standing.FAILED and node.target in brought and node.node not in known
+        ]
+        self.unproven = [node for node in staying if node.standing is Standing.UNPROVEN and node.node not in known]
+        self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
+        self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
+        self._settled = sum(item.settled for item in targets if item.target in brought)
+        self.total = sum(item.settled + len(item.nodes) for item in targets)
+        self._in_wave = sum(item.settled + len(item.nodes) for item in targets if item.target in brought)
+        self._written = frozenset(item.target for item in targets if item.is_written)
+        self._brought = brought
+
+    @property
+    def in_work(self) -> int:
+        """Count the nodes that a wave has taken: they do not work with its image, or not yet."""
+        return len(self.unproven) + len(self.failed) + len(self.broken)
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Return the nodes that the driver works on."""
+        return frozenset(node.node for node in self.unproven)
+
+    @property
+    def silent(self) -> list[NodeStanding]:
+        """Return the outdated nodes of which nothing new is known: they may be without a driver already."""
+        return self._of(Standing.SILENT, Standing.BOOTING)
+
+    @property
+    def proven(self) -> int:
+        """Count the nodes where what the wave brings is proven."""
+        return len(self.updated) + self._settled
+
+    @property
+    def max_unavailable(self) -> int:
+        """Return the budget, at least one node."""
+        return max(1, self._settings.max_unavailable.of(self.total))
+
+    @property
+    def has_unwanted(self) -> bool:
+        """Return whether a node waits for an admin's label."""
+        return not all(map(self.is_wanted, self.outdated))
+
+    def ready_to_go(self, *standings: Standing) -> list[NodeStanding]:
+        """Return the outdated nodes that stand there, and whose new pods would have the new image."""
+        return [node for node in self._of(*standings) if node.target in self._written]
+
+    def is_wanted(self, node: NodeStanding) -> bool:
+        """Return whether an admin lets a node go, where the order is theirs."""
+        return self._settings.order is not Order.NODE_LABEL or node.node in self._nodes.wanted
+
+    def is_canary(self, node: NodeStanding) -> bool:
+        """Return whether a node may go before the canary is proven."""
+        return not self._settings.canary_node_selector or node.node in self._nodes.canary
+
+    def missing_canaries(self) -> int | None:
+        """Count the nodes on which the canary is not proven yet; None where no node can prove it."""
+        if self._settings.canary_node_selector:
+            missing = sum(map(self.is_canary, (*self.outdated, *self.unproven, *self.failed)))
+            return missing or (0 if len(self._nodes.canary) > self._useless_canaries else None)
+        if self._settings.canary is None:
+            return 0
+        possible = self._in_wave - sum(node.target in self._brought for node in self.left_out)
+        return max(0, min(self._settings.canary.of(self._in_wave), possible) - self.proven)
+
+    @property
+    def progress(self) -> str:
+        """Say how far the wave is."""
+        words = f"{self.proven} of {self._in_wave} nodes updated"
+        out = f"; {len(self.left_out)} left out: {listed(self.left_out)}" if self.left_out else ""
+        return words + out
+
+    def counted(self, wave: Wave, phase: Phase, message: str) -> Wave:
+        """Write down what is seen."""
+        return replace(
+            wave,
+            phase=phase,
+            message=message,
+            nodes=self._in_wave,
+            updated=self.proven,
+            unavailable=self.in_work + len(self.silent),
+            failed=len(self.failed),
+            left_out=len(self.left_out),
+            max_unavailable=self.max_unavailable,
+        )
+
+    def _of(self, *standings: Standing) -> list[NodeStanding]:
+        return [node for node in self.outdated if node.standing in standings]
+
+
+class _Step:
+    """One step of a wave that has rules."""
+
+    def __init__(self, settings: RolloutSettings, fleet: _Fleet, wave: Wave, now: float) -> None:
+        self._settings, self._fleet, self._wave, self._now = settings, fleet, wave, now
+
+    def decide(self) -> Decision:
+        """Return what is replaced now, and what the wave waits for."""
+        fleet = self._fleet
+        if len(fleet.failed) > self._settings.max_failed.of(fleet.total):
+            words = f"it failed on {listed(fleet.failed)}: {fleet.failed[0].why}"
+            return Decision(busy=fleet.busy, wave=self._counted(Phase.HALTED, words))
+        missing = fleet.missing_canaries()
+        if missing is None:
+            return self._goes(Phase.WAITING, "no node with the labels of canaryNodeSelector can prove the image")
+        if missing:
+            return self._canary(missing)
+        if self._settings.has_canary:
+            known = self._wave.canary_proven
+            proven_at = float(int(self._now if known is None else min(known, self._now)))
+            self._wave = replace(self._wave, canary_proven=proven_at)
+            soaked_at = proven_at + self._settings.soak_seconds
+            if self._now < soaked_at:
+                words = f"the canary is proven, and is watched until {timestamp(soaked_at)}"
+                return self._goes(Phase.SOAKING, words, requeue_at=soaked_at)
+        return self._in_window(Phase.ROLLING, self._waits_for(), self._candidates())
+
+    def _canary(self, missing: int) -> Decision:
+        self._wave = replace(self._wave, canary_proven=None)
+        candidates = [node for node in self._candidates() if self._fleet.is_canary(node)]
+        if not self._settings.canary_node_selector:
+            # Nodes that have the image already are on their way.
+            candidates = candidates[: max(0, missing - self._fleet.in_work)]
+        nodes = "1 more node" if missing == 1 else f"{missing} more nodes"
+        return self._in_window(Phase.CANARY, f"the canary needs its proof on {nodes}", candidates)
+
+    def _candidates(self) -> list[NodeStanding]:
+        """Return which nodes the order lets go, those first that may be without a driver already."""
+        found = self._fleet.ready_to_go(Standing.SILENT, Standing.WORKING)
+        return sorted(
+            filter(self._fleet.is_wanted, found), key=lambda node: (node.standing is not Standing.SILENT, node.node)
+        )
+
+    def _in_window(self, phase: Phase, why: str, candidates: list[NodeStanding]) -> Decision:
+        is_open = windows.open_until(self._settings.windows, self._now) is not None
+        if candidates and not is_open:
+            opens_at = windows.next_opening(self._settings.windows, self._now)
+            words = f"until {timestamp(opens_at)}" if opens_at is not None else "any more"
+            return self._goes(Phase.WAITING, f"no maintenance window is open {words}", requeue_at=opens_at)
+        if not candidates and not self._fleet.in_work and self._fleet.has_unwanted:
+            return self._goes(Phase.WAITING, "no other node has the label of the new version")
+        return self._goes(phase, why, candidates)
+
+    def _waits_for(self) -> str:
+        held = [*self._fleet.failed, *self._fleet.broken, *self._fleet.unproven, *self._fleet.silent]
+        return f"waits for {listed(held)}: {held[0].why}" if held else ""
+
+    def _goes(
+        self, phase: Phase, why: str, candidates: Iterable[NodeStanding] = (), requeue_at: float | None = None
+    ) -> Decision:
+        """Replace what the budget allows, what nodes ask for themselves, and what does not work anyway."""
+        fleet = self._fleet
+        asked = [node for node in fleet.ready_to_go(Standing.SILENT, Standing.WORKING) if node.asked]
+        others = [node for node in candidates if not node.asked]
+        # What waits for the status comes last: if that is not written, nothing waits behind it.
+        chosen = self._affordable(sorted((*asked, *others), key=lambda node: bool(node.noted)))
+        return Decision(
+            chosen=(*fleet.ready_to_go(Standing.BROKEN), *chosen),
+            budgeted=frozenset(node.node for node in chosen),
+            busy=fleet.busy,
+            wave=self._counted(phase, why),
+            requeue_at=requeue_at,
+        )
+
+    def _affordable(self, candidates: Iterable[NodeStanding]) -> tuple[NodeStanding, ...]:
+        """Take from the candidates what the budget allows; a silent node is unavailable already."""
+        in_work, silent = self._fleet.in_work, len(self._fleet.silent)
+        chosen: list[NodeStanding] = []
+        for node in candidates:
+            is_silent = node.standing is Standing.SILENT
+            if in_work + (0 if is_silent else silent) < self._fleet.max_unavailable:
+                chosen.append(node)
+                in_work += 1
+                silent -= is_silent
+        return tuple(chosen)
+
+    def _counted(self, phase: Phase, why: str) -> Wave:
+        words = "; ".join(item for item in (why, self._fleet.progress) if item)
+        return self._fleet.counted(self._wave, phase, words)
+
+
+def _is_left_out(node: NodeStanding) -> bool:
+    if node.standing is Standing.UPDATED:
+        return False
+    if node.skips:
+        return True
+    # One that asks for itself is not left out by being cordoned.
+    is_untouched = (node.is_outdated and not node.asked) or (node.standing is Standing.UNPROVEN and not node.has_pod)
+    return node.is_away and is_untouched
+
+
+def listed(nodes: Iterable[NodeStanding]) -> str:
+    """Name the first few nodes, and count the others."""
+    return listed_names(node.node for node in nodes)
+
+
+def listed_names(nodes: Iterable[str]) -> str:
+    """Name the first few nodes of these names, and count the others."""
+    names = list(nodes)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more

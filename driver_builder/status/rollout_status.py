@@ -1,0 +1,98 @@
+"""``status.rollout``: the wave that replaces a driver's pods, as a value and as the object's status. Pure.
+
+It is there while a wave is under way. A controller that restarts continues with what it says: which images the wave
+brings, since when its canary is proven, and which nodes had no working driver when it began.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from driver_builder.status.status import parse_timestamp, timestamp
+from kube_api.text import bounded_message
+
+Json = dict[str, Any]
+
+MAX_TARGETS = 1000
+MAX_FAILED_BEFORE = 200
+
+
+class Phase(StrEnum):
+    """What a wave does."""
+
+    CANARY = "Canary"
+    """The first nodes get the new image; it is not proven on all of them yet."""
+    SOAKING = "Soaking"
+    """It is proven on them, and is watched for a while."""
+    ROLLING = "Rolling"
+    """The other nodes get it."""
+    WAITING = "Waiting"
+    """Something else has to come first: a maintenance window, or an admin's label."""
+    HALTED = "Halted"
+    """It failed on more nodes than may fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """A wave. Times are seconds since the epoch.
+
+    ``targets`` are the fingerprints that it brings, by target. ``failed_before`` are nodes where the driver did not
+    work when it began: they do not count as failed.
+    """
+
+    phase: Phase
+    message: str = ""
+    started: float
+    canary_proven: float | None = None
+    nodes: int = 0
+    updated: int = 0
+    unavailable: int = 0
+    failed: int = 0
+    left_out: int = 0
+    max_unavailable: int = 0
+    targets: Mapping[str, str] = field(default_factory=dict)
+    failed_before: tuple[str, ...] = ()
+
+
+def previous_wave(status: Mapping[str, Any]) -> Wave | None:
+    """Read ``status.rollout``; one of another shape is given up: the wave begins anew."""
+    entry = status.get("rollout")
+    if not entry:
+        return None
+    try:
+        return Wave(
+            phase=Phase(entry["phase"]),
+            message=str(entry.get("message", "")),
+            started=parse_timestamp(entry["startTime"]) or 0.0,
+            canary_proven=parse_timestamp(entry.get("canaryProvenTime")),
+            **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},  # type: ignore[arg-type]  # all are int
+            targets={str(target): str(value) for target, value in entry["targets"].items()},
+            failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
+        )
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+_COUNTS = {
+    "nodes": "nodes",
+    "updated": "updatedNodes",
+    "unavailable": "unavailableNodes",
+    "failed": "failedNodes",
+    "left_out": "leftOutNodes",
+    "max_unavailable": "maxUnavailable",
+}
+
+
+def render_wave(wave: Wave) -> Json:
+    """Write ``status.rollout``."""
+    canary = {"canaryProvenTime": timestamp(wave.canary_proven)} if wave.canary_proven is not None else {}
+    return {
+        "phase": wave.phase.value,
+        "message": bounded_message(wave.message),
+        "startTime": timestamp(wave.started),
+        **canary,
+        **{key: getattr(wave, name) for name, key in _COUNTS.items()},
+        "targets": dict(sorted(wave.targets.items())[:MAX_TARGETS]),
+        **({"failedBefore": sorted(wave.failed_before)[:MAX_FAILED_BEFORE]} if wave.failed_before else {}),
+    }

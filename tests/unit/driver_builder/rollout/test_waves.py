@@ -1,0 +1,309 @@
+"""Waves: which nodes of a driver get the new image next."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.api.rollout_settings import Order, RolloutSettings, Share, Strategy
+from driver_builder.planning.standing import NodeStanding, Standing, TargetStanding
+from driver_builder.rollout.waves import Decision, Nodes, next_nodes
+from driver_builder.status.rollout_status import Phase, Wave
+from tests.support.driver_builder.factories import NOW
+
+S = Standing
+ONE = RolloutSettings()
+NOBODY = Nodes()
+
+
+def standing(node: str, where: Standing, *, target: str = "t", **changes: Any) -> NodeStanding:
+    """Make where a node stands."""
+    return NodeStanding(node=node, target=target, standing=where, **changes)
+
+
+def target(
+    nodes: Mapping[str, Standing] | tuple[NodeStanding, ...], name: str = "t", *, settled: int = 0, **changes: Any
+) -> TargetStanding:
+    """Make a target whose DaemonSet is written."""
+    if isinstance(nodes, Mapping):
+        nodes = tuple(standing(node, where, target=name) for node, where in nodes.items())
+    made = TargetStanding(target=name, fingerprint="new", is_written=True, settled=settled, nodes=nodes)
+    return replace(made, **changes)
+
+
+def decided(
+    *targets: TargetStanding, settings: RolloutSettings = ONE, before: Wave | None = None, **changes: Any
+) -> Decision:
+    """Decide on targets."""
+    return next_nodes(settings, targets, changes.get("nodes", NOBODY), before, changes.get("now", NOW))
+
+
+def chosen(decision: Decision) -> list[str]:
+    """Name the nodes that are chosen."""
+    return [node.node for node in decision.chosen]
+
+
+def wave(decision: Decision) -> Wave:
+    """Return the wave, which there is."""
+    assert decision.wave is not None
+    return decision.wave
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param({"a": S.WORKING, "b": S.WORKING}, ["a"], id="the first by name"),
+        pytest.param({"a": S.UPDATED, "b": S.WORKING}, ["b"], id="the next one"),
+        pytest.param({"a": S.UNPROVEN, "b": S.WORKING}, [], id="one is not proven yet"),
+        pytest.param({"a": S.WORKING, "b": S.SILENT}, ["b"], id="a silent one is unavailable already"),
+        pytest.param({"a": S.WORKING, "b": S.SILENT, "c": S.SILENT}, ["b"], id="silent ones within the budget too"),
+        pytest.param({"a": S.WORKING, "b": S.BOOTING}, [], id="one boots, with its own image"),
+        pytest.param({"a": S.BROKEN, "b": S.WORKING}, ["a", "b"], id="a broken one loses nothing"),
+        pytest.param({"a": S.NEW, "b": S.WORKING}, ["b"], id="a new node costs no budget"),
+        pytest.param({"a": S.HELD, "b": S.WORKING}, ["b"], id="another driver's module proves nothing"),
+        pytest.param({"a": S.UPDATED}, [], id="all done"),
+    ],
+)
+def test_one_working_driver_is_replaced_at_a_time(nodes: Mapping[str, Standing], expected: list[str]) -> None:
+    """Without settings one node at a time is without its driver, over all targets."""
+    assert chosen(decided(target(nodes))) == expected
+
+
+def test_the_budget_is_that_of_the_driver() -> None:
+    """Nodes of all targets share it."""
+    targets = (target({"a": S.UNPROVEN}, "t"), target({"b": S.WORKING}, "u"))
+    assert chosen(decided(*targets)) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "expected"),
+    [
+        pytest.param(Share(2), 5, 2, id="a number"),
+        pytest.param(Share(10, is_percent=True), 25, 3, id="a percentage is rounded up"),
+        pytest.param(Share(1, is_percent=True), 5, 1, id="at least one"),
+        pytest.param(Share(100, is_percent=True), 5, 5, id="all"),
+    ],
+)
+def test_max_unavailable(share: Share, total: int, expected: int) -> None:
+    """A number or a percentage of all nodes of the driver may be without it."""
+    nodes = {f"n{number}": S.WORKING for number in range(total)}
+    found = decided(target(nodes), settings=RolloutSettings(max_unavailable=share))
+    assert (len(found.chosen), wave(found).max_unavailable) == (expected, expected)
+
+
+def test_pods_wait_for_their_daemon_set() -> None:
+    """A pod that is replaced before its DaemonSet is written would get the image of before."""
+    assert chosen(decided(target({"a": S.WORKING, "b": S.BROKEN}, is_written=False))) == []
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        pytest.param({"is_away": True}, id="not Ready or cordoned"),
+        pytest.param({"skips": True}, id="annotated"),
+    ],
+)
+@pytest.mark.parametrize("where", [S.WORKING, S.SILENT, S.BROKEN, S.BOOTING])
+def test_a_node_that_is_left_out_is_neither_touched_nor_waited_for(where: Standing, left_out: dict[str, bool]) -> None:
+    """The others go on, and the status names it."""
+    nodes = (standing("a", where, **left_out), standing("b", S.WORKING))
+    found = decided(target(nodes))
+    assert chosen(found) == ["b"]
+    assert wave(found).left_out == 1
+    assert "1 left out: a" in wave(found).message
+
+
+def test_a_node_that_is_not_ready_with_the_new_image_is_waited_for() -> None:
+    """Perhaps the new driver is why."""
+    nodes = (standing("a", S.UNPROVEN, is_away=True), standing("b", S.WORKING))
+    assert chosen(decided(target(nodes))) == []
+
+
+def test_an_annotation_leaves_out_a_node_that_failed() -> None:
+    """That is how an admin lets a wave go on."""
+    nodes = (standing("a", S.FAILED, skips=True), standing("b", S.WORKING))
+    assert chosen(decided(target(nodes))) == ["b"]
+
+
+def test_a_failure_halts_the_wave() -> None:
+    """By default one is enough: nothing more is replaced, what is broken neither."""
+    nodes = (standing("a", S.FAILED, why="LoadFailed: m"), standing("b", S.WORKING), standing("c", S.BROKEN))
+    found = decided(target(nodes))
+    assert chosen(found) == []
+    assert (wave(found).phase, wave(found).failed) == (Phase.HALTED, 1)
+    assert "it failed on a: LoadFailed: m" in wave(found).message
+
+
+def test_some_may_fail_within_the_budget() -> None:
+    """A failed node is unavailable as well."""
+    nodes = {"a": S.FAILED, "b": S.WORKING, "c": S.WORKING}
+    settings = RolloutSettings(max_failed=Share(1), max_unavailable=Share(2))
+    assert chosen(decided(target(nodes), settings=settings)) == ["b"]
+    assert chosen(decided(target(nodes), settings=replace(settings, max_unavailable=Share(1)))) == []
+
+
+def test_a_node_that_was_broken_before_halts_nothing() -> None:
+    """A device that is dead is no failure of the new image."""
+    first = decided(target({"a": S.BROKEN, "b": S.WORKING, "c": S.WORKING}))
+    assert wave(first).failed_before == ("a",)
+    then = decided(target({"a": S.FAILED, "b": S.UPDATED, "c": S.WORKING}), before=first.wave)
+    assert chosen(then) == ["c"]
+
+
+def test_a_wave_answers_for_what_it_broke() -> None:
+    """Where the next image is to repair it, those nodes count as unavailable until they work again."""
+    first = decided(target({"a": S.UNPROVEN, "b": S.WORKING}))
+    then = decided(target({"a": S.BROKEN, "b": S.WORKING}, fingerprint="newer"), before=first.wave)
+    assert wave(then).failed_before == ()
+    assert chosen(then) == ["a"]
+    assert chosen(decided(target({"a": S.UNPROVEN, "b": S.WORKING}, fingerprint="newer"), before=then.wave)) == []
+
+
+def test_a_wave_answers_for_what_it_broke_while_the_next_image_is_built() -> None:
+    """Until it is there nothing is known of its target, and what is known stays."""
+    first = decided(target({"a": S.FAILED, "b": S.WORKING}))
+    owed = {"t": (standing("a", S.UNPROVEN),)}
+    building = next_nodes(ONE, (), NOBODY, first.wave, NOW, owed)
+    assert building.wave == first.wave
+    then = decided(target({"a": S.BROKEN, "b": S.WORKING}, fingerprint="newer"), before=building.wave)
+    assert (chosen(then), wave(then).failed_before) == (["a"], ())
+    assert next_nodes(ONE, (), NOBODY, first.wave, NOW).wave is None
+
+
+def test_a_kernel_whose_image_comes_later_is_answered_for() -> None:
+    """The next image of another kernel is there first: the node that the wave broke still counts."""
+    start = decided(target({"a": S.WORKING}), target({"b": S.WORKING}, "u"))
+    first = decided(target({"a": S.FAILED}), target({"b": S.WORKING}, "u"), before=start.wave)
+    owed = {"t": (standing("a", S.UNPROVEN),), "other": (standing("x", S.UNPROVEN, target="other"),)}
+    there = target({"b": S.WORKING}, "u", fingerprint="newer")
+    second = next_nodes(ONE, (there,), NOBODY, first.wave, NOW + 60, owed)
+    assert (chosen(second), wave(second).started) == ([], NOW + 60)
+    assert chosen(next_nodes(ONE, (there,), NOBODY, second.wave, NOW + 70, owed)) == []
+    joined = (target({"a": S.UPDATED}, fingerprint="newer"), there)
+    third = decided(*joined, before=second.wave, now=NOW + 90)
+    assert (chosen(third), wave(third).started) == (["b"], NOW + 60)
+
+
+CANARY = RolloutSettings(canary=Share(1), soak_seconds=600.0, max_unavailable=Share(100, is_percent=True))
+
+
+def test_a_canary_goes_alone() -> None:
+    """The others wait for its proof, then for the end of the soak."""
+    nodes = {"a": S.WORKING, "b": S.WORKING, "c": S.WORKING}
+    first = decided(target(nodes), settings=CANARY)
+    assert (chosen(first), wave(first).phase) == (["a"], Phase.CANARY)
+    loading = decided(target({**nodes, "a": S.UNPROVEN}), settings=CANARY, before=first.wave)
+    assert (chosen(loading), wave(loading).phase) == ([], Phase.CANARY)
+    proven = decided(target({**nodes, "a": S.UPDATED}), settings=CANARY, before=loading.wave, now=NOW + 60)
+    assert (chosen(proven), wave(proven).phase) == ([], Phase.SOAKING)
+    assert (wave(proven).canary_proven, proven.requeue_at) == (NOW + 60, NOW + 660)
+    soaked = decided(target({**nodes, "a": S.UPDATED}), settings=CANARY, before=proven.wave, now=NOW + 660)
+    assert (chosen(soaked), wave(soaked).phase) == (["b", "c"], Phase.ROLLING)
+
+
+def test_a_canary_that_loses_its_proof_soaks_anew() -> None:
+    """The time counts from the moment when it works again."""
+    proven = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)
+    lost = decided(target({"a": S.UNPROVEN, "b": S.WORKING}), settings=CANARY, before=proven.wave, now=NOW + 300)
+    assert wave(lost).canary_proven is None
+    again = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY, before=lost.wave, now=NOW + 400)
+    assert again.requeue_at == NOW + 1000
+
+
+def test_a_canary_that_fails_in_its_soak_halts_the_wave() -> None:
+    """No other node gets the image."""
+    proven = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)
+    failed = decided(target({"a": S.FAILED, "b": S.WORKING}), settings=CANARY, before=proven.wave, now=NOW + 700)
+    assert (chosen(failed), wave(failed).phase) == ([], Phase.HALTED)
+
+
+def test_a_new_image_is_a_new_wave() -> None:
+    """Its canary has to prove it again."""
+    proven = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)
+    changed = target({"a": S.WORKING, "b": S.WORKING}, fingerprint="newer")
+    found = decided(changed, settings=CANARY, before=proven.wave, now=NOW + 700)
+    assert (chosen(found), wave(found).started, wave(found).canary_proven) == (["a"], NOW + 700, None)
+
+
+def test_the_image_of_another_kernel_joins_the_wave() -> None:
+    """Its build took longer; the canary is proven already."""
+    first = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)
+    both = (target({"a": S.UPDATED, "b": S.WORKING}), target({"c": S.WORKING}, "u"))
+    found = decided(*both, settings=CANARY, before=first.wave, now=NOW + 700)
+    assert chosen(found) == ["b", "c"]
+    assert (wave(found).started, set(wave(found).targets)) == (NOW, {"t", "u"})
+
+
+def test_a_canary_by_labels() -> None:
+    """All nodes with the labels go first, within the budget."""
+    settings = RolloutSettings(canary_node_selector={"tier": "test"}, max_unavailable=Share(1))
+    nodes = Nodes(canary=frozenset("bc"))
+    first = decided(target(dict.fromkeys("abc", S.WORKING)), settings=settings, nodes=nodes)
+    assert chosen(first) == ["b"]
+    half = target({"a": S.WORKING, "b": S.UPDATED, "c": S.WORKING})
+    assert chosen(decided(half, settings=settings, nodes=nodes, before=first.wave)) == ["c"]
+    whole = target({"a": S.WORKING, "b": S.UPDATED, "c": S.UPDATED})
+    assert chosen(decided(whole, settings=settings, nodes=nodes, before=first.wave)) == ["a"]
+
+
+def test_labels_that_no_node_has_hold_the_wave() -> None:
+    """Probably they are misspelt: nothing goes without its canary."""
+    found = decided(target({"a": S.WORKING}), settings=RolloutSettings(canary_node_selector={"tier": "tset"}))
+    assert (chosen(found), wave(found).phase) == ([], Phase.WAITING)
+    assert "no node with the labels of canaryNodeSelector can prove the image" in wave(found).message
+
+
+@pytest.mark.parametrize(
+    "changes", [pytest.param({"is_away": True}, id="cordoned"), pytest.param({"skips": True}, id="annotated")]
+)
+def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, bool]) -> None:
+    """Without any proof the wave waits; one of two is enough."""
+    settings = RolloutSettings(canary_node_selector={"tier": "test"})
+    nodes = (standing("a", S.WORKING), standing("b", S.WORKING, **changes), standing("c", S.UPDATED))
+    alone = decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("b")))
+    assert (chosen(alone), wave(alone).phase) == ([], Phase.WAITING)
+    assert chosen(decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("bc")))) == ["a"]
+
+
+def test_a_canary_of_more_nodes_than_there_are() -> None:
+    """All of them are enough; those that are left out are not among them."""
+    settings = RolloutSettings(canary=Share(5), max_unavailable=Share(5))
+    nodes = (standing("a", S.UPDATED), standing("b", S.WORKING, is_away=True), standing("c", S.WORKING))
+    assert chosen(decided(target(nodes), settings=settings)) == ["c"]
+
+
+def test_nodes_go_when_an_admin_labels_them() -> None:
+    """The budget holds all the same."""
+    settings = RolloutSettings(order=Order.NODE_LABEL)
+    nodes = target(dict.fromkeys("abc", S.WORKING))
+    waiting = decided(nodes, settings=settings)
+    assert (chosen(waiting), wave(waiting).phase) == ([], Phase.WAITING)
+    assert chosen(decided(nodes, settings=settings, nodes=Nodes(wanted=frozenset("bc")))) == ["b"]
+
+
+def test_all_at_once() -> None:
+    """The strategy ``immediate`` knows no budget, no canary and no failure."""
+    settings = RolloutSettings(strategy=Strategy.IMMEDIATE, canary=Share(1))
+    nodes = {"a": S.FAILED, "b": S.WORKING, "c": S.SILENT, "d": S.BROKEN, "e": S.UNPROVEN}
+    assert chosen(decided(target(nodes), settings=settings)) == ["b", "c", "d"]
+
+
+def test_a_node_that_asks_for_a_rebuild_does_not_wait_for_the_canary() -> None:
+    """The admin named that node; it goes although it is cordoned, within the budget."""
+    nodes = (standing("a", S.WORKING), standing("b", S.WORKING, asked=True, is_away=True))
+    first = decided(target(nodes), settings=replace(CANARY, canary_node_selector={"x": "y"}))
+    assert chosen(first) == ["b"]
+
+
+def test_without_anything_to_replace_there_is_no_wave() -> None:
+    """A first installation, and a driver at rest."""
+    assert decided(target({"a": S.NEW, "b": S.UPDATED}, settled=7)).wave is None
+
+
+def test_a_wave_ends_with_the_proof_of_its_last_node() -> None:
+    """What was broken before, or is left out, does not keep it."""
+    last = decided(target({"a": S.WORKING, "b": S.BROKEN}))
+    unproven = decided(target({"a": S.UNPROVEN, "b": S.FAILED}), before=last.wave)
+    assert wave(unproven).phase is Phase.ROLLING
+    assert decided(target({"a": S.UPDATED, "b": S.FAILED}), before=unproven.wave).wave is None

@@ -1,0 +1,384 @@
+"""Waves in any history of a fleet, made by Hypothesis: what a roll-out takes away, and that it always ends."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from driver_builder.model.images import MODULES_LABEL
+from driver_builder.objects import manifests
+from driver_builder.planning.actions import Action, ReplacePod
+from kube_api import names
+from kube_api.client import Object
+from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.model_world import World, pod_status
+from tests.support.examples import few
+
+NODE_NAMES = ("node-0", "node-1", "node-2", "node-3")
+DRIVERS = ("edu", "other")
+BOUND = 120
+SOAK_SECONDS = 50.0
+GOOD, BAD = ("int a;", "int b;", "int c;"), ("bad d;", "bad e;")
+
+
+class WaveWorld(World):
+    """A world in which images may be bad and nodes dead, and that counts what a roll-out takes from whom."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: set[str] = set()
+        """Identities of modules that no kernel takes."""
+        self.dead_devices: set[str] = set()
+        """Nodes on which no module works."""
+        self.source = GOOD[0]
+        self.budget = 1
+        self.taken: dict[str, set[str]] = {driver: set() for driver in DRIVERS}
+        """By driver, the nodes whose working driver was replaced and is not proven again."""
+        self.asks: set[str] = set()
+
+    def roll(self, rollout: Object) -> None:
+        """Edit ``spec.rollout`` of all drivers."""
+        for driver in DRIVERS:
+            path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=driver)
+            if path in self.client.objects:
+                self.client.patch(path, {"spec": {"rollout": rollout}})
+
+    def edit_source(self, text: str) -> None:
+        """Upgrade all drivers."""
+        self.source = text
+        self.change_source(text)
+
+    def patch_node(self, name: str, body: Object) -> None:
+        """Edit a Node, if there is one."""
+        if name in self.kernels:
+            self.client.patch(NODES.path(name=name), body)
+
+    def finish_builds(self) -> None:
+        """Let builds end; their modules are bad where the source is."""
+        known = set(self.registries.images)
+        super().finish_builds()
+        if self.source in BAD:
+            for image in self.registries.images.keys() - known:
+                modules = json.loads(self.registries.images[image][MODULES_LABEL])
+                self.bad |= {module["identity"] for module in modules}
+
+    def _load(self) -> None:
+        for pod in self._pods():
+            if result_of(pod) == "LoadFailed" and not self._fails(pod):
+                pod["status"] = {}
+        super()._load()
+        for pod in self._pods():
+            if result_of(pod) == "Loaded" and is_ready(pod) and self._fails(pod) and "checked" not in pod:
+                node = pod["spec"]["nodeName"]
+                verdict = {"result": "LoadFailed", "kernel": self.kernels[node], "bootID": self.boots[node],
+                           "message": "Invalid module format"}  # fmt: skip
+                pod["status"] = pod_status(verdict, ready=False)
+            elif result_of(pod) == "Loaded":
+                # A device that dies later is found by ``hold``, which is another story.
+                pod["checked"] = True
+
+    def _fails(self, pod: Object) -> bool:
+        modules = json.loads(pod["metadata"]["annotations"][manifests.MODULES_ANNOTATION])
+        return pod["spec"]["nodeName"] in self.dead_devices or not self.bad.isdisjoint(modules.values())
+
+    def _pods(self) -> list[Object]:
+        return [pod for _, pod in self._objects("pods") if manifests.TARGET_LABEL in pod["metadata"]["labels"]]
+
+    def works(self, pod: Object) -> bool:
+        """Return whether a pod proves its driver on the boot of its node."""
+        node = pod["spec"]["nodeName"]
+        return is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots.get(node)
+
+    def settle(self) -> None:
+        """Take out of the account what works again, is gone, or is left out by an admin."""
+        for driver, nodes in self.taken.items():
+            for name in list(nodes):
+                node = self.client.objects.get(NODES.path(name=name))
+                pods = [pod for pod in self._pods() if pod["spec"]["nodeName"] == name and driver_of(pod) == driver]
+                is_well = any(self.works(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+                is_given_up = any(result_of(pod) == "LoadFailed" for pod in pods) and node is not None and is_away(node)
+                if node is None or is_well or is_given_up or is_skipped(node):
+                    nodes.discard(name)
+
+    def look(self, action: Action) -> bool:
+        """Count a replacement right after it was done."""
+        self.settle()
+        if isinstance(action, ReplacePod):
+            found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
+            for pod in found:
+                if self.works(pod):
+                    self.take(driver_of(pod), action.node)
+        return False
+
+    def take(self, driver: str, node: str) -> None:
+        """Note that a working driver was replaced, which has rules."""
+        obj = self.client.objects[NODES.path(name=node)]
+        assert not is_skipped(obj), f"{node} is left out, and was touched"
+        if node not in self.asks:
+            assert obj.get("spec", {}).get("unschedulable") is not True, f"{node} is cordoned, and was touched"
+        others = [name for name in DRIVERS if name != driver and node in self.loading(name)]
+        assert not others, f"{driver} and {others} work on {node} at once"
+        self.taken[driver].add(node)
+        assert len(self.taken[driver]) <= self.budget, f"{driver} is away from {self.taken[driver]}"
+
+    def loading(self, driver: str) -> set[str]:
+        """Return the nodes where a driver was replaced, and has neither worked nor failed yet."""
+        failed = {pod["spec"]["nodeName"] for pod in self._pods() if driver_of(pod) == driver and
+                  result_of(pod) == "LoadFailed"}  # fmt: skip
+        return self.taken[driver] - failed
+
+    def arrive(self) -> None:
+        """Let rounds pass until nothing moves any more."""
+        for _ in range(BOUND):
+            before = json.dumps(self.client.objects, sort_keys=True)
+            decided = self.reconcile(self.look)
+            moves = bool(decided.actions or self.builds.running)
+            self.finish_builds()
+            self.turn()
+            if not moves and before == json.dumps(self.client.objects, sort_keys=True):
+                if decided.requeue_at is None:
+                    return
+                self.now = max(self.now + 1.0, decided.requeue_at)
+            self.now += 1.0
+        raise AssertionError(f"still moving: {[str(action) for action in self.decide().actions]}")
+
+    def heal(self) -> None:
+        """Let everything be in order, with another source that is good."""
+        self.dead_devices.clear()
+        for name in self.kernels:
+            self.hear(name)
+            annotations = {names.SKIP_ROLLOUT_ANNOTATION: None}
+            self.patch_node(name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
+            self.client.objects[NODES.path(name=name)]["status"] = {}
+        self.edit_source("int z;")
+
+
+def said(pod: Object) -> Object:
+    """Return what a pod's loader has reported, empty before that."""
+    ended = (pod.get("status") or {}).get("initContainerStatuses") or [{}]
+    found: Object = json.loads(((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}")
+    return found
+
+
+def result_of(pod: Object) -> str:
+    """Return the result of a pod's loader."""
+    return str(said(pod).get("result", ""))
+
+
+def boot_of(pod: Object) -> str:
+    """Return the boot on which a pod's loader reported."""
+    return str(said(pod).get("bootID", ""))
+
+
+def is_ready(pod: Object) -> bool:
+    """Return whether a pod is ready."""
+    return any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
+
+
+def driver_of(pod: Object) -> str:
+    """Return the driver of a pod."""
+    return str(pod["metadata"]["labels"][manifests.DRIVER_LABEL])
+
+
+def is_away(node: Object) -> bool:
+    """Return whether a node is cordoned, or not Ready."""
+    conditions = (node.get("status") or {}).get("conditions", ())
+    is_cordoned = (node.get("spec") or {}).get("unschedulable") is True
+    return is_cordoned or any(item["status"] == "False" for item in conditions)
+
+
+def is_skipped(node: Object) -> bool:
+    """Return whether an admin leaves a node out."""
+    annotations: Object = node["metadata"].get("annotations") or {}
+    return annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true"
+
+
+# ---------------------------------------------------------------- events
+
+
+def _reboot(world: WaveWorld, node: str) -> None:
+    if node in world.kernels:
+        world.reboot(node, world.kernels[node])
+        for pod in world.pods_on(node):
+            pod.pop("checked", None)
+
+
+def _boot_another(world: WaveWorld, node: str, kernel: str) -> None:
+    if node in world.kernels:
+        world.reboot(node, kernel)
+        for nodes in world.taken.values():
+            nodes.discard(node)
+    else:
+        world.add_node(node, kernel)
+
+
+def _cordon(world: WaveWorld, node: str, yes: bool) -> None:
+    world.patch_node(node, {"spec": {"unschedulable": yes or None}})
+
+
+def _skip(world: WaveWorld, node: str, yes: bool) -> None:
+    world.patch_node(node, {"metadata": {"annotations": {names.SKIP_ROLLOUT_ANNOTATION: "true" if yes else None}}})
+
+
+def _silence(world: WaveWorld, node: str, yes: bool) -> None:
+    if node in world.kernels:
+        (world.silence if yes else world.hear)(node)
+        ready = "False" if yes else "True"
+        world.client.objects[NODES.path(name=node)]["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
+
+
+def _die(world: WaveWorld, node: str) -> None:
+    world.dead_devices.add(node)
+
+
+def _ask(world: WaveWorld, node: str, value: str) -> None:
+    if node in world.kernels:
+        world.asks.add(node)
+        world.patch_node(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
+
+
+def _kill(world: WaveWorld) -> None:
+    world.kill()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event, and the rounds after it: each with the action after which the controller is killed, if any."""
+
+    name: str
+    do: Callable[[WaveWorld], None]
+    rounds: tuple[int | None, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.name}, rounds {self.rounds}"
+
+
+def _step(name: str, function: Callable[..., None], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    def make(values: tuple[Any, ...], rounds: list[int | None]) -> Step:
+        words = ", ".join(str(value) for value in values)
+        return Step(f"{name} {words}".strip(), lambda world: function(world, *values), tuple(rounds))
+
+    return st.builds(make, st.tuples(*arguments), st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=5))
+
+
+nodes, kernels = st.sampled_from(NODE_NAMES), st.sampled_from((KERNEL, OTHER_KERNEL))
+steps = st.one_of(
+    _step("edit the source", WaveWorld.edit_source, st.sampled_from([*GOOD, *BAD])),
+    _step("reboot", _reboot, nodes),
+    _step("boot", _boot_another, nodes, kernels),
+    _step("cordon", _cordon, nodes, st.booleans()),
+    _step("skip", _skip, nodes, st.booleans()),
+    _step("silence", _silence, nodes, st.booleans()),
+    _step("a device dies", _die, nodes),
+    _step("rebuild for the node", _ask, nodes, st.sampled_from("12")),
+    _step("the controller is killed", _kill),
+)
+
+
+def two_nodes(**rollout: Any) -> WaveWorld:
+    """Make a world of one driver, which works on two nodes with two kernels."""
+    world = WaveWorld()
+    for name, kernel in zip(NODE_NAMES, (KERNEL, OTHER_KERNEL), strict=False):
+        world.add_node(name, kernel)
+    world.add_driver("edu", rollout=rollout)
+    world.arrive()
+    return world
+
+
+def status_of(world: WaveWorld) -> Object:
+    """Return the status of the driver."""
+    found: Object = world.client.objects[DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")]["status"]
+    return found
+
+
+def test_a_bad_image_halts_on_its_first_node_and_is_repaired() -> None:
+    """All rests while the wave is halted; the node that failed gets the next image at once, the other follows."""
+    world = two_nodes()
+    world.edit_source(BAD[0])
+    world.arrive()
+    status = status_of(world)
+    assert (status["rollout"]["phase"], status["rollout"]["failedNodes"]) == ("Halted", 1)
+    assert {target["reason"] for target in status["targets"]} == {"RolloutHalted"}
+    assert status["readyNodes"] == 1
+    world.now += 60.0
+    world.reconcile(world.look)
+    assert status_of(world) == status
+    world.edit_source(GOOD[1])
+    world.arrive()
+    assert "rollout" not in status_of(world)
+    assert status_of(world)["readyNodes"] == 2
+
+
+def test_the_others_wait_for_the_end_of_the_soak() -> None:
+    """The reconcile that goes on comes by itself."""
+    world = two_nodes(canary=1, soak="1h", maxUnavailable=2)
+    world.edit_source(GOOD[1])
+    began = world.now
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 1.0
+    proven = status_of(world)["rollout"]["updatedNodes"]
+    world.arrive()
+    assert (proven, status_of(world)["readyNodes"]) == (1, 2)
+    assert world.now - began > 3600.0
+
+
+@pytest.mark.costly
+@few(25)
+@given(
+    st.lists(kernels, min_size=2, max_size=4),
+    st.sampled_from(DRIVERS[:1] + (None,)),
+    st.sampled_from([1, 2]),
+    st.sampled_from([None, 1, "50%"]),
+    st.lists(steps, max_size=10),
+)
+def test_no_history_takes_more_than_the_budget(
+    first: list[str], only: str | None, budget: int, canary: int | str | None, history: list[Step]
+) -> None:
+    """One driver is away from no more nodes than it may, two never work on one node, and all ends as wanted."""
+    world = WaveWorld()
+    for name, kernel in zip(NODE_NAMES, first, strict=False):
+        world.add_node(name, kernel)
+    for driver in [only] if only else DRIVERS:
+        world.add_driver(driver)
+    world.budget = budget
+    world.roll({"maxUnavailable": budget, **({"canary": canary, "soak": "50s"} if canary else {})})
+    world.arrive()
+    world.edit_source(GOOD[1])
+    for step in history:
+        event(step.name.partition(" ")[0])
+        step.do(world)
+        live(world, step)
+    world.heal()
+    world.arrive()
+    for name in world.kernels:
+        for driver in [only] if only else DRIVERS:
+            (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == driver]
+            assert world.works(pod)
+    for obj in (obj for _, obj in world._objects("drivercontainers")):
+        assert "rollout" not in obj["status"], obj["status"]["rollout"]
+        assert obj["status"]["readyNodes"] == len(world.kernels)
+
+
+def live(world: WaveWorld, step: Step) -> None:
+    """Let rounds follow an event, reconciles cut off where the step says so."""
+    for killed_after in step.rounds:
+        done = 0
+
+        def look(action: Action, killed_after: int | None = killed_after) -> bool:
+            nonlocal done
+            world.look(action)
+            done += 1
+            return killed_after is not None and done > killed_after
+
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 20.0
