@@ -19,6 +19,7 @@ from driver_builder.cli.commands import (
     plan_command,
     policy_command,
     preflight_command,
+    rollout_command,
     run_command,
     snapshot_command,
     status_command,
@@ -43,6 +44,7 @@ class Command(Protocol):
 COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("run", run_command, "run the controller until it is stopped"),
     ("status", status_command, "show every driver and the state of its targets"),
+    ("rollout", rollout_command, "show how far the rollout of a driver is, pause it, resume it"),
     ("explain", explain_command, "explain why a driver is or is not ready on a node, and what to do next"),
     ("doctor", doctor_command, "check that everything is in place for drivers, and pack what a bug report needs"),
     ("logs", build_logs_command, "print the logs of a driver's failed builds"),
