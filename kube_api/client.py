@@ -99,6 +99,12 @@ class Client:
         """Read one object."""
         return self._json("GET", path)
 
+    def get_dated(self, path: str) -> tuple[Object, str]:
+        """Read one object, and the server's time as the response's ``Date`` has it; empty without that header."""
+        answer = self._send("GET", path, query={})
+        date = answer.header("Date") or ""
+        return _parsed(f"GET {path}", _content(f"GET {path}", answer)), date
+
     def list(
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
@@ -221,13 +227,7 @@ class Client:
         accept: str = "application/json",
     ) -> Object:
         content = self._read(method, path, query=query or {}, body=body, content_type=content_type, accept=accept)
-        try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise Unreachable(f"{method} {path}: the response is not JSON: {error}") from error
-        if not isinstance(answer, dict):
-            raise Unreachable(f"{method} {path}: the response is not an object: is this an API server?")
-        return answer
+        return _parsed(f"{method} {path}", content)
 
     def _read(
         self,
@@ -240,11 +240,7 @@ class Client:
         content_type: str = "application/json",
     ) -> bytes:
         answer = self._send(method, path, query=query, accept=accept, body=body, content_type=content_type)
-        try:
-            with closing(answer):
-                return answer.read()
-        except Unreachable as error:
-            raise Unreachable(f"{method} {path}: the response was cut off: {error}") from error
+        return _content(f"{method} {path}", answer)
 
     def _send(
         self,
@@ -273,6 +269,24 @@ class Client:
         except Unreachable as error:
             raise Unreachable(f"{method} {path}: no response from the API server: {error}") from error
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
+
+
+def _content(request: str, answer: Answer) -> bytes:
+    try:
+        with closing(answer):
+            return answer.read()
+    except Unreachable as error:
+        raise Unreachable(f"{request}: the response was cut off: {error}") from error
+
+
+def _parsed(request: str, content: bytes) -> Object:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Unreachable(f"{request}: the response is not JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise Unreachable(f"{request}: the response is not an object: is this an API server?")
+    return answer
 
 
 def _encode(query: Mapping[str, str]) -> str:

@@ -53,6 +53,11 @@ CLUSTER_ROLE_BINDINGS = Resource(
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+OWN_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+"""What is posted to either is answered, and not stored."""
 DRIVER_CONTAINERS = Resource("driverwright.io", "v1alpha1", "drivercontainers", "DriverContainer")
 NODE_FEATURE_RULES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeaturerules", "NodeFeatureRule", namespaced=False)
 

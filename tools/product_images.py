@@ -38,6 +38,8 @@ _SOURCE = (
     "feature_rules",
     "nfd_worker",
     "driver_builder",
+    "deploy/crds",
+    "deploy/driver-builder",
     "dockerfiles",
     "pyproject.toml",
     "README.md",

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import yaml
@@ -25,6 +26,11 @@ from driver_builder.templates import templates
 from kube_api.client import Client
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def own_version() -> str:
+    """Return the version of this program."""
+    return version("driverwright")
 
 
 def add_output_flag(parser: argparse.ArgumentParser) -> None:

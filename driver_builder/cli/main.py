@@ -7,24 +7,25 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, Protocol
 
 from driver_builder import config
 from driver_builder.cli.commands import (
     build_logs_command,
+    doctor_command,
     explain_command,
     gate_command,
     lint_command,
     plan_command,
     policy_command,
     preflight_command,
+    rollout_command,
     run_command,
     snapshot_command,
     status_command,
     upload_command,
 )
-from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE
+from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE, own_version
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError, DriverBuilderError
 from kube_api.errors import KubeApiError
@@ -43,7 +44,9 @@ class Command(Protocol):
 COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ("run", run_command, "run the controller until it is stopped"),
     ("status", status_command, "show every driver and the state of its targets"),
+    ("rollout", rollout_command, "show how far the rollout of a driver is, pause it, resume it"),
     ("explain", explain_command, "explain why a driver is or is not ready on a node, and what to do next"),
+    ("doctor", doctor_command, "check that everything is in place for drivers, and pack what a bug report needs"),
     ("logs", build_logs_command, "print the logs of a driver's failed builds"),
     (
         "gate",
@@ -97,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Keeps a driver image built, verified and rolled out for every kernel the nodes run.",
         epilog="Every flag has an environment variable: DRIVER_BUILDER_ and the flag's name in upper case.",
     )
-    parser.add_argument("--version", action="version", version=f"driver-builder {version('driverwright')}")
+    parser.add_argument("--version", action="version", version=f"driver-builder {own_version()}")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, module, text in COMMANDS:

@@ -1,6 +1,8 @@
 """How commands print: a table for people, JSON or YAML for programs."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,3 +33,11 @@ def document(data: Any, form: str) -> str:
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True)
     return yaml.safe_dump(data, sort_keys=True).rstrip()
+
+
+def progress(words: str) -> None:
+    """Show in place what is being done, until the next call; empty words clear it. A log file gets nothing of it."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        words = "".join(letter if letter.isprintable() else " " for letter in words)
+        print(f"\r{words[:width]}\x1b[K", end="", file=sys.stderr, flush=True)

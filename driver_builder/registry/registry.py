@@ -86,6 +86,14 @@ class RegistryClient:
         image = ImageRef(self._host, repository, reference)
         return as_state(image, lambda: self._inspect(repository, reference, architecture))
 
+    def granted(self, repository: str) -> frozenset[str] | None:
+        """Return the actions that the token service grants in a repository; None where no token says it.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``.
+        """
+        return self._transport.granted(self._name(repository))
+
     def push(self, repository: str, image: ImageArchive) -> str:
         """Upload what the registry lacks of an image and return its digest; no tag names it yet.
 

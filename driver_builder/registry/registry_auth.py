@@ -7,6 +7,8 @@ Sources: RFC 9110 section 11.6.1 (``WWW-Authenticate``), and the token authentic
 (``Bearer realm=...,service=...,scope=...``; a token without ``expires_in`` is good for 60 seconds).
 """
 
+import base64
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -89,3 +91,17 @@ def token_seconds(content: Mapping[str, object]) -> float:
 def is_token(token: object) -> TypeGuard[str]:
     """Whether a value can stand in an Authorization header."""
     return isinstance(token, str) and len(token) <= MAX_TOKEN_LENGTH and token.isascii() and token.isprintable()
+
+
+def granted_actions(token: str, repository: str) -> frozenset[str] | None:
+    """Read what a token allows in a repository, such as ``pull`` and ``push``; None of a token that does not say it.
+
+    Docker's token services issue a JSON Web Token with ``access``, and leave out what they do not grant.
+    """
+    try:
+        payload = token.split(".")[1]
+        content = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        entries = [entry for entry in content["access"] if entry["type"] == "repository"]
+        return frozenset(str(word) for entry in entries if entry["name"] == repository for word in entry["actions"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None

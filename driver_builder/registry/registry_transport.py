@@ -26,6 +26,7 @@ from driver_builder.registry.registry_auth import (
     Authorizations,
     Challenge,
     Purpose,
+    granted_actions,
     is_token,
     parse_challenges,
     token_seconds,
@@ -156,6 +157,25 @@ class RegistryTransport:
                 left -= busy.retry_after
                 if left < 0 or self._wait(busy.retry_after):
                     raise
+
+    def granted(self, repository: str) -> frozenset[str] | None:
+        """Ask the token service what it grants in a repository for reading and writing; nothing is written.
+
+        None where no token says it: the registry asks for a password, for nothing, or its tokens are opaque.
+
+        Raises:
+            RegistryUnavailable, RegistryUnauthorized, RegistryRefused: as :meth:`request` does.
+        """
+        with Deadline(self._deadline) as self._guard.deadline:
+            answer = self._send("GET", self.joined(self._base, "/v2/"), "")
+            for challenge in parse_challenges(answer.headers.get("WWW-Authenticate", "")):
+                if answer.status == 401 and challenge.scheme == "bearer":
+                    # The scope that a registry names for /v2/ is of something else.
+                    service = {name: value for name, value in challenge.parameters.items() if name != "scope"}
+                    asked = Challenge(scheme=challenge.scheme, parameters=service)
+                    token, _ = self._fetch_token(asked, Purpose(repository=repository, writing=True))
+                    return granted_actions(token, repository)
+        return None
 
     def joined(self, base: str, location: str) -> str:
         """The URL that a registry redirects to.

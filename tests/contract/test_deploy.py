@@ -1,6 +1,7 @@
 """The manifests of ``deploy/`` fit each other, and they fit the code."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from driver_builder import plan
 from driver_builder.api import source_parser, spec_parser
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.api.spec_reader import Notes, Reader
+from driver_builder.cli.examination import manifests
 from driver_builder.controller import events
+from driver_builder.doctor import check_rights, deployed
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import TargetState
 from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder import factories
+from tools import product_images
 
 Json = dict[str, Any]
 
@@ -167,6 +171,32 @@ def test_the_controllers_working_space_is_bounded() -> None:
     (name,) = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == "/tmp"]
     (volume,) = [volume for volume in pod["volumes"] if volume["name"] == name]
     assert re.fullmatch(r"[1-9][0-9]*[MG]i", volume["emptyDir"]["sizeLimit"])
+
+
+def test_doctor_knows_where_each_role_is_needed() -> None:
+    """In each namespace of drivers, in that of the workers, or in the one that it names."""
+    roles = [role["metadata"] for role in manifests.roles() if role["kind"] == "Role"]
+    assert {(role["name"], role["namespace"]) for role in roles} == {
+        (check_rights.DRIVERS_ROLE, "driverwright"),
+        (check_rights.RULES_ROLE, "driverwright"),
+        ("driverwright-driver-builder-events", "default"),
+    }
+
+
+def test_the_package_installs_the_manifests_that_doctor_compares_with() -> None:
+    """And the images' wheel is made of them."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
+    installed = {path for folder, (pattern,) in data.items() if "/deploy/" in folder for path in ROOT.glob(pattern)}
+    assert installed == {*(ROOT / "deploy" / "crds").iterdir(), ROOT / "deploy" / "driver-builder" / "rbac.yaml"}
+    assert all(any(path.is_relative_to(ROOT / part) for part in product_images._SOURCE) for path in installed)
+
+
+def test_doctor_looks_for_what_is_deployed() -> None:
+    """Names of the workloads, and the label of their pods."""
+    found = {item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"] for item in WORKLOADS}
+    assert {name: labels[deployed.NAME_LABEL] for name, labels in found.items()} == {
+        name: name for name in (deployed.DEPLOYMENT, deployed.WORKERS)
+    }
 
 
 def test_rules_name_resources_that_exist() -> None:

@@ -1,7 +1,6 @@
 """The command ``preflight``: builds and verifies drivers for a kernel before any node boots it."""
 
 import argparse
-import shutil
 import sys
 import threading
 import time
@@ -75,11 +74,8 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
 
 
 def _progress(driver: str, line: str) -> None:
-    """Show the last line of a running build in place; a log file gets nothing of it."""
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns - 1
-        words = "".join(letter if letter.isprintable() else " " for letter in f"{driver}: {line}" if driver)
-        print(f"\r{words[:width]}\x1b[K", end="", file=sys.stderr, flush=True)
+    """Show the last line of a running build."""
+    output.progress(f"{driver}: {line}" if driver else "")
 
 
 def _tell(results: list[Result], form: str) -> None:

@@ -41,15 +41,14 @@ class MemoryClient(Client):
     def list(
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
-        """Read a collection; a selector is the name of a label that must be there."""
+        """Read a collection; a selector names one label, with or without its value."""
         self._maybe_fail(path)
         assert not field_selector
         with self._lock:
             found = [
                 copied(obj)
                 for where, obj in sorted(self.objects.items())
-                if where.rpartition("/")[0] == path
-                and (not label_selector or label_selector in (obj["metadata"].get("labels") or {}))
+                if where.rpartition("/")[0] == path and _is_selected(obj, label_selector)
             ]
             if metadata_only:
                 found = [{"metadata": obj["metadata"]} for obj in found]
@@ -85,7 +84,7 @@ class MemoryClient(Client):
                 WatchEvent(event.kind, copied(event.object))
                 for version, where, event in self._log
                 if version > int(resource_version) and where == path
-                if not label_selector or label_selector in (event.object["metadata"].get("labels") or {})
+                if _is_selected(event.object, label_selector)
             ]
             bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": str(self._count)}})
         if metadata_only:
@@ -199,6 +198,12 @@ class MemoryClient(Client):
             raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
+
+
+def _is_selected(obj: Object, label_selector: str) -> bool:
+    key, equals, value = label_selector.partition("=")
+    labels = obj["metadata"].get("labels") or {}
+    return not key or (labels.get(key) == value if equals else key in labels)
 
 
 def _with_kind(path: str, obj: Object) -> Object:

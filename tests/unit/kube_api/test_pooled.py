@@ -69,3 +69,14 @@ def test_an_answer_that_is_cut_is_no_end() -> None:
         assert next(events).kind == "BOOKMARK"
         with pytest.raises(Unreachable):
             next(events)
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"), [(b"Date: Tue, 14 Nov 2023 22:13:20 GMT\r\n", "Tue, 14 Nov 2023 22:13:20 GMT"), (b"", "")]
+)
+def test_an_object_may_come_with_the_time_of_the_server(date: bytes, expected: str) -> None:
+    """As the header has it; empty without one."""
+    body = b'{"minor":"31"}'
+    head = b"HTTP/1.1 200 OK\r\n" + date + b"Content-Length: %d\r\n\r\n" % len(body)
+    with server(head, body, goes_on=threading.Event()) as client:
+        assert client.get_dated("/version") == ({"minor": "31"}, expected)

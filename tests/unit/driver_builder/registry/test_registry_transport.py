@@ -1,5 +1,6 @@
 """Requests to one registry: who gets the password, who is waited for, which way they go."""
 
+import base64
 import json
 import threading
 from collections.abc import Callable
@@ -47,6 +48,13 @@ def guarded(script: Script, challenge: str = 'Basic realm="r"') -> Script:
 def redirect(target: str, status: int = 307) -> Reply:
     """Send elsewhere."""
     return Reply(status=status, headers={"Location": target})
+
+
+def json_web_token(repository: str, *actions: str) -> str:
+    """Make a token as Docker's services do; the signature is not read."""
+    access = [{"type": "repository", "name": repository, "actions": actions}]
+    payload = base64.urlsafe_b64encode(json.dumps({"access": access}).encode()).decode().rstrip("=")
+    return f"e30.{payload}.c2ln"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -286,3 +294,48 @@ def test_passwords_on_this_machine_are_not_used(monkeypatch: pytest.MonkeyPatch,
     with scripted_registry(lambda _: Reply()) as registry:
         transport(registry.host, None).request("GET", "/v2/a/x", repository="a")
     assert "Authorization" not in registry.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("token", "granted"),
+    [
+        pytest.param(json_web_token("a", "pull", "push"), {"pull", "push"}, id="both"),
+        pytest.param(json_web_token("a", "pull"), {"pull"}, id="less than requested"),
+        pytest.param(json_web_token("b", "pull", "push"), set(), id="another repository"),
+        pytest.param("opaque", None, id="a token that says nothing"),
+        pytest.param("a.!.c", None, id="a token that is none"),
+    ],
+)
+def test_a_token_says_what_it_grants(token: str, granted: set[str] | None) -> None:
+    """Push is requested for the repository, whatever scope the registry names for its root; nothing is written."""
+
+    def script(request: Request) -> Reply:
+        if request.path == "/token":
+            return Reply(body=json.dumps({"token": token}).encode())
+        challenge = f'Bearer realm="http://{request.headers["Host"]}/token",service="reg",scope="repository:x:pull"'
+        return Reply(status=401, headers={"WWW-Authenticate": challenge})
+
+    with scripted_registry(script) as registry:
+        assert transport(registry.host).granted("a") == granted
+    asked, wanted = registry.requests
+    assert (asked.method, asked.path) == ("GET", "/v2/")
+    assert (wanted.method, wanted.query) == ("GET", "service=reg&scope=repository%3Aa%3Apull%2Cpush")
+    assert wanted.headers["Authorization"] == BASIC
+
+
+@pytest.mark.parametrize("script", [lambda _: Reply(), guarded(lambda _: Reply())], ids=["no password", "Basic"])
+def test_a_registry_without_tokens_does_not_say_what_it_grants(script: Script) -> None:
+    """Only a push would show it."""
+    with scripted_registry(script) as registry:
+        assert transport(registry.host).granted("a") is None
+
+
+def test_a_token_service_that_refuses_the_password_is_an_error() -> None:
+    """As in any request."""
+
+    def script(request: Request) -> Reply:
+        challenge = f'Bearer realm="http://{request.headers["Host"]}/token"'
+        return Reply(status=401, headers={} if request.path == "/token" else {"WWW-Authenticate": challenge})
+
+    with scripted_registry(script) as registry, pytest.raises(RegistryUnauthorized, match="user 'anna'"):
+        transport(registry.host).granted("a")

@@ -1,0 +1,192 @@
+"""The command ``rollout``: how far a driver's rollout is; stop it, and let it go on."""
+
+import argparse
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from driver_builder.api import spec_rules
+from driver_builder.cli import output, rollout_view
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.cli.rollout_view import Outcome, RolloutView
+from driver_builder.config import Settings
+from driver_builder.errors import ConfigurationError
+from kube_api import names
+from kube_api.client import Client
+from kube_api.errors import KubeApiError, NotFound
+from kube_api.resources import DRIVER_CONTAINERS
+
+Json = dict[str, Any]
+
+POLL_SECONDS = 2.0
+EXIT_INTERRUPTED = 130
+"""What a shell returns for a command that Ctrl-C ended."""
+_BARS, _PLAIN_BARS = "█░", "#."
+_ROOM = 8
+"""Lines of a terminal besides the targets: sentence, wave, headers, prompt."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``rollout``."""
+    parser.add_argument(
+        "action", choices=("status", "pause", "resume"), help="show how far it is, stop it, continue it"
+    )
+    parser.add_argument("driver", metavar="DRIVER", help="name of the DriverContainer, or NAMESPACE/NAME")
+    parser.add_argument("-w", "--watch", action="store_true", help="status: wait until it is rolled out, or stuck")
+    parser.add_argument(
+        "--timeout",
+        metavar="DURATION",
+        help="status -w: stop waiting after this long, such as 90s or 1h (default: never)",
+    )
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Do it; returns 0 if the driver is rolled out, or was paused or resumed, else 1."""
+    if flags.action != "status" and (flags.watch or flags.timeout):
+        raise ConfigurationError(f"--watch and --timeout are flags of rollout status, not of {flags.action}")
+    if flags.watch and flags.output != "table":
+        raise ConfigurationError(f"--watch prints a table: leave out -o {flags.output}")
+    seconds = _seconds(flags.timeout)
+    client = Client.from_environment(settings.kubeconfig)
+    path, obj = _find(client, flags.driver, settings.namespaces)
+    if flags.action != "status":
+        print((_pause if flags.action == "pause" else _resume)(client, path, obj))
+        return EXIT_OK
+    view = rollout_view.parse(obj)
+    if flags.watch:
+        try:
+            view = _watch(lambda: rollout_view.parse(client.get(path)), view, seconds)
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+    elif flags.output == "table":
+        print("\n".join(rollout_view.lines(view, bars=_bars())))
+    else:
+        print(output.document({**view.as_document(), "status": obj.get("status") or {}}, flags.output))
+    if flags.output == "table" and (remedies := output.with_remedies("", view.reasons)):
+        print(f"\n{remedies}")
+    return EXIT_OK if view.outcome is Outcome.DONE else EXIT_FAILED
+
+
+def _find(client: Client, name: str, namespaces: tuple[str, ...]) -> tuple[str, Json]:
+    """Return the path of a DriverContainer, and the object.
+
+    Raises:
+        ConfigurationError: there is none, or there are several.
+    """
+    namespace, slash, bare = name.rpartition("/")
+    places = (namespace,) if slash else namespaces
+    found: dict[str, Json] = {}
+    for place in places:
+        path = DRIVER_CONTAINERS.path(namespace=place, name=bare)
+        try:
+            found[path] = client.get(path)
+        except NotFound:
+            continue
+    if len(found) != 1:
+        where = ", ".join(places)
+        words = f"there are several {bare!r} in {where}: write NAMESPACE/NAME" if found else None
+        raise ConfigurationError(f"DRIVER: {words or f'there is no DriverContainer {bare!r} in {where}: see -n'}")
+    return next(iter(found.items()))
+
+
+def _pause(client: Client, path: str, obj: Json) -> str:
+    driver, annotations = _named(obj)
+    if annotations.get(names.PAUSE_ANNOTATION) == "true":
+        return f"{driver} is paused already"
+    client.patch(path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: "true"}}})
+    return f"{driver} paused: no builds, rollouts and repairs; continue with: driver-builder rollout resume {driver}"
+
+
+def _resume(client: Client, path: str, obj: Json) -> str:
+    driver, annotations = _named(obj)
+    if names.PAUSE_ANNOTATION not in annotations:
+        return f"{driver} is not paused"
+    client.patch(path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}})
+    return f"{driver} resumed"
+
+
+def _named(obj: Json) -> tuple[str, Json]:
+    metadata = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}", metadata.get("annotations") or {}
+
+
+def _watch(read: Callable[[], RolloutView], view: RolloutView, seconds: float) -> RolloutView:
+    """Show a rollout until it has ended or the time is over; returns how it is then.
+
+    Raises:
+        KubeApiError: the API server refuses, or the driver is gone.
+    """
+    end, screen = time.monotonic() + seconds, _Screen()
+    screen.show(view)
+    while view.outcome is Outcome.UNDER_WAY:
+        left = end - time.monotonic()
+        if left <= 0:
+            screen.end(view)
+            print(f"driver-builder: {view.driver} is not rolled out after {seconds:g} s", file=sys.stderr)
+            return view
+        time.sleep(min(POLL_SECONDS, left))
+        try:
+            view = read()
+        except KubeApiError as error:
+            if not error.is_temporary:
+                raise
+            continue
+        screen.show(view)
+    screen.end(view)
+    return view
+
+
+class _Screen:
+    """Shows a rollout: in place on a terminal, elsewhere a line for each change."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stdout.isatty()
+        self._height = 0
+        self._said = ""
+
+    def show(self, view: RolloutView) -> None:
+        """Show how it is now."""
+        if self._is_terminal:
+            columns, height = shutil.get_terminal_size()
+            self._draw(
+                [line[: columns - 1] for line in rollout_view.lines(view, bars=_bars(), rows=max(height - _ROOM, 3))]
+            )
+        elif view.sentence != self._said:
+            self._said = view.sentence
+            print(view.sentence, flush=True)
+
+    def end(self, view: RolloutView) -> None:
+        """Leave the whole table on the terminal."""
+        if self._is_terminal:
+            self._draw(rollout_view.lines(view, bars=_bars()))
+
+    def _draw(self, lines: list[str]) -> None:
+        up = f"\x1b[{self._height}A\r\x1b[J" if self._height else ""
+        print(up + "\n".join(lines), flush=True)
+        self._height = len(lines)
+
+
+def _bars() -> str:
+    """Return the characters of bars, on a terminal."""
+    if not sys.stdout.isatty():
+        return ""
+    return _BARS if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_BARS
+
+
+def _seconds(timeout: str | None) -> float:
+    """Read a duration; without one it is endless.
+
+    Raises:
+        ConfigurationError: it is not one.
+    """
+    if timeout is None:
+        return math.inf
+    if timeout.isascii() and timeout.isdigit() and len(timeout) < 10:
+        return float(timeout)
+    if wrong := spec_rules.DURATION.wrong_with(timeout):
+        raise ConfigurationError(f"--timeout: {timeout!r} {wrong}")
+    return spec_rules.seconds(timeout)

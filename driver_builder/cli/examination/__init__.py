@@ -1,0 +1,1 @@
+"""What ``doctor`` reads and asks: the cluster, the registries, the engine. It changes nothing."""

@@ -1,0 +1,222 @@
+"""How far a rollout is: a DriverContainer's status as a value, a sentence and a table. Pure.
+
+Place in the flow: ``driver-builder rollout status`` prints it; the controller does not need it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, assert_never
+
+from driver_builder.cli import output
+from driver_builder.reasons import WITHOUT_DRIVER, TargetState
+from driver_builder.status.status import TargetStatus, previous_targets
+from kube_api import names
+from kube_api.text import printable
+
+Json = dict[str, Any]
+
+HALTED = "Halted"
+"""The phase of a wave that ends by itself no more."""
+_STUCK = (TargetState.FAILED, TargetState.BLOCKED)
+_ORDER = (
+    TargetState.FAILED, TargetState.BLOCKED, TargetState.PENDING, TargetState.BUILDING, TargetState.ROLLING_OUT,
+    TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE,
+)  # fmt: skip
+"""What needs a person comes first."""
+_HEADERS = ("KERNEL", "OS", "READY", "STATE", "REASON", "MESSAGE")
+_BAR = 12
+"""Characters of a bar."""
+
+
+class Outcome(StrEnum):
+    """Whether a rollout has ended: ``stuck`` needs a person."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """``status.rollout``: the wave that replaces the driver's pods; all counts are nodes."""
+
+    phase: str
+    message: str
+    nodes: int
+    updated: int
+    unavailable: int
+    failed: int
+    left_out: int
+    max_unavailable: int
+    started: str
+    canary_proven: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutView:
+    """A rollout at one moment; ``is_observed`` says whether the status is that of the spec as it is now.
+
+    ``note`` is the message of the condition Ready or Degraded, which says more where no target does.
+    """
+
+    driver: str
+    version: str
+    is_paused: bool
+    is_observed: bool
+    targets: tuple[TargetStatus, ...]
+    wave: Wave | None = None
+    note: str = ""
+
+    @property
+    def wanted(self) -> tuple[TargetStatus, ...]:
+        """The targets whose nodes are to have the driver."""
+        return tuple(target for target in self.targets if target.nodes and target.state not in WITHOUT_DRIVER)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether it has ended; a paused one waits for a person to resume it."""
+        if not self.is_observed:
+            return Outcome.UNDER_WAY
+        is_halted = self.wave is not None and self.wave.phase == HALTED
+        if is_halted or any(target.state in _STUCK for target in self.wanted):
+            return Outcome.UNDER_WAY if self.is_paused else Outcome.STUCK
+        is_ready = bool(self.wanted) and all(target.state is TargetState.READY for target in self.wanted)
+        return Outcome.DONE if is_ready and self.wave is None else Outcome.UNDER_WAY
+
+    @property
+    def headline(self) -> str:
+        """How far it is, without the wave."""
+        ready, nodes = sum(target.ready_nodes for target in self.wanted), sum(target.nodes for target in self.wanted)
+        count, head = f"{ready} of {nodes} nodes ready", f"{self.driver} {self.version}"
+        match self.outcome:
+            case Outcome.DONE:
+                return f"{head}: rolled out, {count}{', paused' if self.is_paused else ''}"
+            case Outcome.STUCK:
+                return f"{head}: not rolled out, {count}"
+            case Outcome.UNDER_WAY if not self.is_observed:
+                return f"{head}: the controller has not observed this version of the spec yet"
+            case Outcome.UNDER_WAY:
+                words = "paused" if self.is_paused else "rolling out"
+                return f"{head}: {words}, {count}" + ("" if self.wanted or not self.note else f"; {self.note}")
+            case _ as never:
+                assert_never(never)
+
+    @property
+    def sentence(self) -> str:
+        """How far it is, and what it waits for or is stuck at, in one line."""
+        stuck = [target for target in self.wanted if target.state in _STUCK]
+        if self.outcome is Outcome.STUCK and stuck and not (self.wave and self.wave.phase == HALTED):
+            return f"{self.headline}; {stuck[0].kernel}: {stuck[0].state.value}, {stuck[0].reason}"
+        if self.wave is None or not self.is_observed:
+            return self.headline
+        return f"{self.headline}; {_sentence(self.wave)}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The reasons of targets that need a person, for their remedies."""
+        return tuple(
+            target.reason for target in self.wanted if target.state in _STUCK or target.state is TargetState.PENDING
+        )
+
+    def as_document(self) -> Mapping[str, Any]:
+        """Return plain data, for programs."""
+        return {
+            "driver": self.driver,
+            "outcome": self.outcome.value,
+            "paused": self.is_paused,
+            "message": self.sentence,
+        }
+
+
+def parse(obj: Json) -> RolloutView:
+    """Read a DriverContainer as the API server returns it."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    conditions = {item.get("type"): item for item in status.get("conditions") or ()}
+    degraded, ready = (conditions.get(kind) or {} for kind in ("Degraded", "Ready"))
+    said = degraded if degraded.get("status") == "True" else ready
+    annotations = metadata.get("annotations") or {}
+    targets = previous_targets(status).values()
+    return RolloutView(
+        driver=f"{metadata['namespace']}/{metadata['name']}",
+        version=printable(str((obj.get("spec") or {}).get("version", "?")), 63),
+        is_paused=annotations.get(names.PAUSE_ANNOTATION) == "true",
+        is_observed=int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 1),
+        targets=tuple(sorted(targets, key=lambda target: (_ORDER.index(target.state), target.kernel, target.target))),
+        wave=_wave(status.get("rollout")),
+        note=printable(str(said.get("message") or "")),
+    )
+
+
+def lines(view: RolloutView, *, bars: str = "", rows: int | None = None) -> list[str]:
+    """Write sentence, wave and targets; ``bars`` are the characters of a full and of an empty part of a bar, if any.
+
+    Only so many ``rows`` of targets are shown; the others are counted.
+    """
+    shown = view.targets if rows is None else view.targets[:rows]
+    cells = [
+        (
+            target.kernel, f"{target.os}/{target.architecture}", _counted(target.ready_nodes, target.nodes, bars),
+            target.state.value, target.reason or "-", printable(target.message),
+        )
+        for target in shown
+    ]  # fmt: skip
+    made = [view.headline]
+    if view.wave is not None:
+        made += _wave_lines(view.wave, bars)
+    if cells:
+        made += ["", *output.table(_HEADERS, cells).splitlines()]
+    more = len(view.targets) - len(shown)
+    return [*made, *([f"and {more} more"] if more else [])]
+
+
+def _wave(entry: Any) -> Wave | None:
+    """Read ``status.rollout``, whatever a later version adds to it; there is none while no wave is under way."""
+    if not isinstance(entry, dict) or not entry.get("phase"):
+        return None
+    return Wave(
+        phase=printable(str(entry["phase"]), 63),
+        message=printable(str(entry.get("message") or "")),
+        nodes=_number(entry, "nodes"),
+        updated=_number(entry, "updatedNodes"),
+        unavailable=_number(entry, "unavailableNodes"),
+        failed=_number(entry, "failedNodes"),
+        left_out=_number(entry, "leftOutNodes"),
+        max_unavailable=_number(entry, "maxUnavailable"),
+        started=printable(str(entry.get("startTime") or ""), 63),
+        canary_proven=printable(str(entry.get("canaryProvenTime") or ""), 63),
+    )
+
+
+def _number(entry: Json, name: str) -> int:
+    value = entry.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _sentence(wave: Wave) -> str:
+    message = f": {wave.message}" if wave.message else ""
+    return f"wave {wave.phase}, {wave.updated} of {wave.nodes} nodes updated{message}"
+
+
+def _wave_lines(wave: Wave, bars: str) -> list[str]:
+    counts = [
+        f"{_counted(wave.updated, wave.nodes, bars)} nodes updated",
+        f"{wave.unavailable} unavailable (at most {wave.max_unavailable})",
+        f"{wave.failed} failed",
+        *([f"{wave.left_out} left out"] if wave.left_out else []),
+    ]
+    times = [f"started {wave.started}"] if wave.started else []
+    times += [f"canary proven {wave.canary_proven}"] if wave.canary_proven else []
+    return [
+        f"  {wave.phase}: {', '.join(counts)}",
+        *([f"  {wave.message}"] if wave.message else []),
+        *([f"  {', '.join(times)}"] if times else []),
+    ]
+
+
+def _counted(part: int, whole: int, bars: str) -> str:
+    """Write ``3/10``, after a bar where there are characters for one."""
+    if not bars or not whole:
+        return f"{part}/{whole}"
+    full = _BAR * min(part, whole) // whole
+    return f"{bars[0] * full}{bars[1] * (_BAR - full)} {part}/{whole}"
