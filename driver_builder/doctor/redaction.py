@@ -18,7 +18,7 @@ HIDDEN = "***"
 MAX_LINES = 200
 """Lines of one text in an object, such as a termination message."""
 
-_SECRET = re.compile(r"(?i)(?:password|passwd|secret|token|credential|auth|api_?key|private_?key)")
+_SECRET = re.compile(r"(?i)(?:pass|pwd|secret|token|credential|auth|api_?key|private_?key)")
 _REFERENCES = re.compile(r"\w*(?:[sS]ecretRef|[sS]ecretName)")
 _PLAIN_VARIABLES = re.compile(
     rf"(?:{ENVIRONMENT_PREFIX}\w+|DOCKER_(?:HOST|TLS_VERIFY|CERT_PATH)|POD_NAMESPACE|(?:https?|no|all)_proxy)",

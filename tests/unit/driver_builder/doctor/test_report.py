@@ -37,7 +37,7 @@ def unpacked(content: bytes) -> dict[str, bytes]:
         pytest.param({"env": [{"name": "HTTPS_PROXY", "value": "http://u:pony@p:1"}]}, id="the URL of a proxy"),
         pytest.param({"args": ["--password", "pony"]}, id="an argument after its flag"),
         pytest.param({"command": ["x", "--api-token=pony"]}, id="an argument in its flag"),
-        pytest.param({"build": {"args": {"LICENSE_TOKEN": "pony"}}}, id="a build argument"),
+        pytest.param({"build": {"args": {"LICENSE_PASSPHRASE": "pony"}}}, id="a build argument"),
         pytest.param({"source": {"git": {"url": "https://u:pony@git.example.com/x"}}}, id="a URL with a password"),
         pytest.param({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "pony"}}, id="a copy"),
         pytest.param({f"key-{SECRET}": 1}, id="a key"),

@@ -207,7 +207,7 @@ def test_an_engine_that_does_not_answer_fails(cluster: InstalledClient, capsys: 
 # ---------------------------------------------------------------- registries
 
 PASSWORD = "pony-of-the-registry"
-LOGIN = {"registry": {"plainHttp": True, "secretRef": {"name": "regcred"}}}
+LOGIN: dict[str, Any] = {"registry": {"plainHttp": True, "secretRef": {"name": "regcred"}}}
 ALLOWED = "--registry-plain-http-passwords"
 
 

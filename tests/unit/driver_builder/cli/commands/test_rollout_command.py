@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -156,7 +157,7 @@ def test_a_watch_ends_in_time(cluster: Told, capsys: pytest.CaptureFixture[str])
 def test_a_watch_can_be_interrupted(cluster: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a shell expects."""
     cluster.answers = [ROLLING]
-    monkeypatch.setattr(rollout_command.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+    monkeypatch.setattr(time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
     assert main.main(["rollout", "status", "edu", "-w"]) == 130
 
 
