@@ -22,7 +22,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from bench.matrix import building, drivers, loading, telling  # noqa: E402
+from bench.matrix import building, drivers, loading, reporting  # noqa: E402
 from bench.matrix.kernels import choose_kernels, elsewhere, known_kernels  # noqa: E402
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict, default_path  # noqa: E402
 from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
@@ -82,9 +82,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _told(builds: Sequence[Build], matrix: "Matrix", options: argparse.Namespace) -> str:
     if options.output == "markdown":
-        return telling.markdown(builds, matrix.results)
+        return reporting.markdown(builds, matrix.results)
     if options.output == "table":
-        return telling.text(builds, matrix.results)
+        return reporting.text(builds, matrix.results)
     keys = {build.key for build in builds}
     trials = [asdict(trial) for trial in matrix.results.trials.values() if trial.key in keys]
     return json.dumps({"builds": [asdict(build) for build in builds], "trials": trials}, indent=2)
@@ -155,7 +155,7 @@ class Matrix:
                     refused_by_us=against,
                 )
                 self.results.add(trial)
-                print(f"  {telling.sentence(trial)}", file=sys.stderr, flush=True)
+                print(f"  {reporting.sentence(trial)}", file=sys.stderr, flush=True)
                 if verdict is Verdict.DIED:
                     break
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.matrix import telling
+from bench.matrix import reporting
 from bench.matrix.building import is_outside
 from bench.matrix.loading import judge
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict
@@ -100,7 +100,7 @@ def test_sections_that_ended_are_read_from_the_console() -> None:
 def test_the_table_says_what_kernel_and_verification_said(tmp_path: Path) -> None:
     """Built, loaded, refused elsewhere by both; failures come with their message."""
     results = filled(tmp_path / "results.jsonl")
-    text = telling.text([BUILT, FAILED], results)
+    text = reporting.text([BUILT, FAILED], results)
     assert "built" in text
     assert f"{OTHER}: WrongSymbolCRC / refused" in text
     assert "failed: CompileError" in text
@@ -114,7 +114,7 @@ def test_a_disagreement_is_loud(tmp_path: Path) -> None:
     results = Results(tmp_path / "results.jsonl")
     trial = Trial(**{**{name: getattr(ABROAD, name) for name in ABROAD.__slots__}, "verdict": Verdict.LOADED})
     results.add(trial)
-    assert "THEY DISAGREE" in telling.text([BUILT], results)
+    assert "THEY DISAGREE" in reporting.text([BUILT], results)
 
 
 def test_the_page_has_every_driver_and_kernel(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_page_has_every_driver_and_kernel(tmp_path: Path) -> None:
         driver="edu", version="1", kernel=OTHER, key="k3", outcome=Outcome.NOT_APPLICABLE, seconds=1,
         reason="NotApplicable", message=f"not for {OTHER}",
     )  # fmt: skip
-    page = telling.markdown([BUILT, FAILED, other], results)
+    page = reporting.markdown([BUILT, FAILED, other], results)
     assert "| kernel | edu | jool |" in page
     assert f"| {OURS} | loaded | **failed** |" in page
     assert f"| {OTHER} | not applicable | not run |" in page

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from demo.patient import ATTEMPTS, PatientClient
-from kube_api.connection import Answer, Timeout
+from kube_api.connection import Response, Timeout
 from kube_api.errors import NotFound, TooManyRequests
 
 
@@ -31,7 +31,9 @@ class _Server:
     def __init__(self, *replies: _Reply) -> None:
         self.replies = list(replies)
 
-    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
+    def send(
+        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
+    ) -> Response:
         assert (method, path, body) == ("GET", "/x", None)
         assert headers
         assert timeout
