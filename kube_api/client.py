@@ -201,6 +201,10 @@ class Client:
             options["preconditions"] = {"uid": uid}
         return self._json("DELETE", path, body=options)
 
+    def get_text(self, path: str, *, query: Mapping[str, str] | None = None) -> str:
+        """Read an endpoint that answers with text: a pod's log, the metrics of a program."""
+        return self._read("GET", path, query=query or {}, accept="*/*").decode(errors="replace")
+
     def follow(
         self, path: str, *, query: Mapping[str, str] | None = None, silence_seconds: float = 5.0
     ) -> Iterator[str]:
@@ -271,7 +275,7 @@ class Client:
         raise from_response(f"{method} {path}", answer.status, content, answer.header("Retry-After"))
 
 
-def _content(request: str, answer: Answer) -> bytes:
+def _content(request: str, answer: Response) -> bytes:
     try:
         with closing(answer):
             return answer.read()

@@ -225,7 +225,7 @@ def _more_conditions(part: DriverPlan) -> list[Json]:
     return [item for item in (ahead, unloading.condition(part.unloading)) if item is not None]
 
 
-def _with_removed(before: Json, after: Json) -> Json:
+def _with_removed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Json:
     """Make ``after`` a merge patch of the maps below it: keys that are gone are set to null."""
     return {
         key: {**dict.fromkeys(old), **_with_removed(old, value)}

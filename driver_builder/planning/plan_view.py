@@ -37,8 +37,8 @@ class PlanSettings:
     """What a plan depends on besides the snapshot. Seconds between tries of a failed build double from min to max.
 
     ``loader_image`` is the image with the loader of driver pods, ``loader_privileges`` says what the loader may do on a
-    node. Unloading a driver from a node is tried for ``unload_deadline_seconds``. ``max_unavailable_nodes`` are the nodes
-    on which working drivers are replaced at once, of all drivers together; 0 is no limit.
+    node. Unloading a driver from a node is tried for ``unload_deadline_seconds``. Of all drivers together, working ones
+    are replaced on at most ``max_unavailable_nodes`` at once; 0 is no limit.
     """
 
     template_versions: TemplateVersions = field(metadata={"document": "recipes"})

@@ -48,8 +48,8 @@ class NodeStanding:
     """One node of a target.
 
     ``replaced`` are the pods to replace, ``noted`` those of them whose replacement only the driver's status records.
-    ``has_pod`` says that it has a pod that stays. ``asked`` says that the node itself requests a rebuild; ``skips`` that an admin has annotated it, ``is_away`` that
-    it is not Ready or is cordoned.
+    ``has_pod`` says that it has a pod that stays, ``asked`` that the node itself requests a rebuild, ``skips`` that an
+    admin has annotated it, ``is_away`` that it is not Ready or is cordoned.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""The wave of one driver: from what its targets found to pods that are replaced, and to what their status says. Pure."""
+"""The wave of one driver: from what its targets found to pods that are replaced and a status. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import NodeStanding, had_driver, without_image
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.rollout.waves import Decision, Nodes, next_nodes
+from driver_builder.rollout.waves import Decision, Seen, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
 from kube_api.names import wanted_version_label
 
@@ -40,11 +40,13 @@ class Rolled:
 
 def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rolled:
     """Decide over all targets which pods are replaced."""
-    standings = [part.standing for part in parts if part.standing is not None]
     before = previous_wave(view.driver.status)
-    nodes = _said_of_nodes(view, spec, parts) if before is not None or any(map(_has_outdated, parts)) else Nodes()
-    imageless = _imageless(view, parts) if before is not None else {}
-    decided = next_nodes(spec.rollout, standings, nodes, before, view.snapshot.now, imageless)
+    seen = Seen(targets=tuple(part.standing for part in parts if part.standing is not None))
+    if before is not None or any(map(_has_outdated, parts)):
+        seen = _with_nodes(view, spec, parts, seen)
+    if before is not None:
+        seen = replace(seen, imageless=_imageless(view, parts))
+    decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
     return Rolled(
         parts=tuple(with_since(view, _with(part, decided)) for part in parts),
         wave=decided.wave,
@@ -72,14 +74,15 @@ def _has_outdated(part: TargetPart) -> bool:
     return part.standing is not None and any(node.is_outdated for node in part.standing.nodes)
 
 
-def _said_of_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart]) -> Nodes:
-    """Read the labels by which an admin says which nodes go first, and which may go."""
+def _with_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart], seen: Seen) -> Seen:
+    """Add what the labels say by which an admin names the nodes that go first, and those that may go."""
     settings = spec.rollout
     if not settings.canary_node_selector and settings.order is not Order.NODE_LABEL:
-        return Nodes()
+        return seen
     every = [view.nodes[name] for part in parts if part.standing is not None for name in part.evidence]
     wants = wanted_version_label(view.driver.namespace, view.driver.name)
-    return Nodes(
+    return replace(
+        seen,
         canary=frozenset(node.name for node in every if _is_selected(node, settings.canary_node_selector)),
         wanted=frozenset(node.name for node in every if node.labels.get(wants) == spec.version),
     )
@@ -91,12 +94,13 @@ def _is_selected(node: Node, selector: Mapping[str, str]) -> bool:
 
 def _with(part: TargetPart, decided: Decision) -> TargetPart:
     """Add to a target's part the pods of it that are replaced, and why others wait."""
-    if part.standing is None or decided.wave is None:
+    standing = part.standing
+    if standing is None or decided.wave is None:
         return part
-    chosen = [node for node in decided.chosen if node.target == part.standing.target]
+    chosen = [node for node in decided.chosen if node.target == standing.target]
     part = replace(part, actions=(*part.actions, *_replacements(chosen)))
-    waiting = {node.node for node in part.standing.nodes if node.is_outdated} - {node.node for node in chosen}
-    is_brought = part.standing.target in decided.wave.targets
+    waiting = {node.node for node in standing.nodes if node.is_outdated} - {node.node for node in chosen}
+    is_brought = standing.target in decided.wave.targets
     if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
         return part.blocked(Reason.ROLLOUT_HALTED, decided.wave.message)
     reason = _REASONS.get(decided.wave.phase)

@@ -11,9 +11,8 @@ is not Ready.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from types import MappingProxyType
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
 from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding
@@ -26,9 +25,16 @@ _LISTED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """What an admin says of nodes: which are the canary, by the selector, and which may have the new version."""
+class Seen:
+    """What a wave is decided on.
 
+    ``canary`` are the nodes that the selector names, ``wanted`` those that an admin lets have the new version.
+    ``imageless`` are the targets whose image is not there now (it is being built, or a registry does not answer), with
+    their nodes where a driver was loaded and does not work: what a wave took there it has to answer for.
+    """
+
+    targets: tuple[TargetStanding, ...] = ()
+    imageless: Mapping[str, tuple[NodeStanding, ...]] = field(default_factory=dict)
     canary: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
 
@@ -47,23 +53,12 @@ class Decision:
     requeue_at: float | None = None
 
 
-def next_nodes(
-    settings: RolloutSettings,
-    targets: Iterable[TargetStanding],
-    nodes: Nodes,
-    before: Wave | None,
-    now: float,
-    imageless: Mapping[str, tuple[NodeStanding, ...]] = MappingProxyType({}),
-) -> Decision:
-    """Decide which nodes are next; ``before`` is the wave in the driver's status.
-
-    ``imageless`` are the targets whose image is not there now (it is being built, or a registry does not answer), with
-    their nodes where a driver was loaded and does not work: what a wave took there it has to answer for.
-    """
-    targets = tuple(targets)
-    owed = {target: found for target, found in imageless.items() if before is not None and target in before.targets}
-    wave = _continued(targets, owed.keys(), before, now)
-    fleet = _Fleet(settings, targets, nodes, wave, chain.from_iterable(owed.values()))
+def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: float) -> Decision:
+    """Decide which nodes are next; ``before`` is the wave in the driver's status."""
+    brought = before.targets if before is not None else {}
+    owed = {target: found for target, found in seen.imageless.items() if target in brought}
+    wave = _continued(seen.targets, owed.keys(), before, now)
+    fleet = _Fleet(settings, seen, wave, chain.from_iterable(owed.values()))
     if wave is None and owed:
         return Decision(busy=fleet.busy, wave=before)
     if wave is None:
@@ -113,18 +108,11 @@ def _is_unsettled(node: NodeStanding) -> bool:
 class _Fleet:
     """All nodes of a driver, in the order in which they go."""
 
-    def __init__(
-        self,
-        settings: RolloutSettings,
-        targets: tuple[TargetStanding, ...],
-        nodes: Nodes,
-        wave: Wave | None,
-        owed: Iterable[NodeStanding],
-    ) -> None:
-        self._settings, self._nodes = settings, nodes
+    def __init__(self, settings: RolloutSettings, seen: Seen, wave: Wave | None, owed: Iterable[NodeStanding]) -> None:
+        self._settings, self._seen = settings, seen
         brought: Mapping[str, str] = wave.targets if wave is not None else {}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
-        every = sorted(chain(owed, *(item.nodes for item in targets)), key=lambda node: node.node)
+        every = sorted(chain(owed, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
         self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
         self.left_out = [node for node in every if _is_left_out(node)]
         staying = [node for node in every if not _is_left_out(node)]
@@ -137,10 +125,10 @@ class _Fleet:
         self.unproven = [node for node in staying if node.standing is Standing.UNPROVEN and node.node not in known]
         self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
-        self._settled = sum(item.settled for item in targets if item.target in brought)
-        self.total = sum(item.settled + len(item.nodes) for item in targets)
-        self._in_wave = sum(item.settled + len(item.nodes) for item in targets if item.target in brought)
-        self._written = frozenset(item.target for item in targets if item.is_written)
+        self._settled = sum(item.settled for item in seen.targets if item.target in brought)
+        self.total = sum(item.settled + len(item.nodes) for item in seen.targets)
+        self._in_wave = sum(item.settled + len(item.nodes) for item in seen.targets if item.target in brought)
+        self._written = frozenset(item.target for item in seen.targets if item.is_written)
         self._brought = brought
 
     @property
@@ -179,17 +167,17 @@ class _Fleet:
 
     def is_wanted(self, node: NodeStanding) -> bool:
         """Return whether an admin lets a node go, where the order is theirs."""
-        return self._settings.order is not Order.NODE_LABEL or node.node in self._nodes.wanted
+        return self._settings.order is not Order.NODE_LABEL or node.node in self._seen.wanted
 
     def is_canary(self, node: NodeStanding) -> bool:
         """Return whether a node may go before the canary is proven."""
-        return not self._settings.canary_node_selector or node.node in self._nodes.canary
+        return not self._settings.canary_node_selector or node.node in self._seen.canary
 
     def missing_canaries(self) -> int | None:
         """Count the nodes on which the canary is not proven yet; None where no node can prove it."""
         if self._settings.canary_node_selector:
             missing = sum(map(self.is_canary, (*self.outdated, *self.unproven, *self.failed)))
-            return missing or (0 if len(self._nodes.canary) > self._useless_canaries else None)
+            return missing or (0 if len(self._seen.canary) > self._useless_canaries else None)
         if self._settings.canary is None:
             return 0
         possible = self._in_wave - sum(node.target in self._brought for node in self.left_out)

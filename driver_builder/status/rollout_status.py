@@ -66,7 +66,7 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
             message=str(entry.get("message", "")),
             started=parse_timestamp(entry["startTime"]) or 0.0,
             canary_proven=parse_timestamp(entry.get("canaryProvenTime")),
-            **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},  # type: ignore[arg-type]  # all are int
+            **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},
             targets={str(target): str(value) for target, value in entry["targets"].items()},
             failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
         )

@@ -10,7 +10,7 @@ import pytest
 
 from driver_builder.cli import main
 from kube_api.client import Client
-from kube_api.connection import Answer
+from kube_api.connection import Response
 from kube_api.resources import (
     DEPLOYMENTS,
     DRIVER_CONTAINERS,
@@ -75,7 +75,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     noted: list[str] = []
     send = Client._send
 
-    def noting(client: Client, method: str, path: str, **more: Any) -> Answer:
+    def noting(client: Client, method: str, path: str, **more: Any) -> Response:
         noted.extend([] if path.endswith("accessreviews") else [method])
         return send(client, method, path, **more)
 

@@ -121,12 +121,14 @@ def test_a_driver_that_does_not_compile(scenario: Scenario) -> None:
 
 
 def test_a_driver_that_does_not_load_halts_its_wave(scenario: Scenario) -> None:
-    """It compiles for both kernels: the first node gets it and fails, the other keeps what works until it is corrected."""
+    """It compiles for both kernels: the first node gets it and fails, the other keeps what works."""
     pods = acts.pod_uids(scenario)
     modules = {name: acts.live_module(guest) for name, guest in scenario.guests.items()}
     code, begin = (EXAMPLE / "src/edudrv.c").read_text(), "static int __init edu_init(void)\n{\n"
     assert code.count(begin) == 1
-    scenario.apply_source(replace={"edudrv.c": code.replace(begin, f"{begin}\tif (THIS_MODULE)\n\t\treturn -EINVAL;\n")})
+    scenario.apply_source(
+        replace={"edudrv.c": code.replace(begin, f"{begin}\tif (THIS_MODULE)\n\t\treturn -EINVAL;\n")}
+    )
     targets = [acts.wait_for_reason(scenario, it.kernel.release, "RolloutHalted") for it in scenario.guests.values()]
     assert {target["state"] for target in targets} == {"Blocked"}
     wave = scenario.cluster.driver(DRIVER)["status"]["rollout"]

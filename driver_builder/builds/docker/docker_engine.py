@@ -24,17 +24,19 @@ from driver_builder.reasons import Reason
 
 SCHEMES = ("unix://", "tcp://", "ssh://")
 TIMEOUT = 120
-"""Seconds of every request but builds."""
+"""Seconds."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def docker_engine(address: str, *, certificates: Path | None = None) -> Iterator[docker.APIClient]:
+def docker_engine(
+    address: str, *, certificates: Path | None = None, timeout: int = TIMEOUT
+) -> Iterator[docker.APIClient]:
     """A client of the engine at ``address``, closed at the end of the block.
 
     ``unix:///var/run/docker.sock``, ``tcp://host:2376`` (``certificates`` is the folder for mutual TLS), or
-    ``ssh://user@host``.
+    ``ssh://user@host``; ``timeout`` in seconds bounds every request but builds.
 
     Raises:
         ConfigurationError: when the address or the certificates cannot be used.
@@ -46,7 +48,7 @@ def docker_engine(address: str, *, certificates: Path | None = None) -> Iterator
     if address.startswith("tcp://") and tls is False:
         logger.warning("the connection to the engine at %s does not use TLS; see --docker-cert-path", address)
     with engine_errors(f"connecting to {address}"):
-        api = docker.APIClient(base_url=address, version="auto", timeout=TIMEOUT, tls=tls)
+        api = docker.APIClient(base_url=address, version="auto", timeout=timeout, tls=tls)
     try:
         yield api
     finally:

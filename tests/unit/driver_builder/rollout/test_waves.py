@@ -8,13 +8,12 @@ import pytest
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Share, Strategy
 from driver_builder.planning.standing import NodeStanding, Standing, TargetStanding
-from driver_builder.rollout.waves import Decision, Nodes, next_nodes
+from driver_builder.rollout.waves import Decision, Seen, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave
 from tests.support.driver_builder.factories import NOW
 
 S = Standing
 ONE = RolloutSettings()
-NOBODY = Nodes()
 
 
 def standing(node: str, where: Standing, *, target: str = "t", **changes: Any) -> NodeStanding:
@@ -36,7 +35,8 @@ def decided(
     *targets: TargetStanding, settings: RolloutSettings = ONE, before: Wave | None = None, **changes: Any
 ) -> Decision:
     """Decide on targets."""
-    return next_nodes(settings, targets, changes.get("nodes", NOBODY), before, changes.get("now", NOW))
+    now = changes.pop("now", NOW)
+    return next_nodes(settings, Seen(targets=targets, **changes), before, now)
 
 
 def chosen(decision: Decision) -> list[str]:
@@ -105,7 +105,7 @@ def test_pods_wait_for_their_daemon_set() -> None:
     ],
 )
 @pytest.mark.parametrize("where", [S.WORKING, S.SILENT, S.BROKEN, S.BOOTING])
-def test_a_node_that_is_left_out_is_neither_touched_nor_waited_for(where: Standing, left_out: dict[str, bool]) -> None:
+def test_a_node_that_is_left_out_is_neither_touched_nor_waited_for(where: Standing, left_out: dict[str, Any]) -> None:
     """The others go on, and the status names it."""
     nodes = (standing("a", where, **left_out), standing("b", S.WORKING))
     found = decided(target(nodes))
@@ -164,11 +164,11 @@ def test_a_wave_answers_for_what_it_broke_while_the_next_image_is_built() -> Non
     """Until it is there nothing is known of its target, and what is known stays."""
     first = decided(target({"a": S.FAILED, "b": S.WORKING}))
     owed = {"t": (standing("a", S.UNPROVEN),)}
-    building = next_nodes(ONE, (), NOBODY, first.wave, NOW, owed)
+    building = decided(before=first.wave, imageless=owed)
     assert building.wave == first.wave
     then = decided(target({"a": S.BROKEN, "b": S.WORKING}, fingerprint="newer"), before=building.wave)
     assert (chosen(then), wave(then).failed_before) == (["a"], ())
-    assert next_nodes(ONE, (), NOBODY, first.wave, NOW).wave is None
+    assert decided(before=first.wave).wave is None
 
 
 def test_a_kernel_whose_image_comes_later_is_answered_for() -> None:
@@ -177,9 +177,9 @@ def test_a_kernel_whose_image_comes_later_is_answered_for() -> None:
     first = decided(target({"a": S.FAILED}), target({"b": S.WORKING}, "u"), before=start.wave)
     owed = {"t": (standing("a", S.UNPROVEN),), "other": (standing("x", S.UNPROVEN, target="other"),)}
     there = target({"b": S.WORKING}, "u", fingerprint="newer")
-    second = next_nodes(ONE, (there,), NOBODY, first.wave, NOW + 60, owed)
+    second = decided(there, before=first.wave, now=NOW + 60, imageless=owed)
     assert (chosen(second), wave(second).started) == ([], NOW + 60)
-    assert chosen(next_nodes(ONE, (there,), NOBODY, second.wave, NOW + 70, owed)) == []
+    assert chosen(decided(there, before=second.wave, now=NOW + 70, imageless=owed)) == []
     joined = (target({"a": S.UPDATED}, fingerprint="newer"), there)
     third = decided(*joined, before=second.wave, now=NOW + 90)
     assert (chosen(third), wave(third).started) == (["b"], NOW + 60)
@@ -238,13 +238,13 @@ def test_the_image_of_another_kernel_joins_the_wave() -> None:
 def test_a_canary_by_labels() -> None:
     """All nodes with the labels go first, within the budget."""
     settings = RolloutSettings(canary_node_selector={"tier": "test"}, max_unavailable=Share(1))
-    nodes = Nodes(canary=frozenset("bc"))
-    first = decided(target(dict.fromkeys("abc", S.WORKING)), settings=settings, nodes=nodes)
+    canary = frozenset("bc")
+    first = decided(target(dict.fromkeys("abc", S.WORKING)), settings=settings, canary=canary)
     assert chosen(first) == ["b"]
     half = target({"a": S.WORKING, "b": S.UPDATED, "c": S.WORKING})
-    assert chosen(decided(half, settings=settings, nodes=nodes, before=first.wave)) == ["c"]
+    assert chosen(decided(half, settings=settings, canary=canary, before=first.wave)) == ["c"]
     whole = target({"a": S.WORKING, "b": S.UPDATED, "c": S.UPDATED})
-    assert chosen(decided(whole, settings=settings, nodes=nodes, before=first.wave)) == ["a"]
+    assert chosen(decided(whole, settings=settings, canary=canary, before=first.wave)) == ["a"]
 
 
 def test_labels_that_no_node_has_hold_the_wave() -> None:
@@ -257,13 +257,13 @@ def test_labels_that_no_node_has_hold_the_wave() -> None:
 @pytest.mark.parametrize(
     "changes", [pytest.param({"is_away": True}, id="cordoned"), pytest.param({"skips": True}, id="annotated")]
 )
-def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, bool]) -> None:
+def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, Any]) -> None:
     """Without any proof the wave waits; one of two is enough."""
     settings = RolloutSettings(canary_node_selector={"tier": "test"})
     nodes = (standing("a", S.WORKING), standing("b", S.WORKING, **changes), standing("c", S.UPDATED))
-    alone = decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("b")))
+    alone = decided(target(nodes), settings=settings, canary=frozenset("b"))
     assert (chosen(alone), wave(alone).phase) == ([], Phase.WAITING)
-    assert chosen(decided(target(nodes), settings=settings, nodes=Nodes(canary=frozenset("bc")))) == ["a"]
+    assert chosen(decided(target(nodes), settings=settings, canary=frozenset("bc"))) == ["a"]
 
 
 def test_a_canary_of_more_nodes_than_there_are() -> None:
@@ -279,7 +279,7 @@ def test_nodes_go_when_an_admin_labels_them() -> None:
     nodes = target(dict.fromkeys("abc", S.WORKING))
     waiting = decided(nodes, settings=settings)
     assert (chosen(waiting), wave(waiting).phase) == ([], Phase.WAITING)
-    assert chosen(decided(nodes, settings=settings, nodes=Nodes(wanted=frozenset("bc")))) == ["b"]
+    assert chosen(decided(nodes, settings=settings, wanted=frozenset("bc"))) == ["b"]
 
 
 def test_all_at_once() -> None:

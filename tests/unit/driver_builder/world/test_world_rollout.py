@@ -94,7 +94,7 @@ class WaveWorld(World):
         node = pod["spec"]["nodeName"]
         return is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots.get(node)
 
-    def settle(self) -> None:
+    def balance(self) -> None:
         """Take out of the account what works again, is gone, or is left out by an admin."""
         for driver, nodes in self.taken.items():
             for name in list(nodes):
@@ -107,7 +107,7 @@ class WaveWorld(World):
 
     def look(self, action: Action) -> bool:
         """Count a replacement right after it was done."""
-        self.settle()
+        self.balance()
         if isinstance(action, ReplacePod):
             found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
             for pod in found:
@@ -334,7 +334,7 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
 @few(25)
 @given(
     st.lists(kernels, min_size=2, max_size=4),
-    st.sampled_from(DRIVERS[:1] + (None,)),
+    st.sampled_from((*DRIVERS[:1], None)),
     st.sampled_from([1, 2]),
     st.sampled_from([None, 1, "50%"]),
     st.lists(steps, max_size=10),
