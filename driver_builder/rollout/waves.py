@@ -69,8 +69,8 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
     return _Step(settings, fleet, wave, now).decide()
 
 
-_ANY = ""
-"""What a wave brings to a target that is left from the wave before: its image is not there yet."""
+_OWED = ""
+"""What a wave brings to a target that it only answers for: the wave before took nodes there that do not work yet."""
 
 
 def _continued(
@@ -81,18 +81,19 @@ def _continued(
     if before is not None:
         current = {item.target: item.fingerprint for item in targets}
         # A target without nodes, or whose image is not there now, is not known to be wanted otherwise.
-        is_same = all(value in (_ANY, current.get(target, value)) for target, value in before.targets.items())
-        unproven = (
-            _is_unsettled(node) and node.node not in before.failed_before
+        is_same = all(value in (_OWED, current.get(target, value)) for target, value in before.targets.items())
+        unsettled = {
+            item.target
             for item in targets
             if item.target in before.targets
-            for node in item.nodes
-        )
-        if is_same and (wanted or any(unproven)):
+            if any(_is_unsettled(node) and node.node not in before.failed_before for node in item.nodes)
+        }
+        if is_same and (wanted or unsettled):
             return replace(before, targets={**before.targets, **wanted})
+        owed = {*owed, *unsettled}
     if not wanted:
         return None
-    wanted = {**dict.fromkeys(owed, _ANY), **wanted}
+    wanted = {**dict.fromkeys(owed, _OWED), **wanted}
     broken = {node.node for item in targets for node in item.nodes if node.standing is Standing.BROKEN}
     if before is not None:
         # The others are broken since that wave, which has to answer for them.
@@ -110,7 +111,8 @@ class _Fleet:
 
     def __init__(self, settings: RolloutSettings, seen: Seen, wave: Wave | None, owed: Iterable[NodeStanding]) -> None:
         self._settings, self._seen = settings, seen
-        brought: Mapping[str, str] = wave.targets if wave is not None else {}
+        answered = wave.targets if wave is not None else {}
+        brought = {target for target, value in answered.items() if value != _OWED}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
         every = sorted(chain(owed, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
         self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
@@ -122,7 +124,13 @@ class _Fleet:
             for node in staying
             if node.standing is Standing.FAILED and node.target in brought and node.node not in known
         ]
-        self.unproven = [node for node in staying if node.standing is Standing.UNPROVEN and node.node not in known]
+        owed_targets = answered.keys() - brought
+        self.unproven = [
+            node
+            for node in staying
+            if node.standing is Standing.UNPROVEN or (node.standing is Standing.FAILED and node.target in owed_targets)
+            if node.node not in known
+        ]
         self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
         self._settled = sum(item.settled for item in seen.targets if item.target in brought)

@@ -185,6 +185,19 @@ def test_a_kernel_whose_image_comes_later_is_answered_for() -> None:
     assert (chosen(third), wave(third).started) == (["b"], NOW + 60)
 
 
+def test_a_wave_for_one_kernel_answers_for_the_other() -> None:
+    """A node requests a rebuild while a node with another kernel fails: that one uses up the budget."""
+    start = decided(target({"a": S.WORKING}), target({"b": S.WORKING}, "u"))
+    first = decided(target({"a": S.FAILED}), target({"b": S.UPDATED}, "u"), before=start.wave)
+    asking = (standing("b", S.WORKING, target="u", asked=True),)
+    both = (target({"a": S.FAILED}), target(asking, "u", fingerprint="rebuilt"))
+    second = decided(*both, before=first.wave, now=NOW + 60)
+    assert (chosen(second), wave(second).started, wave(second).phase) == ([], NOW + 60, Phase.ROLLING)
+    assert "waits for a" in wave(second).message
+    repaired = (target({"a": S.UPDATED}), both[1])
+    assert chosen(decided(*repaired, before=second.wave, now=NOW + 70)) == ["b"]
+
+
 CANARY = RolloutSettings(canary=Share(1), soak_seconds=600.0, max_unavailable=Share(100, is_percent=True))
 
 
