@@ -41,6 +41,7 @@ REAL = (
     Row("full", "CPU after every driver's spec changed", "ms", 400),
     Row("relist", "CPU to list everything anew"),
     Row("rest", "CPU of a minute at rest"),
+    Row("rest between", "without what each minute brings"),
     Row("reconciles", "reconciles a minute at rest", "number"),
     Row("requests", "API requests a minute at rest", "number", 40),
     Row("lists", "LISTs among them", "number", 0),

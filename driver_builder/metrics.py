@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -127,15 +127,15 @@ class StateCollector(Collector):
     def __init__(self, states: Callable[[], BuildStates], *, clock: Callable[[], float] = time.time) -> None:
         self._states = states
         self._clock = clock
-        self._fleet = FleetState()
+        self._plan = Plan()
 
     def saw(self, plan: Plan) -> None:
-        """Record a reconcile."""
-        self._fleet = fleet_state(plan)
+        """Record a reconcile; it is summed up when it is scraped."""
+        self._plan = Plan(drivers=tuple(replace(part, actions=()) for part in plan.drivers))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Make the current metrics."""
-        states, fleet = self._states(), self._fleet
+        states, fleet = self._states(), fleet_state(self._plan)
         waits = [self._clock() - build.since for build in states.queued.values()]
         yield _gauge("queue_depth", "Queued builds", len(waits))
         yield _gauge(

@@ -1,7 +1,7 @@
 """Frozen values to plain data and back, by the types of their fields: what JSON and YAML can hold. Pure.
 
 A dataclass becomes a mapping of its fields in camelCase (a spec: of a ``FlatSpec``); a field that was renamed keeps its
-key as ``metadata["document"]``. A dataclass of a union also has its ``kind``. A tuple becomes a list, a set a sorted
+key as ``metadata["document"]``. A dataclass of a union also has its ``kind``. A sequence becomes a list, a set a sorted
 list, and a mapping with keys other than strings a list of ``key`` and ``value``. User and password are removed from
 every URL: documents are shared.
 """
@@ -10,7 +10,7 @@ import re
 import types
 import typing
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -47,7 +47,7 @@ def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for eac
         hints = _hints(hint)
         return {_key(item): encode(hints[item.name], getattr(value, item.name)) for item in fields(hint)}
     match typing.get_origin(hint), typing.get_args(hint):
-        case (origin, (item, *_)) if origin is tuple:
+        case (origin, (item, *_)) if origin in (tuple, Sequence):
             return [encode(item, entry) for entry in value]
         case (origin, (item,)) if origin is frozenset:
             return sorted(encode(item, entry) for entry in value)
@@ -77,8 +77,9 @@ def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one ret
     if is_dataclass(hint):
         return _decode_dataclass(hint, _mapping(data, where), where)
     match typing.get_origin(hint), typing.get_args(hint):
-        case (origin, (item, *_)) if origin in (tuple, frozenset):
-            return origin(decode(item, entry, f"{where}[{number}]") for number, entry in enumerate(_list(data, where)))
+        case (origin, (item, *_)) if origin in (tuple, Sequence, frozenset):
+            made = (decode(item, entry, f"{where}[{number}]") for number, entry in enumerate(_list(data, where)))
+            return frozenset(made) if origin is frozenset else tuple(made)
         case (origin, (key, item)) if key is str and origin is not None:
             return {_text(name, where): decode(item, entry, f"{where}.{name}")
                     for name, entry in _mapping(data, where).items()}  # fmt: skip

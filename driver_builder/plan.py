@@ -31,7 +31,7 @@ from driver_builder.planning.actions import (
 )
 from driver_builder.planning.drift import repair
 from driver_builder.planning.ordinary import ordinary_nodes
-from driver_builder.planning.plan_labels import relabel, unlabel
+from driver_builder.planning.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
@@ -186,11 +186,10 @@ def _plan_driver(
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     actions += () if is_astray else _surplus(view, {item.target.short_hash for item in kept} | lost)
     without_nodes = tuple(vacant.statuses(view, lost))
-    known = {node: found for part in parts for node, found in part.evidence.items() if node not in view.ordinary}
+    known = evidence_of_weighed(view, parts)
     nameless = view.nodes if is_astray else stock.unknown
     relabelled = [item for item in relabel(view, known, nameless) if not _is_leaving(item, leaving)]
-    settled = leaving.nodes | view.ordinary
-    staying = [node for item in wanted for node in item.nodes if node not in settled]
+    staying = [node for item in wanted for node in view.weighed(item) if node not in leaving.nodes]
     actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
     repairs = repair(view, parts, leaving.nodes)
     actions += (*repairs.actions, *ahead.actions, *labels)
@@ -222,8 +221,8 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     memory.keep_ordinary(view.driver.key, found)
     for gone in view.written.keys() - {item.target.short_hash for item in view.wanted}:
         del view.written[gone]
-    others = tuple(node for node in view.snapshot.nodes if node.name not in found.names)
-    return replace(view, ordinary=found.names, others=others)
+    others = tuple(view.nodes[name] for name in sorted(view.nodes.keys() - found.names))
+    return replace(view, ordinary=found.names, others=others, others_of=found.others)
 
 
 def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ NEW_KERNEL = KERNEL
 """The kernel that nodes change to: the compiled module is of it."""
 MOVED = 1000
 POD_CHANGES, LABEL_CHANGES, FULL_PLANS = 15, 5, 3
+_IDLE_SECONDS = 2.0
 LONGEST_SECONDS = 60.0
 """After so long a measure has no further sample."""
 _BASE_IMAGE = "debian:bookworm-slim"
@@ -198,16 +200,20 @@ class Measuring:
     def rest(self, seconds: float) -> Json:
         """Do nothing for a while."""
         at, used = time.monotonic(), cpu_seconds(self._process.pid)
-        passes = self._passes()
-        time.sleep(seconds)
+        passes, samples = self._passes(), [used]
+        while time.monotonic() < at + seconds:
+            time.sleep(_IDLE_SECONDS)
+            samples.append(cpu_seconds(self._process.pid))
         requests, elapsed = self._proxy.since(at), time.monotonic() - at
-        self._idle = (cpu_seconds(self._process.pid) - used) / elapsed
+        # As for changes: without the reconcile of each minute, and the images that it asks for.
+        self._idle = without_outliers([later - now for now, later in pairwise(samples)]) / _IDLE_SECONDS
         counts = a_minute(requests, elapsed)
         return {
             "requests": len(requests) * 60 / elapsed,
             "lists": float(sum(count for name, count in counts.items() if name.startswith("LIST"))),
             "by verb": dict(sorted(counts.items())),
-            "rest": self._idle * 60_000,
+            "rest": (samples[-1] - used) / elapsed * 60_000,
+            "rest between": self._idle * 60_000,
             "reconciles": (self._passes() - passes) * 60 / elapsed,
             "steady": resident_mib(self._process.pid),
         }

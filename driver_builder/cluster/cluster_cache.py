@@ -9,6 +9,7 @@ Secrets are neither listed nor watched. Of ConfigMaps names and versions are kno
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from driver_builder.api import driver_container
@@ -128,6 +129,14 @@ class ClusterCache:
         self.nodes.repair()
         for item in self.namespaces:
             item.repair()
+
+    def writing(self, path: str) -> AbstractContextManager[None]:
+        """Hold back what the watch says of the object at ``path``, or at its subresource, while we write it."""
+        for follower in self.followers:
+            collection = f"{follower.source.path}/"
+            if path.startswith(collection):
+                return follower.collection.writing(path.removeprefix(collection).partition("/")[0])
+        return nullcontext()
 
     def wrote(self, obj: Object, *, is_new: bool = True) -> bool:
         """Keep an object as the API server returned it for a write; returns whether that is news.

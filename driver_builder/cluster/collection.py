@@ -8,7 +8,8 @@ Versions of objects (``resourceVersion``) are compared as numbers, which they ar
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from driver_builder.cluster.grouped import Grouped, Kept
@@ -21,6 +22,9 @@ SILENT_SECONDS = 150.0
 """Seconds. A watch says how far it is by events and bookmarks, and a new one begins before this: a longer silence is
 not believed."""
 
+
+ANSWER_SECONDS = 5.0
+"""So long the watch of an object waits for the answer to a write of ours."""
 
 MOMENT_SECONDS = 5.0
 """So long after its end a listing is as good as another one, though no watch goes on from it yet."""
@@ -46,6 +50,9 @@ class Collection(Generic[Value]):
         self._read = read
         self._concerns = concerns
         self._lock = threading.Lock()
+        self._is_answered = threading.Condition(self._lock)
+        self._in_writing: set[str] = set()
+        """The names of the objects of which a write has no answer yet."""
         self._kept: Grouped[Value] = Grouped(group_of)
         self._listings = 0
         self._deleted: dict[str, int | None] = {}
@@ -172,16 +179,18 @@ class Collection(Generic[Value]):
         Raises:
             WentBack: when its version is older than that of an event before.
         """
-        version, uid = _number_of(event.object), event.object["metadata"].get("uid", "")
+        metadata = event.object["metadata"]
+        version, uid, name = _number_of(event.object), metadata.get("uid", ""), metadata.get("name", "")
         value = self._read(event.object) if event.kind in ("ADDED", "MODIFIED") else None
         with self._lock:
+            self._is_answered.wait_for(lambda: name not in self._in_writing, ANSWER_SECONDS)
             if version is not None and self._told is not None and version < self._told:
                 if self._listed_at is not None and version <= self._listed_at:
                     # Another thread listed since: the listing has it already.
                     return False
                 raise WentBack(f"version {version} after {self._told}")
             self._told, self._heard, self._is_watched, self._is_cut = version, now, True, False
-            self._version = event.object["metadata"].get("resourceVersion", "")
+            self._version = metadata.get("resourceVersion", "")
             if event.kind == "BOOKMARK":
                 return False
             if event.kind == "DELETED":
@@ -190,7 +199,31 @@ class Collection(Generic[Value]):
                 if self._listings:
                     self._deleted[uid] = version
                 return self._drop(uid)
-            return self._is_there(uid, version) and self._keep(uid, Kept(version, value))
+            if not self._is_there(uid, version):
+                return False
+            return self._is_overtaken(uid, version) or self._keep(uid, Kept(version, value))
+
+    def _is_overtaken(self, uid: str, version: int | None) -> bool:
+        """Return whether the answer to a write of ours is newer: it has this change of somebody else, too."""
+        known = self._kept.get(uid)
+        if known is None or version is None or known.version is None or version >= known.version:
+            return False
+        return self._is_news(known.value)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Hold back what the watch says of an object until our write of it is answered.
+
+        Mostly it says what was written. The answer is kept first, so the event is no news.
+        """
+        with self._lock:
+            self._in_writing.add(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_writing.discard(name)
+                self._is_answered.notify_all()
 
     def wrote(self, obj: Json, *, is_new: bool = True) -> bool:
         """Keep an object as the API server returned it for a write; returns whether that is news.

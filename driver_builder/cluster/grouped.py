@@ -61,7 +61,7 @@ class Grouped(Generic[Value]):
         """Return the values by their groups, without groups that have none."""
         for group, members in self._members.items():
             if group not in self._tuples:
-                self._tuples[group] = tuple(kept.value for kept in members.values() if kept.value is not None)
+                self._tuples[group] = tuple([kept.value for kept in members.values() if kept.value is not None])
         return {group: self._tuples[group] for group in self._members if self._tuples[group]}
 
     def keep_equal(self, before: Mapping[str, tuple[Value, ...]]) -> None:

@@ -100,6 +100,8 @@ class ImageAnswers:
         self._clock = clock
         self._later = later
         self._lock = threading.Lock()
+        self.news = 0
+        """Counts the answers that differ from what a pass was given, and those that are not believed any more."""
         self._entries: dict[Question, _Entry] = {}
         self._waiting: dict[Question, _Entry] = {}
         self._turns = Turns()
@@ -133,12 +135,15 @@ class ImageAnswers:
                 self._waiting[question] = entry
             given = self._known(entry, now)
             entry.given = given
-        self._start()
+            is_waiting = bool(self._waiting)
+        if is_waiting:
+            self._start()
         return given
 
     def forget(self, image: ImageRef) -> None:
         """Believe nothing of an image any more, such as one that was just built; what is being asked is dropped."""
         with self._lock:
+            self.news += 1
             for question in [question for question in self._entries if question.image == image]:
                 del self._entries[question]
                 self._waiting.pop(question, None)
@@ -255,6 +260,7 @@ class ImageAnswers:
         if given == self._known(entry, now):
             entry.given = given
             return False
+        self.news += 1
         return True
 
     def _prune(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Writes to the API server whose answers go into the cache at once.
 
-Place in the flow: ``execute`` and ``report`` write through it. The next reconcile sees what they wrote, before a
-watch reports it; when the watch does, it is not news.
+Place in the flow: ``execute`` and ``report`` write through it. The next reconcile sees what they wrote, before a watch
+reports it. When the watch does, it waits for the answer, and is not news.
 """
 
 from driver_builder.cluster.cluster_cache import ClusterCache
@@ -27,25 +27,29 @@ class KeptWrites:
 
     def replace(self, path: str, body: Object) -> Object:
         """Replace an object."""
-        return self._kept(self._client.replace(path, body), is_new=False)
+        with self._cache.writing(path):
+            return self._kept(self._client.replace(path, body), is_new=False)
 
     def apply(self, path: str, body: Object, *, field_manager: str, force: bool = True) -> Object:
         """Server-side apply."""
-        return self._kept(self._client.apply(path, body, field_manager=field_manager, force=force))
+        with self._cache.writing(path):
+            return self._kept(self._client.apply(path, body, field_manager=field_manager, force=force))
 
     def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
         """Patch an object."""
-        return self._kept(self._client.patch(path, body, content_type=content_type), is_new=False)
+        with self._cache.writing(path):
+            return self._kept(self._client.patch(path, body, content_type=content_type), is_new=False)
 
     def delete(self, path: str, *, uid: str | None = None, propagation: str = "Background") -> Object:
         """Delete an object."""
-        answer = self._client.delete(path, uid=uid, propagation=propagation)
-        if answer.get("kind") != "Status":
-            return self._kept(answer, is_new=False)
-        gone = (answer.get("details") or {}).get("uid") or uid
-        if gone:
-            self.changes += self._cache.deleted(gone)
-        return answer
+        with self._cache.writing(path):
+            answer = self._client.delete(path, uid=uid, propagation=propagation)
+            if answer.get("kind") != "Status":
+                return self._kept(answer, is_new=False)
+            gone = (answer.get("details") or {}).get("uid") or uid
+            if gone:
+                self.changes += self._cache.deleted(gone)
+            return answer
 
     def _kept(self, answer: Object, *, is_new: bool = True) -> Object:
         self.changes += self._cache.wrote(answer, is_new=is_new)

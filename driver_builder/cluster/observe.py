@@ -10,6 +10,7 @@ import base64
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 from driver_builder import telemetry
 from driver_builder.api.driver_container import DriverContainer
@@ -62,6 +63,8 @@ class Observer:
         self._discoveries = discoveries
         self._clock = clock
         self._pods = PodReader()
+        self._daemon_sets: tuple[object, tuple[DaemonSet, ...]] = (None, ())
+        """The DaemonSets, and what they were taken from."""
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
         """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
@@ -80,7 +83,7 @@ class Observer:
         # present, never as neither.
         builds = self._builds.states() if self._builds is not None else BuildStates()
         discoveries = self._discoveries.states() if self._discoveries is not None else DiscoveryStates()
-        daemon_sets = _daemon_sets(cache, drivers)
+        daemon_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         snapshot = Snapshot(
             now=self._clock(),
@@ -108,6 +111,16 @@ class Observer:
         self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}
         _report(cache)
         return snapshot
+
+    def _ours(self, drivers: Iterable[DriverContainer]) -> tuple[DaemonSet, ...]:
+        """Give the DaemonSets that their DriverContainer controls; the same tuple for as long as they are the same."""
+        uids = {driver.key: driver.uid for driver in drivers}
+        found = [item.daemon_sets.collection.values() for item in self._cache.namespaces]
+        # Tuples that are the same are not compared one by one.
+        if self._daemon_sets[0] != (uids, found):
+            every = [owned for owned in chain.from_iterable(found) if owned.owner == uids.get(owned.daemon_set.driver)]
+            self._daemon_sets = ((uids, found), tuple(owned.daemon_set for owned in every))
+        return self._daemon_sets[1]
 
     def _terminating(self, drivers: Iterable[DriverContainer]) -> Iterator[str]:
         """Name the namespaces of deleted drivers that are being deleted as well."""
@@ -179,13 +192,6 @@ def _files(namespace: str, name: str, obj: Object) -> SourceFiles | SourceMissin
     if not files:
         return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
     return SourceFiles(files=files)
-
-
-def _daemon_sets(cache: ClusterCache, drivers: Iterable[DriverContainer]) -> tuple[DaemonSet, ...]:
-    """Give the DaemonSets that their DriverContainer controls."""
-    uids = {driver.key: driver.uid for driver in drivers}
-    found = (owned for item in cache.namespaces for owned in item.daemon_sets.collection.values())
-    return tuple(owned.daemon_set for owned in found if owned.owner == uids.get(owned.daemon_set.driver))
 
 
 def _report(cache: ClusterCache) -> None:

@@ -15,7 +15,7 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
 class Pods:
     """The pods of a snapshot, as it has them."""
 
-    pods: tuple[DriverPod, ...]
+    pods: PodsByDriver
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[UnloadPod, ...]
 
@@ -26,7 +26,7 @@ class _Group:
 
     owned: tuple[OwnedPod, ...]
     daemon_sets: tuple[DaemonSet, ...]
-    pods: PodsByDriver
+    pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[OwnedPod, ...]
 
@@ -36,10 +36,9 @@ class PodReader:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
-        self._pods = PodsByDriver({})
 
     def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: tuple[DaemonSet, ...]) -> Pods:
-        """Sort the pods by what controls them."""
+        """Sort the pods by what controls them; ``daemon_sets`` is the same tuple for as long as they are the same."""
         uids = {driver.key: driver.uid for driver in drivers}
         owners = frozenset(item.uid for item in daemon_sets)
         found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
@@ -48,7 +47,7 @@ class PodReader:
         }
         unload_pods = (item for group in self._groups.values() for item in group.unload_pods)
         return Pods(
-            pods=self._of_drivers(),
+            pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(
                 item.pod
@@ -61,14 +60,14 @@ class PodReader:
         self, driver: str, owned: tuple[OwnedPod, ...], daemon_sets: tuple[DaemonSet, ...], owners: frozenset[str]
     ) -> _Group:
         known = self._groups.get(driver)
-        if known is not None and known.owned is owned and known.daemon_sets == daemon_sets:
+        if known is not None and known.owned is owned and known.daemon_sets is daemon_sets:
             return known
-        ours = tuple(item.pod for item in owned if item.owner in owners and isinstance(item.pod, DriverPod))
+        ours = tuple([item.pod for item in owned if item.owner in owners and isinstance(item.pod, DriverPod)])
         others = owned if len(ours) < len(owned) else ()
         return _Group(
             owned=owned,
             daemon_sets=daemon_sets,
-            pods=PodsByDriver({driver: ours}),
+            pods=ours,
             # The garbage collector removes them in a moment.
             orphaned=tuple(
                 OrphanedPod(driver=item.pod.driver, node=item.pod.node)
@@ -77,12 +76,3 @@ class PodReader:
             ),
             unload_pods=tuple(item for item in others if isinstance(item.pod, UnloadPod)),
         )
-
-    def _of_drivers(self) -> PodsByDriver:
-        groups: dict[str, tuple[DriverPod, ...]] = {
-            driver: group.pods for driver, group in self._groups.items() if group.pods
-        }
-        before = self._pods.groups
-        if groups.keys() != before.keys() or any(before[driver] is not pods for driver, pods in groups.items()):
-            self._pods = PodsByDriver(groups)
-        return self._pods

@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
 from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
+from driver_builder.memo import remembers_last
 from driver_builder.model import images
 from driver_builder.model.build import OwnTemplate
 from driver_builder.model.image_state import Present
@@ -236,8 +238,13 @@ def _records(snapshot: Snapshot, driver: DriverContainer) -> _Records:
 
 def recorded(driver: DriverContainer) -> tuple[tuple[KernelTarget, ...], ...]:
     """Return the targets with images by a driver's status: those of nodes, and those prebuilt."""
-    ahead = (entry.target for entry in previous_ahead(driver.status).values())
-    return tuple(_of_statuses(previous_targets(driver.status).values())), tuple(_of_statuses(ahead))
+    return _recorded(driver.status)
+
+
+@remembers_last(256)
+def _recorded(status: Mapping[str, Any]) -> tuple[tuple[KernelTarget, ...], ...]:
+    ahead = (entry.target for entry in previous_ahead(status).values())
+    return tuple(_of_statuses(previous_targets(status).values())), tuple(_of_statuses(ahead))
 
 
 def _of_statuses(statuses: Iterable[TargetStatus]) -> Iterator[KernelTarget]:

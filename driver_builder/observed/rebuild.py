@@ -73,6 +73,8 @@ class Rebuilds:
 
     def of_nodes(self, nodes: Iterable[str]) -> dict[str, str]:
         """Give the tokens of single nodes' requests, for their pods to load anew; of many nodes not all."""
+        if not self.requests:
+            return {}
         asked = [name for name in nodes if NODE + name in self.requests]
         chosen = sorted(asked, key=lambda name: (name not in self.pending, name))[:MAX_NODES_TOLD]
         return {name: self.requests[NODE + name].removeprefix(_DIGEST) for name in sorted(chosen)}

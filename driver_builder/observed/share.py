@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.by_driver import PodsByDriver, of_driver
 from driver_builder.observed.snapshot import Snapshot
 
 Value = TypeVar("Value")
@@ -28,7 +28,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         certificates=_only(snapshot.certificates, certificates),
         images_of=_only(snapshot.images_of, {key}),
         daemon_sets=of_driver(snapshot.daemon_sets, key),
-        pods=of_driver(snapshot.pods, key),
+        pods=PodsByDriver({key: of_driver(snapshot.pods, key)}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
     )

@@ -3,7 +3,7 @@
 ``observe`` makes one of the cluster and the registries; tests and ``driver-builder plan`` make one of anything else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driver_builder.api.driver_container import DriverContainer
@@ -167,7 +167,7 @@ class Snapshot:
     images_of: Mapping[str, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
     """By driver key, where its namespace, Secret, CA or plain HTTP lets it see another state than ``images`` has."""
     daemon_sets: tuple[DaemonSet, ...] = ()
-    pods: tuple[DriverPod, ...] = ()
+    pods: Sequence[DriverPod] = ()
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.plan_labels import evidence_of_weighed
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.status.node_notes import MAX_RELOADED, NodeNote
 
@@ -39,8 +40,7 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
     notes: list[NodeNote] = []
     times: list[float] = []
     room = MAX_RELOADED - sum(note.reloads > 0 for note in view.notes.values())
-    unsettled = (item for part in parts for item in part.evidence.items() if item[0] not in view.ordinary)
-    for node, found in unsettled:
+    for node, found in evidence_of_weighed(view, parts).items():
         note = _settled(view.notes.get(node, NodeNote(node=node)), found, now)
         pods = view.pods_on(node) if node not in others else []
         drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting]

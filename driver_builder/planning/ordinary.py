@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
+from driver_builder.memo import remembers_last
+from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding
@@ -21,14 +23,14 @@ from driver_builder.planning.pod_loads import load_of
 class Ordinary:
     """The ordinary nodes of a driver by name, and the objects that say so: while they are the same, it stays true.
 
-    ``places`` are the nodes that a driver is rolled out to, by target, and ``special`` those of which more is known.
-    ``proving`` are, by target, the ids of the pods that prove it, which live in ``pods``.
+    ``places`` are the nodes that a driver is rolled out to, by target, ``others`` those of them that are not ordinary.
+    Of ``special`` nodes more is known.
     """
 
     names: frozenset[str] = frozenset()
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    places: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
+    others: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     special: frozenset[str] = frozenset()
-    proving: Mapping[str, frozenset[int]] = field(default_factory=dict)
     pods: tuple[DriverPod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
@@ -36,55 +38,53 @@ class Ordinary:
 
 def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Ordinary) -> Ordinary:
     """Find the nodes of a driver where nothing is to be done; ``before`` are those of the last time."""
-    places = {
-        item.target.short_hash: item.nodes for item in wanted if not isinstance(item, SkippedTarget | BlockedTarget)
-    }
+    places = {item.target: item.nodes for item in wanted if not isinstance(item, SkippedTarget | BlockedTarget)}
     special = _special(view)
-    if before.nodes is view.nodes and before.pods is view.own_pods and before.special == special:
-        is_same = before.places == places and before.daemon_sets.keys() == view.daemon_sets.keys()
-        if is_same and all(before.daemon_sets[target] is item for target, item in view.daemon_sets.items()):
-            return before
-    names: list[str] = []
-    proving: dict[str, frozenset[int]] = {}
+    changed = _changed_nodes(before.nodes, view.nodes) | _changed_pods(before.pods, view.own_pods)
+    changed |= special ^ before.special
+    if not changed and before.places == places and before.daemon_sets == view.daemon_sets:
+        return before
+    others: dict[KernelTarget, tuple[str, ...]] = {}
     for target, candidates in places.items():
-        daemon_set = view.daemon_sets.get(target)
-        if daemon_set is not None and daemon_set.version:
-            found = _of_target(view, daemon_set, candidates, special, before)
-            names += found
-            proving[target] = frozenset(found.values())
+        daemon_set = view.daemon_sets.get(target.short_hash)
+        if daemon_set is None or not daemon_set.version:
+            others[target] = candidates
+            continue
+        is_ordinary = _Proven(view, daemon_set, special).is_ordinary
+        if before.daemon_sets.get(target.short_hash) is not daemon_set or before.places.get(target) != candidates:
+            others[target] = tuple(name for name in candidates if not is_ordinary(name))
+        elif changed.isdisjoint(candidates):
+            others[target] = before.others[target]
+        else:
+            known = frozenset(before.others[target]) - changed
+            others[target] = tuple(
+                name for name in candidates if name in known or (name in changed and not is_ordinary(name))
+            )
     return Ordinary(
-        names=frozenset(names),
+        names=frozenset().union(*places.values()).difference(*others.values()),
         places=places,
+        others=others,
         special=special,
-        proving=proving,
         pods=view.own_pods,
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
     )
 
 
-def _of_target(
-    view: DriverView,
-    daemon_set: DaemonSet,
-    candidates: Iterable[str],
-    special: frozenset[str],
-    before: Ordinary,
-) -> dict[str, int]:
-    """Return the ordinary nodes of a target, each with the id of the pod that proves it."""
-    found: dict[str, int] = {}
-    nodes, pods_on, is_ordinary = view.nodes, view.pods_by_node.get, _Proven(view, daemon_set).is_ordinary
-    is_same_set = before.daemon_sets.get(daemon_set.target) is daemon_set
-    known = before.proving.get(daemon_set.target, frozenset()) if is_same_set else frozenset()
-    is_same_fleet = before.nodes is nodes
-    for name in candidates:
-        pods = pods_on(name, ())
-        if len(pods) != 1 or name in special:
-            continue
-        one = id(pods[0])
-        is_known = one in known and (is_same_fleet or before.nodes.get(name) is nodes[name])
-        if is_known or is_ordinary(nodes[name], pods[0]):
-            found[name] = one
-    return found
+@remembers_last(1)
+def _changed_nodes(before: Mapping[str, Node], now: Mapping[str, Node]) -> frozenset[str]:
+    """Return the nodes that are other objects than the last time: the same for all drivers."""
+    return frozenset() if before is now else frozenset(name for name in now if before.get(name) is not now[name])
+
+
+def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> frozenset[str]:
+    """Return the nodes of which a pod came, went or is another object than the last time."""
+    if len(before) == len(now):
+        # Mostly one of them has changed, at its place.
+        pairs = [pair for pair in zip(before, now, strict=True) if pair[0] is not pair[1]]
+        return frozenset(pod.node for pair in pairs for pod in pair)
+    old, new = {id(pod): pod for pod in before}, {id(pod): pod for pod in now}
+    return frozenset(old[key].node if key in old else new[key].node for key in old.keys() ^ new.keys())
 
 
 def _special(view: DriverView) -> frozenset[str]:
@@ -96,14 +96,19 @@ def _special(view: DriverView) -> frozenset[str]:
 class _Proven:
     """What pods of one DaemonSet prove: mostly the same, on other boots."""
 
-    def __init__(self, view: DriverView, daemon_set: DaemonSet) -> None:
+    def __init__(self, view: DriverView, daemon_set: DaemonSet, special: frozenset[str]) -> None:
         self._view = view
         self._daemon_set = daemon_set
+        self._special = special
         self._label = view.driver.ready_label
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
-    def is_ordinary(self, node: Node, pod: DriverPod) -> bool:
-        """Return whether a pod proves on this boot what is wanted, and the Node says just that."""
+    def is_ordinary(self, name: str) -> bool:
+        """Return whether the only pod of a node proves on this boot what is wanted, and the Node says just that."""
+        pods = self._view.pods_on(name)
+        return len(pods) == 1 and name not in self._special and self._is_proven(self._view.nodes[name], pods[0])
+
+    def _is_proven(self, node: Node, pod: DriverPod) -> bool:
         proof, annotations = pod.proof, node.annotations
         if proof is None or pod.contrary is not None or pod.deleting or not pod.ready or node.boot_id != proof.boot_id:
             return False

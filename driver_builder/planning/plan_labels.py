@@ -7,7 +7,7 @@ from driver_builder.observed import evidence
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import LabelNode
-from driver_builder.planning.plan_view import DriverView
+from driver_builder.planning.plan_view import DriverView, TargetPart
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
@@ -17,12 +17,19 @@ def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence
     daemon_set = view.daemon_sets.get(item.target.short_hash)
     as_wanted = NodeEvidence(version=daemon_set.version if daemon_set is not None else None, works=True)
     known = dict.fromkeys(item.nodes, as_wanted)
-    for name in [name for name in item.nodes if name not in view.ordinary]:
+    for name in view.weighed(item):
         if name in view.nodes:
             known[name] = of_node(view, view.nodes[name])
         else:
             del known[name]
     return known
+
+
+def evidence_of_weighed(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, NodeEvidence]:
+    """Return the evidence of all nodes that are not ordinary."""
+    evidence = {part.status.target: part.evidence for part in parts}
+    weighed = ((evidence[item.target.id], name) for item in view.wanted for name in view.weighed(item))
+    return {name: found[name] for found, name in weighed if name in found}
 
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:

@@ -1,6 +1,6 @@
 """One target of one driver: by its image's state, what to do and what to report. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
@@ -16,7 +16,6 @@ from driver_builder.desired.desired_target import (
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
 from driver_builder.planning.plan_labels import evidence_of
@@ -42,7 +41,9 @@ def plan_target(
 def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:
     known = evidence_of(view, item)
     before = view.before.get(item.target.id)
-    part = TargetPart(status=_base_status(item, known, before), evidence=known)
+    # An ordinary node is ready.
+    unready = sum(known[name].version is None for name in view.weighed(item) if name in known)
+    part = TargetPart(status=_base_status(item, len(known) - unready, before), evidence=known)
     if isinstance(item, SkippedTarget | BlockedTarget):
         status = replace(part.status, state=item.state, reason=item.reason, message=item.message)
         return replace(part, status=status)
@@ -225,7 +226,7 @@ def start_build(
     )
 
 
-def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before: TargetStatus | None) -> TargetStatus:
+def _base_status(item: DesiredTarget, ready_nodes: int, before: TargetStatus | None) -> TargetStatus:
     """The status of a target before its image is looked at; its digest is kept while the target wants the image.
 
     It is kept as well while nothing can be wanted: a tag that moves in the meantime is not believed afterwards.
@@ -238,12 +239,13 @@ def _base_status(item: DesiredTarget, known: Mapping[str, NodeEvidence], before:
         os=target.os,
         architecture=target.architecture,
         nodes=len(item.nodes),
-        ready_nodes=sum(found.version is not None for found in known.values()),
+        ready_nodes=ready_nodes,
         state=TargetState.PENDING,
         reason="",
         message="",
         image=str(item.image) if isinstance(item, ImageTarget) else kept.image if kept is not None else "",
         digest=image_trust.pin(before, item.image) if isinstance(item, ImageTarget) else kept.digest if kept else "",
+        since=before.since if before is not None else 0.0,
     )
 
 
@@ -252,4 +254,4 @@ def with_since(view: DriverView, part: TargetPart) -> TargetPart:
     before = view.before.get(part.status.target)
     same = before is not None and (before.state, before.reason) == (part.status.state, part.status.reason)
     since = before.since if same and before is not None else float(int(view.snapshot.now))
-    return replace(part, status=replace(part.status, since=since))
+    return part if part.status.since == since else replace(part, status=replace(part.status, since=since))

@@ -1,6 +1,6 @@
 """What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_container import DriverContainer
@@ -9,6 +9,7 @@ from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.memo import remembers_last
 from driver_builder.model.build import ModuleSpec
+from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import loaded
 from driver_builder.objects.unload_pod import UnloadPod
@@ -89,7 +90,7 @@ class DriverView:
     nodes: Mapping[str, Node]
     daemon_sets: Mapping[str, DaemonSet]
     own_pods: tuple[DriverPod, ...]
-    pods_by_node: Mapping[str, tuple[DriverPod, ...]]
+    pods_by_node: "PodsByNode"
     before: Mapping[str, TargetStatus]
     notes: Mapping[str, NodeNote]
     orphans: frozenset[str] = frozenset()
@@ -109,6 +110,8 @@ class DriverView:
     """Nodes where nothing is to be done (:mod:`driver_builder.planning.ordinary`)."""
     others: tuple[Node, ...] = ()
     """All other nodes."""
+    others_of: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
+    """Their names, by the target that is rolled out to them."""
     written: dict[str, tuple[tuple[object, ...], DaemonSet]] = field(default_factory=dict)
     """By target, the DaemonSet that was wanted the last time, with all that it was made from."""
 
@@ -126,7 +129,7 @@ class DriverView:
             nodes=inventory.by_name(snapshot.nodes),
             daemon_sets={item.target: item for item in of_driver(snapshot.daemon_sets, driver.key)},
             own_pods=own_pods,
-            pods_by_node=_by_node(own_pods),
+            pods_by_node=pods_by_node(own_pods),
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
             unload_pods=unload_pods,
@@ -137,7 +140,11 @@ class DriverView:
 
     def pods_on(self, node: str) -> tuple[DriverPod, ...]:
         """Return the driver's pods on a node, those that stay first."""
-        return self.pods_by_node.get(node, ())
+        return self.pods_by_node(node)
+
+    def weighed(self, item: DesiredTarget) -> tuple[str, ...]:
+        """Return the nodes of a target that are not ordinary: of a fleet hardly any."""
+        return self.others_of.get(item.target, item.nodes)
 
     @property
     def suspension(self) -> Suspension | None:
@@ -165,15 +172,20 @@ class DriverView:
         )
 
 
+PodsByNode = Callable[[str], tuple[DriverPod, ...]]
+
+
 @remembers_last(1)
-def _by_node(pods: tuple[DriverPod, ...]) -> Mapping[str, tuple[DriverPod, ...]]:
-    found = {pod.node: (pod,) for pod in pods}
-    if len(found) == len(pods):
-        return found
+def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
+    """Return a function that gives the pods of a node, those that stay first."""
+    # Mostly there is one: thousands of tuples of one pod each are not made.
+    one = {pod.node: pod for pod in pods}
+    if len(one) == len(pods):
+        return lambda node: (one[node],) if node in one else ()
     every: dict[str, tuple[DriverPod, ...]] = {}
     for pod in sorted(pods, key=lambda pod: (pod.deleting, pod.name)):
         every[pod.node] = (*every.get(pod.node, ()), pod)
-    return every
+    return lambda node: every.get(node, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ _RETRY_SECONDS = 300.0
 def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -> tuple[Action, ...]:
     """Return the labels together with the records, and records of nodes without a new label."""
     targets = _targets(view)
-    texts = {name: _text(view, view.nodes[name], targets) for name in nodes if name not in view.ordinary}
+    texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
     texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
     key = view.record
     made: list[Action] = []
@@ -42,7 +42,7 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
     """Create and delete the unload pods of nodes that keep their driver: for files of targets that they have left."""
     actions: list[Action] = []
     targets = _targets(view)
-    for node in (view.nodes[name] for name in nodes if name not in view.ordinary):
+    for node in (view.nodes[name] for name in nodes):
         pods, left = view.unload_pods.get(node.name, ()), _left_files(view, node, targets)
         names = {load.target for load in left}
         done = [pod for pod in pods if pod.target not in names or _is_to_retry(view, pod)]
@@ -54,13 +54,7 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
 
 def _targets(view: DriverView) -> dict[str, str]:
     """Return the targets of nodes that are not ordinary, with the version of the operating system recorded for it."""
-    return {
-        node: target
-        for item in view.wanted
-        for target in (item.target.short_hash,)
-        for node in item.nodes
-        if node not in view.ordinary
-    }
+    return {node: item.target.short_hash for item in view.wanted for node in view.weighed(item)}
 
 
 def _left_files(view: DriverView, node: Node, targets: Mapping[str, str]) -> list[Load]:

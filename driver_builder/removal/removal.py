@@ -81,7 +81,8 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     wanted = tuple(wanted)
     skipped = [item for item in wanted if isinstance(item, SkippedTarget)]
     gone = {node for item in skipped for node in item.nodes}
-    selected = {node for item in wanted for node in item.nodes}
+    # Ordinary nodes are not looked at.
+    selected = {node for item in wanted for node in view.weighed(item)}
     due: list[float] = []
     still: set[str] = set()
     actions: list[Action] = []

@@ -115,7 +115,9 @@ def _act(
     )
     reconciler = Reconciler(
         observer=observer,
-        images=ImageReader(answers, plan_settings.template_versions, pushed=registries.pushed),
+        images=ImageReader(
+            answers, plan_settings.template_versions, pushed=registries.pushed, news=lambda: answers.news
+        ),
         executor=Executor(writes, builds, discoveries, is_stopping=stop.is_set),
         reporter=Reporter(writes, is_stopping=stop.is_set),
         builds=builds,

@@ -117,6 +117,21 @@ def test_a_presence_is_asked_for_again_after_a_minute(bench: Bench) -> None:
     assert bench.look() == Absent()
 
 
+def test_news_is_counted(bench: Bench) -> None:
+    """An answer that differs from what was given, and an image that is not believed any more; not the same again."""
+    bench.look()
+    bench.reply(PRESENT)
+    assert bench.answers.news == 1
+    bench.look()
+    bench.now = 60.0
+    bench.look()
+    bench.reply(PRESENT, wakes=False)
+    settle(bench)
+    assert bench.answers.news == 1
+    bench.answers.forget(IMAGE)
+    assert bench.answers.news == 2
+
+
 @pytest.mark.parametrize(
     "state",
     [

@@ -1,8 +1,12 @@
 """What we write is known at once, and is no news when the watch reports it."""
 
+import threading
+
+import pytest
+
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
-from kube_api.client import Object
+from kube_api.client import MERGE_PATCH, JsonPatch, Object
 from kube_api.resources import DRIVER_CONTAINERS, EVENTS, NODES, PODS
 from tests.support.driver_builder.factories import NAMESPACE, driver_object
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -60,6 +64,34 @@ def test_our_own_status_is_no_news() -> None:
     assert driver.status["observedGeneration"] == 7
     world.watch()
     assert world.news == 0
+
+
+def test_a_watch_that_is_faster_than_the_answer_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server may send the event of a write before its answer: it wakes nobody all the same."""
+    world = Followed()
+    watch, patched = threading.Thread(target=world.watch), world.client.patch
+
+    def patch(path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
+        answer = patched(path, body, content_type=content_type)
+        watch.start()
+        # Without waiting for the answer the watch would be done by then.
+        watch.join(0.3)
+        return answer
+
+    monkeypatch.setattr(world.client, "patch", patch)
+    world.writes.patch(f"{DRIVER}/status", {"status": {"observedGeneration": 7}})
+    watch.join()
+    assert world.news == 0
+
+
+def test_what_somebody_else_changed_before_our_write_is_news() -> None:
+    """Its answer has both changes, and comes before the event of either."""
+    world = Followed()
+    world.client.patch(DRIVER, {"spec": {"version": "2.0.0"}})
+    world.client.catch_up()
+    world.writes.patch(f"{DRIVER}/status", {"status": {"observedGeneration": 7}})
+    world.watch()
+    assert world.news == 1
 
 
 def test_a_write_that_changes_nothing_is_no_change() -> None:

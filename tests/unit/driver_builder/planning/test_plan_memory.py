@@ -11,6 +11,7 @@ from driver_builder.planning.plan_memory import PlanMemory, is_at_rest
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     KERNEL,
+    OTHER_KERNEL,
     SETTINGS,
     daemon_set,
     driver,
@@ -18,6 +19,7 @@ from tests.support.driver_builder.factories import (
     pod,
     ready_snapshot,
     snapshot,
+    target,
     with_images,
 )
 from tests.support.driver_builder.plans import after, plan_in_detail
@@ -87,6 +89,76 @@ def test_of_a_status_that_was_written_no_node_is_weighed_again() -> None:
     noted = replace(written, orphaned_pods=(OrphanedPod(driver=one.key, node="node-a"),))
     assert plan(noted, SETTINGS, memory=memory) == plan_in_detail(noted, SETTINGS)
     assert memory.ordinary(one.key).names == frozenset()
+
+
+def fleet() -> Snapshot:
+    """Return nodes of two kernels at rest."""
+    kernels = {"node-a": KERNEL, "node-b": KERNEL, "node-c": OTHER_KERNEL, "node-d": OTHER_KERNEL}
+    return ready_snapshot(*(node(name, kernel) for name, kernel in kernels.items()))
+
+
+def test_of_a_changed_pod_the_nodes_of_other_targets_are_not_weighed_again() -> None:
+    """What is known of them is the very object of before."""
+    memory, seen = PlanMemory(), fleet()
+    plan(seen, SETTINGS, memory=memory)
+    first = memory.ordinary(driver().key)
+    assert len(first.names) == 4
+    first_pod, *others = seen.pods
+    changed = replace(seen, pods=(replace(first_pod, ready=False), *others))
+    assert plan(changed, SETTINGS, memory=memory) == plan_in_detail(changed, SETTINGS)
+    second = memory.ordinary(driver().key)
+    assert first.names - second.names == {"node-a"}
+    assert second.others[target(OTHER_KERNEL)] is first.others[target(OTHER_KERNEL)]
+    assert second.others[target(KERNEL)] == ("node-a",)
+
+
+def steps(seen: Snapshot) -> dict[str, tuple[Snapshot, ...]]:
+    """Let nodes and pods come, go and change, one thing after the other."""
+    (a, b, *rest), (of_a, of_b, *pods) = seen.nodes, seen.pods
+    silent = replace(seen, pods=(replace(of_a, ready=False), of_b, *pods))
+    gone = replace(seen, pods=(of_b, *pods))
+    other = replace(a, labels={**a.labels, "a": "b"})
+    return {
+        "a pod and back": (silent, seen),
+        "a pod, then another one": (
+            silent,
+            replace(silent, pods=(silent.pods[0], replace(of_b, ready=False), *pods)),
+            seen,
+        ),
+        "a pod that goes and comes again": (gone, replace(seen, pods=(of_b, *pods, replace(of_a, uid="again")))),
+        "two pods in another order": (replace(seen, pods=(of_b, of_a, *pods)),),
+        "a second pod": (replace(seen, pods=(*seen.pods, replace(of_a, name="second", uid="second"))), seen),
+        "a node": (replace(seen, nodes=(other, b, *rest)), seen),
+        "a node that goes": (replace(seen, nodes=(b, *rest)), seen),
+        "a node without its label": (replace(seen, nodes=(without_label(a), b, *rest)), seen),
+        "a node and a pod": (replace(silent, nodes=(other, b, *rest)), replace(seen, nodes=(other, b, *rest))),
+        "a DaemonSet": (
+            replace(seen, daemon_sets=(replace(seen.daemon_sets[0], fingerprint="x"), *seen.daemon_sets[1:])),
+            seen,
+        ),
+        "a DaemonSet that goes": (replace(seen, daemon_sets=seen.daemon_sets[1:]), silent, seen),
+        "what is known of an orphan": (
+            replace(seen, orphaned_pods=(OrphanedPod(driver=driver().key, node="node-b"),)),
+            seen,
+        ),
+    }
+
+
+def without_label(item: Node) -> Node:
+    """Return a node that has lost its ready label."""
+    return replace(item, labels={key: value for key, value in item.labels.items() if not key.endswith(".ready")})
+
+
+@pytest.mark.parametrize("name", steps(fleet()))
+def test_after_each_change_the_plan_is_that_of_no_memory(name: str) -> None:
+    """Whatever was remembered of the plans before."""
+    memory, seen = PlanMemory(), fleet()
+    plan(seen, SETTINGS, memory=memory)
+    for step in steps(seen)[name]:
+        assert plan(step, SETTINGS, memory=memory) == plan_in_detail(step, SETTINGS)
+        fresh = PlanMemory()
+        plan(step, SETTINGS, memory=fresh)
+        assert memory.ordinary(driver().key).names == fresh.ordinary(driver().key).names
 
 
 def test_drivers_that_are_gone_are_forgotten() -> None:
