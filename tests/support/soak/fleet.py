@@ -27,8 +27,9 @@ HEARTBEAT_SECONDS = 5.0
 class Fleet(PlayedNodes):
     """Played nodes with boots of their own; ``proofs`` are the nodes with the boot and kernel that a pod proved.
 
-    ``late`` are the nodes whose driver does not work, until they :meth:`recover`. ``requests`` are the rebuilds that
-    nodes requested, each with the API server's version at that time.
+    ``late`` are the nodes whose driver does not work, and whose kubelets do nothing until they :meth:`recover`: what
+    their pods say against it is not lost. ``requests`` are the rebuilds that nodes requested, each with the API
+    server's version at that time.
     """
 
     def __init__(self, ground: Testbed, client: Client, *, namespace: str) -> None:
@@ -38,8 +39,7 @@ class Fleet(PlayedNodes):
         self.requested = 0
         self._boots: dict[str, str] = {}
         self._booted = 0
-        self._silent: set[str] = set()
-        self._broken: set[str] = set()
+        self._late: set[str] = set()
         self._beaten = 0.0
         self._busy = threading.Lock()
 
@@ -50,8 +50,8 @@ class Fleet(PlayedNodes):
 
     @property
     def late(self) -> frozenset[str]:
-        """The nodes whose kubelets say nothing since they booted, or whose loaders fail."""
-        return frozenset(self._silent | self._broken)
+        """The nodes that lost their module, or say nothing since they booted."""
+        return frozenset(self._late)
 
     def place(self, node: str) -> str:
         """Return boot and kernel of a node, as they are written beside a ready label."""
@@ -69,19 +69,19 @@ class Fleet(PlayedNodes):
     def boot(self, node: str, kernel: str, *, is_late: bool = False) -> None:
         """Boot a node, into the kernel that it has or into another one.
 
-        If ``is_late``, its pods are as they were before: nothing is said of them on this boot.
+        If ``is_late``, its pods stay as they were on the boot before.
         """
         with self._busy:
             self._booted += 1
             boot = f"boot-{self._booted}"
             self._boots[node], self._kernels = boot, {**self._kernels, node: kernel}
             if is_late:
-                self._silent.add(node)
+                self._late.add(node)
             metadata = {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": _annotations(kernel, boot)}
             self._client.patch(NODES.path(name=node), {"metadata": metadata})
 
     def lose_module(self, node: str) -> bool:
-        """Let a module go that a pod of a node holds; tells whether there was one. Loaders fail there from now on."""
+        """Let a module go that a pod of a node holds; tells whether there was one."""
         with self._busy:
             for pod in self.pods():
                 if pod["spec"].get("nodeName") == node and self._works(pod):
@@ -90,22 +90,20 @@ class Fleet(PlayedNodes):
                         self._client.patch(path, {"status": self._lost(node)})
                     except NotFound:
                         return False
-                    self._broken.add(node)
+                    self._late.add(node)
                     return True
         return False
 
     def recover(self) -> None:
-        """Let late nodes report, and loaders work."""
+        """Let the kubelets of late nodes go on."""
         with self._busy:
-            self._silent.clear()
-            self._broken.clear()
+            self._late.clear()
 
     def go(self, node: str) -> None:
         """Let a node go; its pods follow."""
         with self._busy:
             self._kernels = {name: kernel for name, kernel in self._kernels.items() if name != node}
-            self._silent.discard(node)
-            self._broken.discard(node)
+            self._late.discard(node)
             self.requests.pop(node, None)
             self._client.delete(NODES.path(name=node))
 
@@ -133,14 +131,9 @@ class Fleet(PlayedNodes):
         return self._boots[node]
 
     def has_reported(self, pod: Json) -> bool:
-        """Tell whether a pod has reported on the boot that its node is on, and how its loader works there."""
-        node = pod["spec"]["nodeName"]
-        if node in self._silent:
-            return True
+        """Tell whether a pod has reported on the boot that its node is on."""
         found = load_report_of(pod)
-        if found is None or found.boot_id != self._boots[node]:
-            return False
-        return found.result != Reason.LOAD_FAILED or node in self._broken
+        return found is not None and found.boot_id == self._boots[pod["spec"]["nodeName"]]
 
     def send_heartbeats(self, now: str) -> None:
         """Now and then."""
@@ -154,24 +147,18 @@ class Fleet(PlayedNodes):
             super().play()
 
     def play_pod(self, pod: Json, now: str) -> None:
-        """Let pods of nodes that are gone go, too."""
+        """Let pods of nodes that are gone go, too; those of late nodes stay as they are."""
         node = pod["spec"].get("nodeName")
         if node and node not in self._kernels:
             self._force_delete(pod)
-            return
-        super().play_pod(pod, now)
+        elif node not in self._late:
+            super().play_pod(pod, now)
 
     def _report(self, pod: Json) -> Json:
         node = pod["spec"]["nodeName"]
-        if pod["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] != self._kernels[node]:
-            return super()._report(pod)
-        if node not in self._broken:
+        if pod["metadata"]["annotations"][manifests.KERNEL_ANNOTATION] == self._kernels[node]:
             self.proofs.add((node, self.place(node)))
-            return super()._report(pod)
-        status = super()._report(pod)
-        ended = status["initContainerStatuses"][0]["state"]["terminated"]
-        ended |= {"exitCode": 1, "message": self._verdict(node, Reason.LOAD_FAILED)}
-        return {**status, "conditions": [{"type": "Ready", "status": "False"}]}
+        return super()._report(pod)
 
     def _works(self, pod: Json) -> bool:
         found = load_report_of(pod)
@@ -181,13 +168,16 @@ class Fleet(PlayedNodes):
 
     def _lost(self, node: str) -> Json:
         """Make the part of a pod's status that says that its module is gone."""
-        ended = {"exitCode": 1, "message": self._verdict(node, Reason.NOT_LIVE)}
-        hold = {"name": manifests.HOLD_CONTAINER, "state": {"terminated": ended}, "image": "i", "imageID": "i",
-                "ready": False, "restartCount": 0}  # fmt: skip
+        verdict = {"result": Reason.NOT_LIVE, "kernel": self._kernels[node], "bootID": self._boots[node]}
+        hold = {
+            "name": manifests.HOLD_CONTAINER,
+            "state": {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}},
+            "image": "i",
+            "imageID": "i",
+            "ready": False,
+            "restartCount": 0,
+        }
         return {"conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [hold]}
-
-    def _verdict(self, node: str, result: str) -> str:
-        return json.dumps({"result": result, "kernel": self._kernels[node], "bootID": self._boots[node]})
 
 
 def load_report_of(pod: Json) -> load_report.LoadReport | None:

@@ -82,7 +82,7 @@ class Judge:
             target = targets.get(found.kernel)
             if target is None or found.version != self.world.version:
                 continue
-            tags = {item.tag for item in list(self.ledger.pushed) if item.key == target["buildKey"]}
+            tags = {item.tag for item in list(self.ledger.pushed) if item.key == target.get("buildKey")}
             if {found.digest} == {target.get("imageDigest"), *map(self.check.digest, tags)}:
                 yield found.kernel, found.kept | {found.fingerprint}
 

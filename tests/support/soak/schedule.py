@@ -144,7 +144,11 @@ DECKS: Mapping[Link, tuple[tuple[Fault, frozenset[Exchange]], ...]] = {
 
 _SHARES = {Link.API: 5, Link.REGISTRY: 3, Link.ENGINE: 2}
 _MOST_SKIPPED = {Link.API: 4, Link.REGISTRY: 6, Link.ENGINE: 5}
-LIES = tuple(PlannedFault(fault=Fault.OTHER_CONTENT, on=on) for on in (_MANIFEST, _CONFIG))
+LIES = (
+    PlannedFault(fault=Fault.OTHER_CONTENT, on=_MANIFEST),
+    # Not of the same image: whoever believed the one would not believe the other.
+    PlannedFault(fault=Fault.OTHER_CONTENT, on=_CONFIG, skip=1),
+)
 """What a registry says first of images that a driver finds there when it comes back: nothing remembers them."""
 _ORDER = {Act.COSMETIC: -2, Act.DRIFT: -1, Act.DELETE: 1}
 """What no node has is edited while all is quiet: nothing else could hide what comes of it. A module is lost while a pod

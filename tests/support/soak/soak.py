@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,14 +170,21 @@ class Soak:
             time.sleep(min(TURN_SECONDS, left))
 
     def _until(self, what: str, reached: Callable[[], bool], *also: Controller) -> None:
+        self._until_none(what, lambda: () if reached() else (what,), *also)
+
+    def _until_none(self, what: str, find: Callable[[], Iterable[str]], *also: Controller) -> None:
+        """Wait until nothing is found any more."""
         end = time.monotonic() + LIMIT_SECONDS
-        while not reached():
+        while found := list(find()):
             for controller in also:
                 controller.keep_running()
-            assert time.monotonic() < end, f"not reached: {what}: {self._logs()}"
+            assert time.monotonic() < end, f"not reached: {what}: {self._words(found)}"
             time.sleep(TURN_SECONDS)
 
     def _do(self, step: Step) -> None:
+        if step.act is Act.DELETE:
+            # The labels of late nodes go because of what these say, not with the driver.
+            self._recover()
         if step.act not in FAULTS:
             self.world.act(step.act, step.draw)
             return
@@ -231,13 +238,12 @@ class Soak:
         Raises:
             AssertionError: it does not become so, it does not stay so, or something happened that must not.
         """
+        self._recover()
         if self.world.is_deleted:
             self._come_back()
         if self._judge.unheard():
             # Nodes of one target are heard once in ten minutes.
             self._clock.write_text(f"{float(self._clock.read_text()) + HEARD_SECONDS}\n")
-        if self.world.fleet.late:
-            self._recover()
         self._until_quiet()
         writes = len(self._ledger.writes)
         self._let_pass()
@@ -258,7 +264,7 @@ class Soak:
         registry gives other content first.
         """
         self._until("the driver is gone", self.world.is_gone, self._main)
-        self._until("nothing of the driver is left", lambda: not list(self._judge.left()), self._main)
+        self._until_none("nothing of the driver is left", self._judge.left, self._main)
         registry = self._scripts[Link.REGISTRY]
         if self._may_restart:
             self._main.kill()
@@ -268,15 +274,23 @@ class Soak:
 
     def _recover(self) -> None:
         """Let late nodes report, once no ready label says that their driver works."""
-        self._until("no label where the driver does not work", lambda: not list(self._judge.believed()), self._main)
+        if not self.world.fleet.late:
+            return
+
+        def believed() -> list[str]:
+            # A watch that was about to be silent may be so by now.
+            self._speak()
+            return list(self._judge.believed())
+
+        self._until_none("no label where the driver does not work", believed, self._main)
         self._let_pass()
-        assert (believed := list(self._judge.believed())) == [], self._words(believed)
+        assert (labels := believed()) == [], self._words(labels)
         self.world.fleet.recover()
 
     def _until_quiet(self) -> None:
         end = time.monotonic() + LIMIT_SECONDS
         while True:
-            # One that was about to be silent when the burst ended.
+            # As in _recover.
             self._speak()
             writes = len(self._ledger.writes)
             self._wait(TURN_SECONDS)
