@@ -65,6 +65,11 @@ def batches(
     return tuple(tuple(batch) for batch in found.values())
 
 
+def _is_later(action: Action) -> bool:
+    """Return whether an action comes after those that remove labels."""
+    return not (isinstance(action, LabelNode) and action.version is None)
+
+
 class Executor:
     """Carries out actions against one cluster and one build queue, until ``is_stopping``."""
 
@@ -90,11 +95,21 @@ class Executor:
         An action without an answer ends those of its driver, which ``owner_of`` names; the next time they come last. At
         the second driver without an answer the rest is left to the next reconcile, because each action would wait as
         long. The same holds when the controller is to stop, because another one may act already.
+
+        A pod is replaced after the label that its node loses is removed. Where that was not written for now the pod
+        stays: it may be the only evidence.
         """
         failed: list[FailedAction] = []
+        unwritten: set[tuple[str, str]] = set()
         strikes = self._silence.begin()
-        for batch in batches(self._silence.last(actions, owner_of), self._apart(owner_of)):
-            waiting = tuple(action for action in batch if owner_of(action) not in strikes.unanswered)
+        ordered = self._silence.last(sorted(actions, key=_is_later), owner_of)
+        for batch in batches(ordered, self._apart(owner_of)):
+            waiting = tuple(
+                action
+                for action in batch
+                if owner_of(action) not in strikes.unanswered
+                and not (isinstance(action, ReplacePod) and (owner_of(action), action.node) in unwritten)
+            )
             if not waiting:
                 continue
             if self._is_stopping():
@@ -104,6 +119,8 @@ class Executor:
                 if error is not None:
                     failed.append(FailedAction(action=action, error=error))
                     logger.warning("%s", failed[-1])
+                    if isinstance(action, LabelNode) and isinstance(error, KubeApiError) and error.is_temporary:
+                        unwritten.add((owner_of(action), action.node))
             strikes.saw(None, *(owner_of(action) for action, error in outcomes if not isinstance(error, Unreachable)))
             silent = {owner_of(action): error for action, error in outcomes if isinstance(error, Unreachable)}
             if silent:

@@ -23,14 +23,14 @@ from tests.support.soak.soak import Soak
 
 SHORT = Size(
     exchanges=10,
-    worlds=3,
+    worlds=4,
     troubles=2,
     gap=1.5,
-    world_acts=(Act.COSMETIC, Act.JOIN, Act.REBOOT, Act.MOVE),
+    world_acts=(Act.COSMETIC, Act.JOIN, Act.LATE_BOOT, Act.MOVE, Act.DRIFT, Act.DELETE),
     trouble_acts=(Act.KILL, Act.DROP, Act.CLOCK, Act.FULL_DISK),
 )
 SHORT_BURSTS = 2
-LONG = Size(exchanges=18, worlds=4, troubles=3, gap=4.0)
+LONG = Size(exchanges=18, worlds=5, troubles=3, gap=4.0)
 LONG_SECONDS = float(os.environ.get("SOAK_SECONDS", "2400"))
 LONG_FAULTS = int(os.environ.get("SOAK_FAULTS", "500"))
 KINDS = 12

@@ -22,6 +22,8 @@ from testbed.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 DISK_MIB = 32
+RECONCILES = 'driver_builder_reconcile_seconds_count{result="Succeeded"}'
+ANSWER_SECONDS = 10.0
 _START = 'mount -t tmpfs -o size={size}m soak "$TMPDIR" && exec "$@"'
 _BUILD_LINE = re.compile(r"build (?P<key>[0-9a-f]{20}): (?P<text>.*)")
 
@@ -159,11 +161,12 @@ class Controller:
         return self._log.read_text(errors="replace")
 
     def passes(self) -> float | None:
-        """Count the reconciles of this life; None where it does not answer."""
+        """Count the reconciles of this life that succeeded; None where it does not answer."""
         try:
-            return metrics.read(self._port, "driver_builder_reconcile_seconds_count")
+            answer = requests.get(f"http://127.0.0.1:{self._port}/metrics", timeout=ANSWER_SECONDS)
         except requests.RequestException:
             return None
+        return metrics.total(answer.text, RECONCILES) if answer.ok else None
 
     def internal_errors(self) -> list[str]:
         """Return the lines that report bugs."""

@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.soak.faults import RETRY_AFTER_SECONDS, STATUS, Exchange, Fault, Script, exchange_of
+from tests.support.soak.faults import (
+    RETRY_AFTER_SECONDS,
+    STATUS,
+    Exchange,
+    Fault,
+    Script,
+    content_of,
+    exchange_of,
+)
+from tests.support.soak.other_content import corrupted, other_content
 
 DELAY_SECONDS = 3.0
 """Longer than a client of the Lease waits."""
@@ -100,6 +109,7 @@ class FaultProxy:
         self._note = note
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._silent: list[threading.Event] = []
         self._is_away = threading.Event()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
@@ -129,8 +139,22 @@ class FaultProxy:
         """Take connections again."""
         self._is_away.clear()
 
+    def speak(self) -> None:
+        """Let silent watches bring what they held back, and all that comes."""
+        with self._lock:
+            silent, self._silent = self._silent, []
+        for event in silent:
+            event.set()
+
+    def _wait_in_silence(self) -> None:
+        event = threading.Event()
+        with self._lock:
+            self._silent.append(event)
+        event.wait()
+
     def close(self) -> None:
         """Stop listening, and break what is still open."""
+        self.speak()
         self._server.shutdown()
         self._server.server_close()
         self.drop()
@@ -236,6 +260,9 @@ class _Hop:
             raise _Cut
         if fault is Fault.CORRUPT:
             content = corrupted(content)
+        kind = content_of(self._client.command, self._client.path, answer.status, content)
+        if kind is not None and self._proxy.script.next(kind) is Fault.OTHER_CONTENT:
+            content = other_content(content)
         self._head(answer, fault)
         length = answer.getheader("Content-Length", "0") if self._client.command == "HEAD" else str(len(content))
         self._client.send_header("Content-Length", length)
@@ -267,6 +294,8 @@ class _Hop:
         self._head(answer, None)
         self._client.send_header("Transfer-Encoding", "chunked")
         self._client.end_headers()
+        if fault is Fault.SILENCE:
+            self._proxy._wait_in_silence()
         if fault is Fault.GONE:
             self._chunk(_gone_event())
         elif fault is Fault.CORRUPT:
@@ -307,14 +336,6 @@ class _Hop:
                 digest=answer.getheader("Docker-Content-Digest", ""),
             )
         )
-
-
-def corrupted(content: bytes) -> bytes:
-    """Make something of the same length that is neither JSON nor what its digest says."""
-    if content.startswith((b"{", b"[")):
-        return b"<" + content[1:]
-    middle = len(content) // 2
-    return content[:middle] + bytes(byte ^ 0x55 for byte in content[middle : middle + 16]) + content[middle + 16 :]
 
 
 def _body(client: BaseHTTPRequestHandler) -> bytes:

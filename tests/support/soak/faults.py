@@ -26,8 +26,12 @@ class Fault(StrEnum):
     TRUNCATE = "truncated answer"
     CORRUPT = "corrupt answer"
     OTHER_DIGEST = "another digest"
+    OTHER_CONTENT = "other content"
+    """Content of the right form that is not what its digest says."""
     DELAY = "delay"
     DRIP = "drip"
+    SILENCE = "silence"
+    """A watch that is open and brings nothing, until :meth:`FaultProxy.speak`."""
     UNAUTHORIZED = "401"
     GONE = "410"
     TOO_MANY = "429"
@@ -57,6 +61,10 @@ class Exchange(StrEnum):
     WRITE = "write"
     BUILD = "build"
     SAVE = "save"
+    MANIFEST = "manifest"
+    """A manifest that a registry gives: a fault of its content waits for one."""
+    CONFIG = "config"
+    """As a manifest, the config of an image."""
 
 
 _API_COLLECTION = re.compile(r"/(?:nodes|pods|daemonsets|drivercontainers|configmaps|events)$")
@@ -79,6 +87,15 @@ def exchange_of(method: str, target: str) -> Exchange:
     if method in ("GET", "HEAD"):
         return Exchange.LIST if _API_COLLECTION.search(path) else Exchange.READ
     return Exchange.WRITE
+
+
+def content_of(method: str, target: str, status: int, content: bytes) -> Exchange | None:
+    """Classify what a registry gives; None for what is no JSON, or no content."""
+    if method != "GET" or status != HTTPStatus.OK or not content.startswith(b"{"):
+        return None
+    if "/manifests/" in target:
+        return Exchange.MANIFEST
+    return Exchange.CONFIG if "/blobs/" in target else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

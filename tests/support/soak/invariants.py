@@ -25,27 +25,35 @@ class At(Generic[Face]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFace:
-    """A node: its boot and kernel (``place``), its ready label, and where that was proven."""
+    """A node: its boot and kernel (``place``), its ready label, where that was proven, and the rebuild it requests."""
 
     place: str
     ready: str | None
     proven_on: str
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFace:
-    """A driver pod: its node, its DaemonSet's target, what it has, and on which boot and kernel it proved that."""
+    """A driver pod: its node, its DaemonSet's target, what it has, and on which boot and kernel it proved that.
+
+    ``refuted_on`` is where it said that the driver does not work.
+    """
 
     node: str
     target: str
     fingerprint: str
     proven_on: str
     is_deleted: bool
+    refuted_on: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFace:
-    """A DaemonSet: its target, and what its pods are to have."""
+    """A DaemonSet: its target, and what its pods are to have.
+
+    ``kept`` are other fingerprints that pods may have, ``modules`` the identities that they have to find.
+    """
 
     target: str
     kernel: str
@@ -53,6 +61,16 @@ class SetFace:
     version: str
     rebuild: str
     digest: str
+    kept: frozenset[str] = frozenset()
+    modules: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFace:
+    """A driver: when requests of nodes were acknowledged last, by target."""
+
+    uid: str
+    heard: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +126,32 @@ def unproven_labels(nodes: History[NodeFace], proofs: Set[tuple[str, str]]) -> I
                 yield f"{name} is ready ({now.ready}) on {now.proven_on!r}, which no pod proved"
 
 
-def lost_labels(nodes: History[NodeFace]) -> Iterator[str]:
-    """Find ready labels that went though the node is on the boot and kernel that they were proven on."""
+def lost_labels(nodes: History[NodeFace], pods: History[PodFace], absences: Iterable[range] = ()) -> Iterator[str]:
+    """Find ready labels that went though the node is on the boot and kernel that they were proven on.
+
+    Causes are that a pod said otherwise, and that there was no driver, at ``absences``.
+    """
     for name, history in nodes.items():
-        for _, before, now in _changes(history):
+        set_at = 0
+        for version, before, now in _changes(history):
+            if before is None or before.ready is None:
+                set_at = version
             if before is None or now is None or before.ready is None or now.ready is not None:
                 continue
-            if before.place == now.place == before.proven_on:
+            is_refuted = _is_refuted(name, now.place, pods, range(set_at, version))
+            is_absent = any(version in absence for absence in absences)
+            if before.place == now.place == before.proven_on and not (is_refuted or is_absent):
                 yield f"{name} lost its ready label ({before.ready}), and is on {now.place!r} still"
+
+
+def _is_refuted(node: str, place: str, pods: History[PodFace], versions: range) -> bool:
+    """Tell whether a pod said at one of these versions that the driver does not work at a place of its node."""
+    faces = (
+        face
+        for history in pods.values()
+        for face in (at(history, versions.start), *(item.face for item in history if item.version in versions))
+    )
+    return any(face is not None and (face.node, face.refuted_on) == (node, place) for face in faces)
 
 
 def _changes(history: Iterable[At[Face]]) -> Iterator[tuple[int, Face | None, Face | None]]:
@@ -128,7 +164,10 @@ def _changes(history: Iterable[At[Face]]) -> Iterator[tuple[int, Face | None, Fa
 def harmed_pods(
     pods: History[PodFace], nodes: History[NodeFace], sets: Mapping[str, Sequence[At[SetFace]]]
 ) -> Iterator[str]:
-    """Find pods that were deleted though they worked: on their boot and kernel, and as their DaemonSet wants them."""
+    """Find pods that were deleted though they worked: on their boot and kernel, and as their DaemonSet wants them.
+
+    A pod that is older than its node's request for a rebuild is replaced, and no other one is.
+    """
     for name, history in pods.items():
         for version, before, now in _changes(history):
             if before is None or before.is_deleted or not (now is None or now.is_deleted):
@@ -136,24 +175,46 @@ def harmed_pods(
             # What its deletion is about was there before it.
             node = at(nodes.get(before.node, ()), version - 1)
             wanted = at(sets.get(before.target, ()), version - 1)
-            works = node is not None and before.proven_on == node.place
-            if works and wanted is not None and wanted.fingerprint == before.fingerprint:
+            works = node is not None and before.proven_on == node.place and not before.refuted_on
+            until_then = [item for item in nodes.get(before.node, ()) if item.version < version]
+            if wanted is None or not works or is_older_than_request(history, until_then):
+                continue
+            if before.fingerprint in {wanted.fingerprint, *wanted.kept}:
                 yield f"pod {name} on {before.node} was deleted at {version}, and nothing else was wanted there"
 
 
-def needless_changes(sets: Mapping[str, Sequence[At[SetFace]]], requests: int) -> Iterator[str]:
-    """Find DaemonSets that want something else of their nodes without another version or a requested rebuild."""
+def is_older_than_request(pod: Sequence[At[PodFace]], node: Sequence[At[NodeFace]]) -> bool:
+    """Tell whether a pod was there before its node requested the last rebuild."""
+    requested = [version for version, before, now in _changes(node) if _request(now) not in ("", _request(before))]
+    return bool(requested) and pod[0].version < requested[-1]
+
+
+def _request(face: NodeFace | None) -> str:
+    return face.request if face is not None else ""
+
+
+def needless_changes(
+    sets: Mapping[str, Sequence[At[SetFace]]], requests: int, requests_of_nodes: int = 0
+) -> Iterator[str]:
+    """Find DaemonSets that want something else of their nodes without another version or a requested rebuild.
+
+    A rebuild that a node requests makes another image, and leaves what the other nodes have.
+    """
     rebuilds = {item.face.rebuild for history in sets.values() for item in history if item.face} - {""}
     if len(rebuilds) > requests:
         yield f"{requests} rebuilds were requested, and DaemonSets were made for {len(rebuilds)}"
     for target, history in sets.items():
-        wanted = defaultdict(set)
+        wanted, images = defaultdict(set), defaultdict(set)
         for item in history:
             if item.face is not None:
-                wanted[item.face.version, item.face.rebuild].add((item.face.fingerprint, item.face.digest))
+                wanted[item.face.version, item.face.rebuild].add(item.face.fingerprint)
+                images[item.face.version, item.face.rebuild].add(item.face.digest)
         for (version, _), found in wanted.items():
             if len(found) > 1:
                 yield f"the DaemonSet of {target} wanted {len(found)} things of version {version}: {sorted(found)}"
+        for (version, _), found in images.items():
+            if len(found) > 1 + requests_of_nodes:
+                yield f"the DaemonSet of {target} had {len(found)} images of version {version}: {sorted(found)}"
 
 
 def unknown_images(sets: Mapping[str, Sequence[At[SetFace]]], digests: Set[str]) -> Iterator[str]:
@@ -162,6 +223,27 @@ def unknown_images(sets: Mapping[str, Sequence[At[SetFace]]], digests: Set[str])
         for item in history:
             if item.face is not None and item.face.digest not in digests:
                 yield f"the DaemonSet of {target} has {item.face.digest}, which was never tagged"
+
+
+def wrong_modules(
+    sets: Mapping[str, Sequence[At[SetFace]]], modules: Mapping[str, Set[tuple[str, str]]]
+) -> Iterator[str]:
+    """Find DaemonSets that expect other modules than their image has; ``modules`` are those of images by digest."""
+    for target, history in sets.items():
+        for item in history:
+            if item.face is not None and item.face.modules != modules.get(item.face.digest, item.face.modules):
+                yield f"the DaemonSet of {target} expects {sorted(item.face.modules)} of {item.face.digest}"
+
+
+def hurried_rebuilds(drivers: History[DriverFace], seconds: float) -> Iterator[str]:
+    """Find targets whose nodes were heard again before so many ``seconds`` had gone by; a clock may be set back."""
+    for history in drivers.values():
+        for _, before, now in _changes(history):
+            if before is None or now is None or before.uid != now.uid:
+                continue
+            for target, at_now in now.heard.items():
+                if 0 < at_now - before.heard.get(target, at_now) < seconds:
+                    yield f"nodes of {target} were heard at {before.heard[target]:.0f}, and again at {at_now:.0f}"
 
 
 def builds_of(said: Iterable[Said], ended: Iterable[Ended]) -> list[Build]:

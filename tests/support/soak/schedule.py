@@ -33,6 +33,10 @@ class Act(StrEnum):
     LEAVE = "a node leaves"
     REBOOT = "a node reboots"
     MOVE = "a node boots another kernel"
+    LATE_BOOT = "a node reboots, and does not report"
+    DRIFT = "a node loses the module"
+    NODE_REBUILD = "a node requests a rebuild"
+    DELETE = "the driver is deleted, and comes back"
     KILL = "SIGKILL"
     PAUSE = "SIGSTOP, SIGCONT"
     TAKE_OVER = "a second controller, and the first is stopped"
@@ -65,11 +69,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Faults of exchanges by link, and steps beside them."""
+    """Faults of exchanges by link, and steps beside them; ``restarts`` says whether a controller's process may end."""
 
     number: int
     faults: Mapping[Link, tuple[PlannedFault, ...]]
     steps: tuple[Step, ...]
+    restarts: bool = True
 
     def __str__(self) -> str:
         steps = [str(step) for step in self.steps]
@@ -86,13 +91,18 @@ class Size:
     troubles: int
     gap: float
     """Seconds between two steps at most."""
-    world_acts: tuple[Act, ...] = (Act.COSMETIC, Act.REBUILD, Act.JOIN, Act.LEAVE, Act.REBOOT, Act.MOVE)
+    world_acts: tuple[Act, ...] = (
+        Act.COSMETIC, Act.REBUILD, Act.NODE_REBUILD, Act.DELETE,
+        Act.JOIN, Act.LEAVE, Act.REBOOT, Act.LATE_BOOT, Act.MOVE, Act.DRIFT,
+    )  # fmt: skip
     trouble_acts: tuple[Act, ...] = (Act.KILL, Act.PAUSE, Act.TAKE_OVER, Act.CLOCK, Act.FULL_DISK, Act.DROP, Act.OUTAGE)
 
 
 _CALLS = frozenset({Exchange.READ, Exchange.LIST, Exchange.WRITE})
 _WATCH, _LEASE = frozenset({Exchange.WATCH}), frozenset({Exchange.LEASE})
 _BUILD, _SAVE = frozenset({Exchange.BUILD}), frozenset({Exchange.SAVE})
+_MANIFEST, _CONFIG = frozenset({Exchange.MANIFEST}), frozenset({Exchange.CONFIG})
+_CONTENT = _MANIFEST | _CONFIG
 _ENGINE = _CALLS | _BUILD | _SAVE
 _CUTS = (Fault.CUT_BEFORE, Fault.CUT_MIDWAY, Fault.CUT_AFTER)
 _REFUSALS = (Fault.TOO_MANY, Fault.SERVER_ERROR, Fault.UNAVAILABLE)
@@ -108,16 +118,17 @@ DECKS: Mapping[Link, tuple[tuple[Fault, frozenset[Exchange]], ...]] = {
         (Fault.CORRUPT, _WATCH),
         (Fault.DRIP, _WATCH),
         (Fault.UNAVAILABLE, _WATCH),
+        (Fault.SILENCE, _WATCH),
         (Fault.CUT_AFTER, _LEASE),
         (Fault.DELAY, _LEASE),
         (Fault.SERVER_ERROR, _LEASE),
     ),
-    Link.REGISTRY: tuple(
-        (fault, _CALLS)
-        for fault in (
-            *_CUTS, *_REFUSALS, Fault.TRUNCATE, Fault.CORRUPT, Fault.OTHER_DIGEST, Fault.DELAY, Fault.DRIP,
-            Fault.UNAUTHORIZED,
-        )
+    Link.REGISTRY: (
+        *((fault, _CALLS) for fault in (*_CUTS, *_REFUSALS, Fault.TRUNCATE, Fault.CORRUPT, Fault.DELAY, Fault.DRIP)),
+        (Fault.OTHER_DIGEST, _CALLS),
+        (Fault.UNAUTHORIZED, _CALLS),
+        (Fault.OTHER_CONTENT, _MANIFEST),
+        (Fault.OTHER_CONTENT, _CONFIG),
     ),
     Link.ENGINE: (
         *((fault, _ENGINE) for fault in (*_CUTS, Fault.TRUNCATE, Fault.DELAY, Fault.DRIP)),
@@ -133,6 +144,15 @@ DECKS: Mapping[Link, tuple[tuple[Fault, frozenset[Exchange]], ...]] = {
 
 _SHARES = {Link.API: 5, Link.REGISTRY: 3, Link.ENGINE: 2}
 _MOST_SKIPPED = {Link.API: 4, Link.REGISTRY: 6, Link.ENGINE: 5}
+LIES = (
+    PlannedFault(fault=Fault.OTHER_CONTENT, on=_MANIFEST),
+    # Not of the same image: whoever believed the one would not believe the other.
+    PlannedFault(fault=Fault.OTHER_CONTENT, on=_CONFIG, skip=1),
+)
+"""What a registry says first of images that a driver finds there when it comes back: nothing remembers them."""
+_ORDER = {Act.COSMETIC: -2, Act.DRIFT: -1, Act.DELETE: 1}
+"""What no node has is edited while all is quiet: nothing else could hide what comes of it. A module is lost while a pod
+holds it. What is deleted is not edited."""
 DRAWN = 1 << 16
 MILDEST = 0
 """A draw: the shortest pause and the shortest outage, in which nobody loses the Lease."""
@@ -152,8 +172,7 @@ def burst(seed: int, number: int, size: Size, *, restarts: bool = True) -> Burst
     worlds = [Act.EDIT, *_acts(seed + 1, number, size.world_acts, size.worlds - 1)]
     acts = [act for act in troubles if restarts or act not in RESTARTS] + worlds
     chance.shuffle(acts)
-    # What no node has is edited while all is quiet: nothing else could hide what comes of it.
-    acts.sort(key=lambda act: act is not Act.COSMETIC)
+    acts.sort(key=lambda act: _ORDER.get(act, 0))
     steps = tuple(
         Step(
             act=act,
@@ -163,7 +182,7 @@ def burst(seed: int, number: int, size: Size, *, restarts: bool = True) -> Burst
         )
         for act in acts
     )
-    return Burst(number=number, faults=faults, steps=steps)
+    return Burst(number=number, faults=faults, steps=steps, restarts=restarts)
 
 
 def _dealt(seed: int, link: Link, turns: range, chance: random.Random) -> Iterator[PlannedFault]:
@@ -173,7 +192,9 @@ def _dealt(seed: int, link: Link, turns: range, chance: random.Random) -> Iterat
         shuffled = list(deck)
         random.Random(f"{seed}/{link}/{at // len(deck)}").shuffle(shuffled)  # noqa: S311
         fault, exchanges = shuffled[at % len(deck)]
-        yield PlannedFault(fault=fault, on=exchanges, skip=chance.randrange(_MOST_SKIPPED[link]))
+        yield PlannedFault(
+            fault=fault, on=exchanges, skip=chance.randrange(2 if exchanges <= _CONTENT else _MOST_SKIPPED[link])
+        )
 
 
 def _acts(seed: int, number: int, acts: tuple[Act, ...], count: int) -> list[Act]:

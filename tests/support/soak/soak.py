@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from driver_builder.observed import rebuild
@@ -21,14 +21,13 @@ from kube_api.resources import NAMESPACES
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.pki import CertificateAuthority
 from testbed.testbed import Testbed
-from tests.support.real_parts.controller_life import TEMPLATE, Json
-from tests.support.soak import invariants
+from tests.support.real_parts.controller_life import TEMPLATE
 from tests.support.soak.controllers import Controller
-from tests.support.soak.fault_proxy import FaultProxy, Passed
-from tests.support.soak.faults import Exchange, Script
-from tests.support.soak.invariants import Pushed, last
-from tests.support.soak.schedule import FAULTS, Act, Burst, Link, Step
-from tests.support.soak.watcher import RegistryCheck, Watcher, is_proven
+from tests.support.soak.fault_proxy import FaultProxy
+from tests.support.soak.faults import Script
+from tests.support.soak.judge import Judge, Ledger
+from tests.support.soak.schedule import FAULTS, LIES, Act, Burst, Link, Step
+from tests.support.soak.watcher import RegistryCheck, Watcher
 from tests.support.soak.world import DRIVER, TEMPLATE_NAME, World
 
 LIMIT_SECONDS = 600.0
@@ -44,6 +43,7 @@ BRANCH = """\
 PAUSES = (2.0, 5.0, 12.0)
 """Seconds: the longest is more than the Lease's holder has for a renewal."""
 CLOCKS = (3600, -3600, 86400, 0, -7 * 86400, 400 * 86400)
+HEARD_SECONDS = rebuild.NODES_HEARD_SECONDS + 60
 FULL_SECONDS = 6.0
 OUTAGES = (1.0, 4.0, 9.0)
 
@@ -61,28 +61,6 @@ class Checkpoint:
     def process(self) -> tuple[str, int]:
         """The process that was seen."""
         return self.controller, self.life
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What reached the API server and the registry through the proxies."""
-
-    writes: list[Passed] = field(default_factory=list)
-    pushed: list[Pushed] = field(default_factory=list)
-
-    def to_api(self, passed: Passed) -> None:
-        """Note an exchange with the API server."""
-        if passed.exchange is Exchange.WRITE:
-            self.writes.append(passed)
-
-    def to_registry(self, passed: Passed) -> None:
-        """Note an exchange with the registry."""
-        if passed.exchange is not Exchange.WRITE or passed.status >= 300:
-            return
-        self.writes.append(passed)
-        tag = passed.target.rpartition("/")[2]
-        if passed.method == "PUT" and "/manifests/" in passed.target and not tag.startswith("sha256"):
-            self.pushed.append(Pushed(at=passed.at, tag=tag, digest=passed.digest))
 
 
 class Soak:
@@ -112,8 +90,14 @@ class Soak:
         self._other = self._controller("controller-1", cluster, authority, folder)
         self.world = World(cluster, client, namespace=name, registry=self._registry.host, compiled=compiled)
         self.watcher = Watcher(client, namespace=name, label=self.world.label)
-        self._check = RegistryCheck(f"http://{builds.registry.host}/v2/{name}/{DRIVER}", compiled)
-        self._found: list[str] = []
+        self._judge = Judge(
+            world=self.world,
+            watcher=self.watcher,
+            check=RegistryCheck(f"http://{builds.registry.host}/v2/{name}/{DRIVER}", compiled),
+            ledger=self._ledger,
+            controllers=(self._main, self._other),
+        )
+        self._may_restart = True
 
     def _controller(self, name: str, cluster: Testbed, authority: CertificateAuthority, folder: Path) -> Controller:
         """Make a controller with a proxy of its own before the API server."""
@@ -145,6 +129,7 @@ class Soak:
 
     def run(self, burst: Burst, linger: float) -> None:
         """Do a burst; faults of exchanges that did not come ``linger`` seconds after the last step are dropped."""
+        self._may_restart = burst.restarts
         for link, faults in burst.faults.items():
             self._scripts[link].arm(faults)
         for step in burst.steps:
@@ -157,6 +142,12 @@ class Soak:
             script.disarm()
             self.faults.update(f"{item.fault} ({link})" for item in script.delivered)
             script.delivered.clear()
+        self._speak()
+
+    def _speak(self) -> None:
+        """Let watches bring what they held back."""
+        for proxy in self._apis:
+            proxy.speak()
 
     def end(self) -> None:
         """Take everything away."""
@@ -179,14 +170,21 @@ class Soak:
             time.sleep(min(TURN_SECONDS, left))
 
     def _until(self, what: str, reached: Callable[[], bool], *also: Controller) -> None:
+        self._until_none(what, lambda: () if reached() else (what,), *also)
+
+    def _until_none(self, what: str, find: Callable[[], Iterable[str]], *also: Controller) -> None:
+        """Wait until nothing is found any more."""
         end = time.monotonic() + LIMIT_SECONDS
-        while not reached():
+        while found := list(find()):
             for controller in also:
                 controller.keep_running()
-            assert time.monotonic() < end, f"not reached: {what}: {self._logs()}"
+            assert time.monotonic() < end, f"not reached: {what}: {self._words(found)}"
             time.sleep(TURN_SECONDS)
 
     def _do(self, step: Step) -> None:
+        if step.act is Act.DELETE:
+            # The labels of late nodes go because of what these say, not with the driver.
+            self._recover()
         if step.act not in FAULTS:
             self.world.act(step.act, step.draw)
             return
@@ -240,24 +238,63 @@ class Soak:
         Raises:
             AssertionError: it does not become so, it does not stay so, or something happened that must not.
         """
+        self._recover()
+        if self.world.is_deleted:
+            self._come_back()
+        if self._judge.unheard():
+            # Nodes of one target are heard once in ten minutes.
+            self._clock.write_text(f"{float(self._clock.read_text()) + HEARD_SECONDS}\n")
         self._until_quiet()
         writes = len(self._ledger.writes)
         self._let_pass()
         late = [f"{item.method} {item.target}" for item in self._ledger.writes[writes:]]
         assert not late, f"written though all was quiet: {self._words(late)}"
-        assert (missing := list(self.missing())) == [], f"it did not stay as wanted: {self._words(missing)}"
-        assert list(self.violations()) == [], self._words([])
+        assert (missing := list(self._judge.missing())) == [], f"it did not stay as wanted: {self._words(missing)}"
+        assert list(self._judge.violations()) == [], self._words([])
+        self.world.settle()
         main = self._main
         self.checkpoints.append(
             Checkpoint(burst=burst, controller=main.name, life=main.life, resident_mib=main.resident_mib())
         )
 
+    def _come_back(self) -> None:
+        """Let the driver that was deleted go, with all that it had, and come back.
+
+        Where restarts are allowed, it comes back to a controller that remembers nothing of its images, and the
+        registry gives other content first.
+        """
+        self._until("the driver is gone", self.world.is_gone, self._main)
+        self._until_none("nothing of the driver is left", self._judge.left, self._main)
+        registry = self._scripts[Link.REGISTRY]
+        if self._may_restart:
+            self._main.kill()
+            registry.arm(LIES)
+        self.world.come_back()
+        self._until("the registry has given other content", lambda: registry.is_done, self._main)
+
+    def _recover(self) -> None:
+        """Let late nodes report, once no ready label says that their driver works."""
+        if not self.world.fleet.late:
+            return
+
+        def believed() -> list[str]:
+            # A watch that was about to be silent may be so by now.
+            self._speak()
+            return list(self._judge.believed())
+
+        self._until_none("no label where the driver does not work", believed, self._main)
+        self._let_pass()
+        assert (labels := believed()) == [], self._words(labels)
+        self.world.fleet.recover()
+
     def _until_quiet(self) -> None:
         end = time.monotonic() + LIMIT_SECONDS
         while True:
+            # As in _recover.
+            self._speak()
             writes = len(self._ledger.writes)
             self._wait(TURN_SECONDS)
-            missing = list(self.missing())
+            missing = list(self._judge.missing())
             if not missing:
                 self._let_pass()
                 if writes == len(self._ledger.writes):
@@ -265,71 +302,16 @@ class Soak:
             assert time.monotonic() < end, f"not as wanted, or not quiet: {self._words(missing)}"
 
     def _let_pass(self) -> None:
-        """Let the controller that acts do two reconciles, at least, or a new life of it begin."""
-        life = self._main.life
-        counts: list[float] = []
+        """Let the controller that acts do two reconciles, at least, in one life."""
+        first: dict[int, float] = {}
 
         def has_passed() -> bool:
-            count = self._main.passes()
-            counts.extend([] if count is None else [count])
-            return self._main.life != life or (bool(counts) and counts[-1] >= counts[0] + 2)
+            life, count = self._main.life, self._main.passes()
+            return count is not None and count >= first.setdefault(life, count) + 2
 
         has_passed()
         self._wait(QUIET_SECONDS)
         self._until("two reconciles", has_passed, self._main)
-
-    def missing(self) -> Iterator[str]:
-        """Say what is not as wanted, and why."""
-        status: Json = self.world.driver().get("status") or {}
-        conditions = {item["type"]: (item["status"], item["reason"]) for item in status.get("conditions") or ()}
-        if conditions.get("Ready") != ("True", "AllNodesReady"):
-            yield f"the status says {conditions}"
-        asked = rebuild.from_status({"requests": {rebuild.DRIVER: self.world.rebuild}})
-        heard = rebuild.from_status(status.get("rebuild"))
-        if self.world.rebuild and heard.requests.get(rebuild.DRIVER) != asked.requests[rebuild.DRIVER]:
-            yield "the requested rebuild is not acknowledged"
-        wanted = dict(self._wanted_sets(status))
-        for name, kernel in self.world.fleet.kernels.items():
-            node = last(self.watcher.nodes.history.get(name, []))
-            if node is None or node.ready != self.world.version or not is_proven(self.world.fleet, name, node):
-                yield f"{name} on {self.world.fleet.place(name)!r} is {node}"
-            pods = [pod for pod in self.watcher.pods.now() if pod.node == name]
-            if [pod.fingerprint for pod in pods if not pod.is_deleted] != [wanted.get(kernel)]:
-                yield f"{name} has {pods}, and {wanted.get(kernel)} is wanted"
-
-    def _wanted_sets(self, status: Json) -> Iterator[tuple[str, str]]:
-        """Give the fingerprint of each kernel whose DaemonSet has the image that status and registry name."""
-        targets = {item["kernel"]: item for item in status.get("targets") or ()}
-        for found in self.watcher.sets.now():
-            target = targets.get(found.kernel)
-            if target is None or found.version != self.world.version:
-                continue
-            tags = {item.tag for item in list(self._ledger.pushed) if item.key == target["buildKey"]}
-            if {found.digest} == {target.get("imageDigest"), *map(self._check.digest, tags)}:
-                yield found.kernel, found.fingerprint
-
-    def violations(self) -> Iterator[str]:
-        """Find all that must not have happened until now."""
-        watched = self.watcher
-        nodes, pods, sets = dict(watched.nodes.history), dict(watched.pods.history), dict(watched.sets.history)
-        pushed, controllers = list(self._ledger.pushed), (self._main, self._other)
-        said = [line for controller in controllers for line in list(controller.said)]
-        ended = [item for controller in controllers for item in controller.ended]
-        builds = invariants.builds_of(said, ended)
-        requests = int(self.world.rebuild.rpartition("-")[2] or 0)
-        yield from watched.troubles()
-        yield from invariants.unproven_labels(nodes, self.world.fleet.proofs)
-        yield from invariants.lost_labels(nodes)
-        yield from invariants.harmed_pods(pods, nodes, sets)
-        yield from invariants.needless_changes(sets, requests)
-        yield from invariants.unknown_images(sets, {item.digest for item in pushed})
-        yield from invariants.built_again(builds, pushed)
-        yield from invariants.built_twice_at_once(builds, ended)
-        yield from invariants.unverified_pushes(builds, pushed)
-        yield from invariants.moved_tags(pushed)
-        yield from self._check.violations(pushed)
-        for controller in controllers:
-            yield from controller.internal_errors()
 
     def longest_life(self) -> list[float]:
         """Return the memory (MiB) at each checkpoint of the process that saw most of them."""
@@ -339,7 +321,7 @@ class Soak:
 
     def _words(self, found: list[str]) -> str:
         """Say what was found, what must not have happened until now, and how the logs end."""
-        return "\n".join((*found, *(f"violation: {item}" for item in self.violations()), self._logs()))
+        return "\n".join((*found, *(f"violation: {item}" for item in self._judge.violations()), self._logs()))
 
     def _logs(self) -> str:
         return "\n".join(f"---- {item.name}\n{item.log()[-4000:]}" for item in (self._main, self._other))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import tarfile
 import threading
 from collections import defaultdict
@@ -18,12 +19,24 @@ import requests
 
 from driver_builder.model import images
 from driver_builder.objects import load_report, manifests
+from driver_builder.observed import rebuild
+from driver_builder.planning.plan_rollout import identities
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Gone, KubeApiError
-from kube_api.resources import DAEMON_SETS, NODES, PODS
-from tests.support.soak.invariants import At, NodeFace, PodFace, Pushed, SetFace, last
-from tests.support.soak.world import MODULE_PATH, Fleet, load_report_of, module_for
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.soak.fleet import Fleet, load_report_of, lost_report_of
+from tests.support.soak.invariants import (
+    At,
+    DriverFace,
+    NodeFace,
+    PodFace,
+    Pushed,
+    SetFace,
+    is_older_than_request,
+    last,
+)
+from tests.support.soak.world import MODULE_PATH, module_for
 
 Json = dict[str, Any]
 Face = TypeVar("Face")
@@ -90,20 +103,37 @@ class Watcher:
         self.nodes = Follow(client, NODES.path(), f"pool={namespace}", _name, self._node_face)
         self.pods = Follow(client, PODS.path(namespace=namespace), manifests.TARGET_LABEL, _name, pod_face)
         self.sets = Follow(client, DAEMON_SETS.path(namespace=namespace), manifests.TARGET_LABEL, _target, set_face)
+        self.drivers = Follow(client, DRIVER_CONTAINERS.path(namespace=namespace), "", _name, driver_face)
+        self._all = (self.nodes, self.pods, self.sets, self.drivers)
 
     def start(self) -> None:
         """Begin."""
-        for follow in (self.nodes, self.pods, self.sets):
+        for follow in self._all:
             follow.start()
 
     def stop(self) -> None:
         """End."""
-        for follow in (self.nodes, self.pods, self.sets):
+        for follow in self._all:
             follow.stop()
 
     def troubles(self) -> Iterator[str]:
         """Say what could not be followed."""
-        yield from (f"{item.name}: {item.trouble}" for item in (self.nodes, self.pods, self.sets) if item.trouble)
+        yield from (f"{item.name}: {item.trouble}" for item in self._all if item.trouble)
+
+    def node(self, name: str) -> NodeFace | None:
+        """Say how a node is now."""
+        return last(self.nodes.history.get(name, []))
+
+    def pods_on(self, node: str) -> list[PodFace]:
+        """Return the driver pods on a node that stay."""
+        return [pod for pod in self.pods.now() if pod.node == node and not pod.is_deleted]
+
+    def has_served(self, node: str) -> bool:
+        """Tell whether the driver pods on a node are younger than its last request for a rebuild."""
+        asked = self.nodes.history.get(node, [])
+        histories = list(self.pods.history.values())
+        there = [history for history in histories if (pod := last(history)) is not None and pod.node == node]
+        return not any(is_older_than_request(history, asked) for history in there)
 
     def _node_face(self, obj: Json) -> NodeFace:
         labels, annotations = obj["metadata"]["labels"], obj["metadata"].get("annotations") or {}
@@ -112,6 +142,7 @@ class Watcher:
             place=f"{boot} {labels.get(names.KERNEL_VERSION_LABEL, '')}",
             ready=labels.get(self._label),
             proven_on=annotations.get(self._label, ""),
+            request=annotations.get(names.REBUILD_ANNOTATION, ""),
         )
 
 
@@ -128,14 +159,16 @@ def _target(obj: Json) -> str:
 def pod_face(obj: Json) -> PodFace:
     """Say what of a pod counts."""
     metadata = obj["metadata"]
-    found = load_report_of(obj)
+    found, lost = load_report_of(obj), lost_report_of(obj)
     has_loaded = found is not None and found.result == load_report.LOADED
+    refuting = lost if has_loaded else found
     return PodFace(
         node=obj["spec"].get("nodeName", ""),
         target=metadata["labels"][manifests.TARGET_LABEL],
         fingerprint=(metadata.get("annotations") or {}).get(manifests.FINGERPRINT_ANNOTATION, ""),
         proven_on=f"{found.boot_id} {found.kernel}" if found is not None and has_loaded else "",
         is_deleted="deletionTimestamp" in metadata,
+        refuted_on=f"{refuting.boot_id} {refuting.kernel}" if refuting is not None else "",
     )
 
 
@@ -152,7 +185,15 @@ def set_face(obj: Json) -> SetFace:
         version=annotations[manifests.VERSION_ANNOTATION],
         rebuild=environment.get("REBUILD", ""),
         digest=load["image"].partition("@")[2],
+        kept=manifests.parse_kept(obj["metadata"]["annotations"])[1],
+        modules=frozenset(json.loads(annotations[manifests.MODULES_ANNOTATION]).items()),
     )
+
+
+def driver_face(obj: Json) -> DriverFace:
+    """Say what of a driver counts."""
+    heard = rebuild.from_status((obj.get("status") or {}).get("rebuild")).times
+    return DriverFace(uid=obj["metadata"]["uid"], heard=heard)
 
 
 def _sha256(content: bytes) -> str:
@@ -169,6 +210,8 @@ class RegistryCheck:
         self._repository = repository
         self._compiled = compiled
         self._checked: set[str] = set()
+        self.modules: dict[str, frozenset[tuple[str, str]]] = {}
+        """The modules with their identities of each image that was looked into, by digest."""
 
     def violations(self, pushed: list[Pushed]) -> Iterator[str]:
         """Find images that are not what the product verified: damaged, mislabelled, without records, other modules."""
@@ -195,6 +238,7 @@ class RegistryCheck:
                 return
         labels = manifest.get("annotations") or {}
         kernel = labels.get(images.KERNEL_LABEL, "")
+        self.modules[pushed.digest] = frozenset(identities(labels).items())
         if labels.get(images.KEY_LABEL) != pushed.key or not labels.get(images.MODULES_LABEL):
             yield f"it is not labelled as verified: {labels}"
         layers = [blobs[item["digest"]] for item in manifest["layers"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socketserver
 import ssl
 import threading
@@ -15,10 +16,12 @@ from typing import ClassVar
 
 import pytest
 
+from driver_builder.model.images import MODULES_LABEL
 from testbed.pki import CertificateAuthority
 from tests.support.soak import fault_proxy
 from tests.support.soak.fault_proxy import OTHER_DIGEST, FaultProxy, Passed
-from tests.support.soak.faults import Exchange, Fault, PlannedFault, Script, exchange_of
+from tests.support.soak.faults import Exchange, Fault, PlannedFault, Script, content_of, exchange_of
+from tests.support.soak.other_content import corrupted, other_content
 
 CONTENT = json.dumps({"items": list(range(100))}).encode()
 DIGEST = "sha256:" + "a" * 64
@@ -163,8 +166,45 @@ def test_a_corrupt_answer_is_no_json(proxy: FaultProxy) -> None:
 @pytest.mark.parametrize("content", [b"[1]", b"\x1f\x8b" + bytes(40), b"x"], ids=["json", "binary", "one byte"])
 def test_corrupt_content_has_its_length_alone(content: bytes) -> None:
     """Whatever it is."""
-    assert fault_proxy.corrupted(content) != content
-    assert len(fault_proxy.corrupted(content)) == len(content)
+    assert corrupted(content) != content
+    assert len(corrupted(content)) == len(content)
+
+
+CONFIG = {"config": {"Labels": {MODULES_LABEL: json.dumps([{"name": "edu", "identity": "abc1"}])}}, "os": "linux"}
+
+
+def test_other_content_is_another_manifest_or_other_modules() -> None:
+    """Both have the form of what they replace."""
+    manifest = {"schemaVersion": 2, "config": {"digest": "d"}, "layers": [], "annotations": {"a": "b"}}
+    other = json.loads(other_content(json.dumps(manifest).encode()))
+    assert {**other, "annotations": {"a": "b"}} == manifest != other
+    labels = json.loads(other_content(json.dumps(CONFIG).encode()))["config"]["Labels"]
+    assert json.loads(labels[MODULES_LABEL]) == [{"name": "edu", "identity": "1cba"}]
+
+
+def test_a_fault_of_content_waits_for_content_of_its_kind(proxy: FaultProxy) -> None:
+    """Other requests go before it."""
+    plan(proxy, Fault.OTHER_CONTENT, Exchange.MANIFEST)
+    answers = [ask(proxy, method, f"/v2/x/{kind}/y")[1] for method, kind in (("HEAD", "manifests"), ("GET", "blobs"))]
+    assert answers == [b"", CONTENT]
+    assert json.loads(ask(proxy, path="/v2/x/manifests/y")[1]) == json.loads(other_content(CONTENT))
+    assert proxy.script.is_done
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "content", "exchange"),
+    [
+        ("GET", "/v2/x/manifests/1.0.0-abc", 200, b"{}", Exchange.MANIFEST),
+        ("GET", "/v2/x/blobs/sha256:0", 200, b"{}", Exchange.CONFIG),
+        ("GET", "/v2/x/blobs/sha256:0", 200, b"\x1f\x8b", None),
+        ("GET", "/v2/x/manifests/1.0.0-abc", 404, b"{}", None),
+        ("HEAD", "/v2/x/manifests/1.0.0-abc", 200, b"", None),
+        ("GET", "/v2/", 200, b"{}", None),
+    ],
+)
+def test_content_has_classes(method: str, target: str, status: int, content: bytes, exchange: Exchange | None) -> None:
+    """What a registry gives is a manifest, a config, or neither."""
+    assert content_of(method, target, status, content) is exchange
 
 
 def test_another_digest_is_claimed_for_the_same_content(proxy: FaultProxy) -> None:
@@ -218,6 +258,18 @@ def test_a_watch_may_break_in_a_line(proxy: FaultProxy) -> None:
     plan(proxy, Fault.TRUNCATE)
     with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
         watch(proxy)
+
+
+def test_a_silent_watch_is_open_and_brings_nothing_until_it_speaks(proxy: FaultProxy) -> None:
+    """Then it brings what it held back."""
+    plan(proxy, Fault.SILENCE, Exchange.WATCH)
+    connection = http.client.HTTPConnection(proxy.host, timeout=30)
+    connection.request("GET", "/api/v1/nodes?watch=true")
+    answer = connection.getresponse()
+    assert (answer.status, select.select([connection.sock], [], [], 0.1)[0]) == (200, [])
+    proxy.speak()
+    assert answer.read().splitlines() == [b'{"type": "ADDED"}', b'{"type": "DELETED"}']
+    connection.close()
 
 
 def test_who_is_away_breaks_all_connections(proxy: FaultProxy) -> None:

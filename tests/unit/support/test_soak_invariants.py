@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.soak import invariants
 from tests.support.soak.controllers import Ended, Said
-from tests.support.soak.invariants import At, NodeFace, PodFace, Pushed, SetFace
+from tests.support.soak.invariants import At, DriverFace, NodeFace, PodFace, Pushed, SetFace
 
 KEY = "0123456789abcdef0123"
 HERE, THERE = "boot-1 6.1.0-55", "boot-2 6.1.0-55"
 
 
-def node(place: str = HERE, ready: str | None = None, proven_on: str = "") -> NodeFace:
+def node(place: str = HERE, ready: str | None = None, proven_on: str = "", request: str = "") -> NodeFace:
     """Make a node."""
-    return NodeFace(place=place, ready=ready, proven_on=proven_on)
+    return NodeFace(place=place, ready=ready, proven_on=proven_on, request=request)
 
 
-def pod(proven_on: str = HERE, *, is_deleted: bool = False) -> PodFace:
+def pod(proven_on: str = HERE, *, is_deleted: bool = False, refuted_on: str = "") -> PodFace:
     """Make a pod."""
-    return PodFace(node="a", target="t", fingerprint="f1", proven_on=proven_on, is_deleted=is_deleted)
+    return PodFace(
+        node="a",
+        target="t",
+        fingerprint="f1",
+        proven_on=proven_on,
+        is_deleted=is_deleted,
+        refuted_on=refuted_on,
+    )
 
 
-def wanted(fingerprint: str = "f1", version: str = "1", rebuild: str = "") -> SetFace:
+def wanted(fingerprint: str = "f1", version: str = "1", rebuild: str = "", digest: str = "d") -> SetFace:
     """Make a DaemonSet."""
-    return SetFace(target="t", kernel="6.1.0-55", fingerprint=fingerprint, version=version, rebuild=rebuild, digest="d")
+    return SetFace(
+        target="t",
+        kernel="6.1.0-55",
+        fingerprint=fingerprint,
+        version=version,
+        rebuild=rebuild,
+        digest=digest,
+        modules=frozenset({("edu", "abc")}),
+    )
 
 
 def said(at: float, text: str, *, controller: str = "one", life: int = 1) -> Said:
@@ -63,7 +80,31 @@ def test_a_label_needs_a_proof_of_its_boot() -> None:
 def test_a_label_stays_while_its_proof_holds(after: NodeFace | None, violations: int) -> None:
     """It goes with the boot that it was proven on."""
     history = {"a": [At(1, node(ready="1", proven_on=HERE)), At(2, after)]}
-    assert len(list(invariants.lost_labels(history))) == violations
+    assert len(list(invariants.lost_labels(history, {}))) == violations
+
+
+@pytest.mark.parametrize(
+    ("said", "violations"),
+    [
+        ([At(1, pod()), At(5, pod(refuted_on=HERE))], 0),
+        ([At(1, pod(refuted_on=HERE)), At(4, pod())], 0),
+        ([At(1, pod(refuted_on=HERE)), At(2, pod())], 1),
+        ([At(1, pod()), At(7, pod(refuted_on=HERE))], 1),
+        ([At(1, pod()), At(5, pod(refuted_on=THERE))], 1),
+    ],
+    ids=["said so", "said so when the label was set", "before the label was set", "afterwards", "of another boot"],
+)
+def test_a_label_goes_by_contrary_evidence(said: list[At[PodFace]], violations: int) -> None:
+    """A pod of the node says so on this boot, while the label is there."""
+    history = {"a": [At(1, node()), At(3, node(ready="1", proven_on=HERE)), At(6, node())]}
+    assert len(list(invariants.lost_labels(history, {"p": said}))) == violations
+
+
+@pytest.mark.parametrize(("absence", "violations"), [(range(4, 7), 0), (range(7, 9), 1)])
+def test_a_label_goes_with_its_driver(absence: range, violations: int) -> None:
+    """From its deletion on, until it is back."""
+    history = {"a": [At(3, node(ready="1", proven_on=HERE)), At(6, node())]}
+    assert len(list(invariants.lost_labels(history, {}, [absence]))) == violations
 
 
 @pytest.mark.parametrize(
@@ -86,6 +127,34 @@ def test_a_working_pod_is_deleted_with_cause_alone(
     assert len(list(invariants.harmed_pods(history, {"a": nodes}, {"t": sets}))) == violations
 
 
+def test_a_pod_that_lost_its_module_may_be_deleted() -> None:
+    """It does not work."""
+    history = {"p": [At(2, pod()), At(3, pod(refuted_on=HERE)), At(5, None)]}
+    assert list(invariants.harmed_pods(history, {"a": [At(1, node())]}, {"t": [At(1, wanted())]})) == []
+
+
+@pytest.mark.parametrize(
+    ("requested_at", "fingerprint", "violations"),
+    [(4, "f2", 0), (0, "f1", 1), (1, "f2", 0), (6, "f1", 1)],
+    ids=["older than the request", "no request", "something else wanted", "requested afterwards"],
+)
+def test_only_the_pod_of_the_node_that_requests_a_rebuild_is_replaced(
+    requested_at: int, fingerprint: str, violations: int
+) -> None:
+    """And only one that was there by then."""
+    nodes = [At(0, node()), *([At(requested_at, node(request="r"))] if requested_at else [])]
+    history = {"p": [At(2, pod()), At(5, None)]}
+    found = invariants.harmed_pods(history, {"a": nodes}, {"t": [At(1, wanted(fingerprint))]})
+    assert len(list(found)) == violations
+
+
+def test_a_pod_with_a_fingerprint_that_is_kept_works() -> None:
+    """Another node requested the rebuild."""
+    history = {"p": [At(2, pod()), At(5, None)]}
+    kept = replace(wanted("f2", rebuild="r"), kept=frozenset({"f1"}))
+    assert len(list(invariants.harmed_pods(history, {"a": [At(1, node())]}, {"t": [At(1, kept)]}))) == 1
+
+
 def test_what_a_node_has_changes_with_version_and_rebuild_alone() -> None:
     """And no rebuild comes of itself."""
     good = [At(1, wanted()), At(2, wanted("f2", "2")), At(3, wanted("f3", "2", "r"))]
@@ -94,6 +163,32 @@ def test_what_a_node_has_changes_with_version_and_rebuild_alone() -> None:
     assert len(list(invariants.needless_changes({"t": [*good, At(4, wanted("f4", "2", "r"))]}, 1))) == 1
     assert list(invariants.unknown_images({"t": good}, {"d"})) == []
     assert len(list(invariants.unknown_images({"t": [At(1, wanted())]}, set()))) == 1
+
+
+def test_a_rebuild_that_a_node_requests_makes_an_image_alone() -> None:
+    """At most one for each request."""
+    images = {"t": [At(1, wanted()), At(2, wanted(digest="e"))]}
+    assert len(list(invariants.needless_changes(images, 0))) == 1
+    assert list(invariants.needless_changes(images, 0, 1)) == []
+    assert len(list(invariants.needless_changes({"t": [*images["t"], At(3, wanted("f2"))]}, 0, 1))) == 1
+
+
+@pytest.mark.parametrize(("modules", "violations"), [({("edu", "abc")}, 0), ({("edu", "cba")}, 1)])
+def test_a_daemon_set_expects_the_modules_of_its_image(modules: set[tuple[str, str]], violations: int) -> None:
+    """As far as the image was looked into."""
+    assert len(list(invariants.wrong_modules({"t": [At(1, wanted())]}, {"d": modules}))) == violations
+    assert list(invariants.wrong_modules({"t": [At(1, wanted())]}, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("uid", "heard", "violations"),
+    [("u", 1599.0, 1), ("u", 1600.0, 0), ("u", 1000.0, 0), ("u", 10.0, 0), ("v", 1001.0, 0)],
+    ids=["too early", "in time", "not again", "the clock was set back", "another driver"],
+)
+def test_nodes_are_heard_seldom(uid: str, heard: float, violations: int) -> None:
+    """Those of one target."""
+    history = {"edu": [At(1, DriverFace(uid="u", heard={"t": 1000.0})), At(2, DriverFace(uid=uid, heard={"t": heard}))]}
+    assert len(list(invariants.hurried_rebuilds(history, 600.0))) == violations
 
 
 def test_a_tagged_key_is_not_built_again() -> None:

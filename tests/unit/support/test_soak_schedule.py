@@ -30,6 +30,7 @@ def test_a_burst_is_as_large_as_it_is_to_be() -> None:
         assert sum(len(faults) for faults in made.faults.values()) == SIZE.exchanges
         assert Act.EDIT in acts
         assert Act.COSMETIC not in acts[1:], "what no node has is edited first"
+        assert Act.DELETE not in acts[:-1], "what is deleted is not edited"
         assert sum(act in FAULTS for act in acts) == SIZE.troubles
         assert len(acts) == SIZE.troubles + SIZE.worlds
 

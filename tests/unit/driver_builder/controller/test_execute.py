@@ -19,7 +19,7 @@ from driver_builder.planning.actions import (
     WidenDaemonSet,
 )
 from kube_api import names
-from kube_api.errors import Forbidden, Unreachable
+from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -169,6 +169,25 @@ def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
         executor(world.client).perform((ReplacePod(namespace=NAMESPACE, name="p", uid=uid, node="n"),))
         obj = world.client.get(PODS.path(namespace=NAMESPACE, name="p"))
         assert ("deletionTimestamp" in obj["metadata"]) is gone
+
+
+def test_a_pod_goes_after_the_label_that_its_node_loses(world: World) -> None:
+    """It may be the only evidence: where the label could not be removed for now, the pod stays, and those of others go.
+
+    A controller that is killed in between leaves no label without evidence either.
+    """
+    pods = PODS.path(namespace=NAMESPACE)
+    for name in ("p", "q"):
+        world.client.create(pods, {"metadata": {"name": name, "uid": name}})
+    replace_pods = tuple(
+        ReplacePod(namespace=NAMESPACE, name=name, uid=name, node=node)
+        for name, node in (("p", "node-a"), ("q", "node-b"))
+    )
+    for error, replaced in ((ServerUnavailable("503"), ["q"]), (Forbidden("403", status=403), ["p", "q"])):
+        world.client.faults = [error]
+        assert executor(world.client).perform((*replace_pods, UNLABEL)) == (FailedAction(action=UNLABEL, error=error),)
+        found = {name: world.client.get(f"{pods}/{name}")["metadata"] for name in ("p", "q")}
+        assert [name for name, metadata in found.items() if "deletionTimestamp" in metadata] == replaced
 
 
 @pytest.mark.parametrize(
