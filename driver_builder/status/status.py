@@ -67,7 +67,7 @@ def parse_timestamp(text: str | None) -> float | None:
 
 
 @remembers_last(256)
-def previous_targets(status: Json) -> Mapping[str, TargetStatus]:
+def previous_targets(status: Mapping[str, Any]) -> Mapping[str, TargetStatus]:
     """Read ``status.targets`` by target id; entries of another shape are dropped and written again."""
     known: dict[str, TargetStatus] = {}
     for entry in status.get("targets") or ():
