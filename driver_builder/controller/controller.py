@@ -7,8 +7,10 @@ wall clock was set back by an hour the next reconcile still comes in time.
 import logging
 import threading
 import time
+from datetime import datetime
 
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 
 from driver_builder import free_memory, telemetry
 from driver_builder.backoff import Backoff
@@ -25,6 +27,19 @@ TURN_SECONDS = 0.5
 """Seconds between two checks whether a reconcile is due, and between two heartbeats."""
 
 logger = logging.getLogger(__name__)
+
+
+class Ticks(IntervalTrigger):  # type: ignore[misc]  # the library has no types
+    """Ticks every so many seconds, from now on where some were missed.
+
+    The library would list all that a clock which is set ahead has skipped: from 1970 on that is gigabytes.
+    """
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        """Return the tick after a previous one, or the first one."""
+        previous = max(previous_fire_time, now) if previous_fire_time is not None else None
+        following: datetime | None = super().get_next_fire_time(previous, now)
+        return following
 
 
 class Controller:
@@ -44,7 +59,8 @@ class Controller:
         scheduler = BackgroundScheduler(
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
-        scheduler.add_job(self._wake.set, "interval", seconds=self._resync_seconds, jitter=1, id="resync")
+        ticks = Ticks(seconds=self._resync_seconds, jitter=1, timezone="UTC")
+        scheduler.add_job(self._wake.set, ticks, id="resync")
         scheduler.start()
         backoff = Backoff(first=1.0, most=30.0)
         try:

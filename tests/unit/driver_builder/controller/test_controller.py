@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client import REGISTRY
 
-from driver_builder.controller.controller import Controller
+from driver_builder.controller.controller import Controller, Ticks
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.telemetry import Heartbeat
 from kube_api.errors import TooManyRequests
@@ -68,6 +69,17 @@ def fail(error: Exception) -> Callable[[], float | None]:
         raise error
 
     return result
+
+
+def test_ticks_that_a_clock_skipped_are_not_made_up_for() -> None:
+    """From 1970 to today there is one; where the clock was set back, they go on from the last one."""
+    ticks, now = Ticks(seconds=60.0, timezone="UTC"), datetime(2026, 11, 24, tzinfo=UTC)
+    previous = datetime(1970, 1, 1, tzinfo=UTC)
+    assert ticks.get_next_fire_time(previous, now) == now + timedelta(seconds=60)
+    assert ticks.get_next_fire_time(now, previous) == now + timedelta(seconds=60)
+    first = ticks.get_next_fire_time(None, now)
+    assert first is not None
+    assert ticks.get_next_fire_time(first, first) == first + timedelta(seconds=60)
 
 
 def test_a_pass_is_done_at_the_start_and_on_news(run: Run) -> None:
