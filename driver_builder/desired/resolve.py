@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
@@ -34,7 +33,7 @@ from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, Snapshot, SourceMissing
 from driver_builder.reasons import Reason
 from driver_builder.status.prebuild_status import previous_ahead
-from driver_builder.status.status import TargetStatus, previous_targets
+from driver_builder.status.status import Json, TargetStatus, previous_targets
 
 Versions = Mapping[KernelTarget, tuple[str, ...]]
 """The nodes of one kernel, operating system and architecture, by the target that their own labels name."""
@@ -242,7 +241,7 @@ def recorded(driver: DriverContainer) -> tuple[tuple[KernelTarget, ...], ...]:
 
 
 @remembers_last(256)
-def _recorded(status: Mapping[str, Any]) -> tuple[tuple[KernelTarget, ...], ...]:
+def _recorded(status: Json) -> tuple[tuple[KernelTarget, ...], ...]:
     ahead = (entry.target for entry in previous_ahead(status).values())
     return tuple(_of_statuses(previous_targets(status).values())), tuple(_of_statuses(ahead))
 
