@@ -1,9 +1,9 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
-The unit tests come first, on both cores. Then two processes run side by side: one has the tests that share the cluster
-and is shown as it goes, the other all that need single parts, shown when it ends. Each leaves a JUnit file in
-``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
-``build/artefacts``. The long tests run one part after the other.
+The unit tests come first, on both cores. Then three processes run side by side: one has the tests that share the
+cluster and is shown as it goes, one those that mostly wait for a controller, and one all others that need single parts;
+these two are shown when they end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took;
+what a failed test's testbed looked like is in ``build/artefacts``. The long tests run one part after the other.
 """
 
 import os
@@ -31,6 +31,8 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 UNIT = ("tests/unit", "tests/contract", "-n", "3", "--dist", "worksteal", "-q")
 """More processes than cores: some of these tests wait for most of their time."""
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
+LIVES = ("tests/api/test_killed_controller.py", "tests/api/test_landings.py", "tests/api/test_soak.py")
+"""A controller's process and played nodes: they take minutes and hardly any processor time."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 SLOWEST = 10
 NO_TESTS = 5
@@ -69,8 +71,9 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     tier = "long" if long else "not long"
     unit = Part("unit", (*UNIT, "-m", "long or costly" if long else tier))
     cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
-    parts = Part("parts", (*REAL, "-m", f"not cluster and {tier}"))
-    return [(unit,), (cluster,), (parts,)] if long else [(unit,), (cluster, parts)]
+    parts = Part("parts", (*REAL, *(f"--ignore={path}" for path in LIVES), "-m", f"not cluster and {tier}"))
+    lives = Part("lives", (*LIVES, "-m", tier))
+    return [(unit,), (cluster,), (parts,), (lives,)] if long else [(unit,), (cluster, parts, lives)]
 
 
 class Running:

@@ -25,6 +25,7 @@ from tests.support.real_parts.history import History
 
 BUILT_ANEW = frozenset({"1d03f49"})
 """Records whose build keys are others by now (CHANGELOG.md says why): each target's image is built once more."""
+OLDEST = "1d03f49"
 RECORDS = sorted(path.name for path in landing_record.FOLDER.iterdir())
 
 
@@ -57,7 +58,12 @@ def parts(control_plane_ground: Testbed, engine_ground: Testbed, tmp_path_factor
     return Parts.on(control_plane_ground, engine_ground, tmp_path_factory.mktemp("landings"))
 
 
-@pytest.fixture(scope="module", params=RECORDS)
+def _records() -> list[object]:
+    """Return the records; `make test` has the oldest, whose way is the longest."""
+    return [pytest.param(name, id=name, marks=[] if name == OLDEST else [pytest.mark.long]) for name in RECORDS]
+
+
+@pytest.fixture(scope="module", params=_records())
 def upgrade(request: pytest.FixtureRequest, parts: Parts) -> Iterator[Upgrade]:
     """Upgrade from a record to HEAD, restart HEAD, and change a parameter of the module."""
     life = landing_record.life_of(parts, request.param)

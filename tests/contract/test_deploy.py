@@ -351,7 +351,7 @@ def test_printer_columns_show_fields_that_exist() -> None:
 DRIVERS = [
     (path, item)
     for path in (*EXAMPLES, *FILES)
-    for item in yaml.safe_load_all(path.read_text())
+    for item in yaml.load_all(path.read_text(), LOADER)
     if item and item.get("kind") == DRIVER_CONTAINERS.kind
 ]
 

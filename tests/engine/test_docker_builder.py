@@ -205,32 +205,6 @@ def test_a_real_driver_is_built_verified_and_pushed(
     assert caught.value.reason is Reason.WRONG_SYMBOL_CRC
 
 
-def test_a_real_source_that_does_not_compile_is_reported_by_file_and_line(
-    api: docker.APIClient, tmp_path: Path
-) -> None:
-    """The compiler's own first error, through template, engine and classifier."""
-    source = b'#include <linux/module.h>\nint dw_bad(void) { return nobody_declared(1); }\nMODULE_LICENSE("GPL");\n'
-    request = quick(
-        target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
-        template="debian",
-        source=SourceFiles(files={"bad.c": source, "Makefile": b"obj-m := bad.o\n"}),
-        modules=(ModuleSpec(name="bad"),),
-    )
-    with pytest.raises(BuildFailed, match=r"bad\.c:2: implicit declaration of function 'nobody_declared'") as caught:
-        Run(DockerBuilder(api), tmp_path)(request)
-    assert caught.value.reason is Reason.COMPILE_ERROR
-
-
-def test_a_kernel_without_headers_is_reported_by_the_package(api: docker.APIClient, tmp_path: Path) -> None:
-    """The name of the package that nobody has."""
-    request = quick(
-        target=KernelTarget(KernelVersion("6.1.0-9999-cloud-amd64"), "debian", "12", "amd64"), template="debian"
-    )
-    with pytest.raises(BuildFailed, match=r"linux-headers-6\.1\.0-9999-cloud-amd64") as caught:
-        Run(DockerBuilder(api), tmp_path)(request)
-    assert caught.value.reason is Reason.HEADERS_MISSING
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit, SourceArchive]]:
     """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server."""
@@ -275,7 +249,7 @@ def shipped(source: Source, *modules: str) -> BuildRequest:
     )
 
 
-@pytest.mark.parametrize("kind", [0, 1], ids=["git", "archive"])
+@pytest.mark.parametrize("kind", [pytest.param(0, id="git"), pytest.param(1, id="archive", marks=pytest.mark.long)])
 def test_a_source_is_fetched_inside_the_build(
     served: tuple[SourceGit, SourceArchive], kind: int, api: docker.APIClient, tmp_path: Path
 ) -> None:
@@ -460,6 +434,7 @@ def test_a_build_ends_at_its_deadline(build: Run, clock: LeapingClock, api: dock
 
 
 # docker's own client leaves its socket to the garbage collector when nobody listens on it.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 def test_an_engine_that_dies_is_a_matter_of_time(
     build: Run,

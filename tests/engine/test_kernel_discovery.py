@@ -27,13 +27,11 @@ from driver_builder.controller.report import Reporter
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
-from driver_builder.errors import BuildFailed
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.model.build import LogSink
 from driver_builder.model.repositories import Repository
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import Registries
 from driver_builder.status.prebuild_status import CONDITION
 from driver_builder.templates.templates import template_versions, templates_directory
@@ -110,24 +108,6 @@ def test_nothing_of_a_kernel_discovery_comes_from_the_cache(engine_ground: Testb
         DockerBuilder(api).run(context.getvalue(), name="driverwright-test/told:latest", log=told.append, limits=limits)
     words = [line for line in told if line.startswith("told ")]
     assert len(words) == len(set(words)) == 2
-
-
-def test_a_repository_that_is_away_is_reported(engine_ground: Testbed, api: docker.APIClient) -> None:
-    """Not an empty list: nobody knows then which kernels there are."""
-    name = "driverwright-test/away:latest"
-    dockerfile = (
-        f"FROM {engine_ground.base_image}\n"
-        "RUN rm -f /etc/apt/sources.list.d/*; "
-        "echo 'deb http://127.0.0.1:9/debian bookworm main' >/etc/apt/sources.list\n"
-    )
-    answers = list(api.build(fileobj=io.BytesIO(dockerfile.encode()), tag=name, network_mode="host", decode=True))
-    assert "error" not in answers[-1], answers[-1]
-    try:
-        with pytest.raises(BuildFailed, match=r"127\.0\.0\.1:9") as caught:
-            DockerKernelDiscovery(api).discover(debian(name), cancelled=threading.Event())
-        assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
-    finally:
-        api.remove_image(name, force=True)
 
 
 class Lab:

@@ -119,9 +119,12 @@ FORGED = (
 MISSING = (replace(AMAZON, kernel="6.1.83-99.168.amzn2023.x86_64"),)
 
 
-def by_template(nodes: tuple[Node, ...]) -> pytest.MarkDecorator:
-    """Make a test of each node."""
-    return pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in nodes])
+def by_template(nodes: tuple[Node, ...], *, long: tuple[Node, ...] = ()) -> pytest.MarkDecorator:
+    """Make a test of each node; those of ``long`` are for `make test-long`."""
+    marks = {node: [pytest.mark.long] for node in long}
+    return pytest.mark.parametrize(
+        "node", [pytest.param(node, id=node.template, marks=marks.get(node, [])) for node in nodes]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,8 @@ def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", 
     return Made(module, log)
 
 
-@by_template(NODES)
+# `make test` builds once with each package manager: with yum here, with the others from a mirror, after these.
+@by_template(NODES, long=tuple(node for node in NODES if node is not AMAZON))
 def test_headers_come_from_the_base_images_repositories(api: docker.APIClient, node: Node, tmp_path: Path) -> None:
     """Tools and headers are installed, the module is made and fits, symbol by symbol; nothing else is asked."""
     made = build(api, node, tmp_path)

@@ -141,7 +141,7 @@ def images(
     return built
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["oldest", "newest"])
+@pytest.mark.parametrize("number", [pytest.param(0, id="oldest"), pytest.param(1, id="newest", marks=pytest.mark.long)])
 def test_a_driver_pod_lives_on_its_kernel(
     kernels: list[KernelPackage], images: dict[str, DriverImage], tmp_path: Path, number: int
 ) -> None:
@@ -212,7 +212,8 @@ def test_without_its_device_the_driver_is_no_success(
     kernels: list[KernelPackage], images: dict[str, DriverImage], tmp_path: Path
 ) -> None:
     """The module loads, but a node where it binds nothing must not become ready."""
-    did = boot(kernels[0], images[kernels[0].release], {"load": LOAD, "verdict": VERDICT, "probe": PROBE}, tmp_path)
+    sections = {"load": f"DEVICE_TIMEOUT=1 {LOAD}", "verdict": VERDICT, "probe": PROBE}
+    did = boot(kernels[0], images[kernels[0].release], sections, tmp_path)
     assert did["load"].code == 1
     assert did["verdict"].verdict["result"] == "NoDevice"
     assert did["probe"].output == "driverwright: no device is bound to module edudrv\n"

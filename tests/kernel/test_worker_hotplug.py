@@ -29,7 +29,7 @@ LABEL = f"{FEATURE_LABEL_PREFIX}/pci-00ff_1af4.present"
 SEEN = "[1af4:1005]"
 CONFIG = "sources: {pci: {deviceClassWhitelist: ['00ff']}}"
 
-TRIES = 4
+TRIES = 2
 PATIENCE_SECONDS = 600.0
 """Far less than the hour after which the worker would look by itself."""
 

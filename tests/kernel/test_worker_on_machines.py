@@ -164,13 +164,12 @@ def kernels() -> dict[str, KernelPackage]:
     return {CLOUD: stock_kernel(), GENERIC: newest_kernel(GENERIC, PlainLines())}
 
 
-IN_LONG_TIER = ("an old Intel desktop with USB devices and SELinux", "a server with AVX-512 bits")
+IN_MAKE_TEST = "an AMD server with a GPU and an NVMe that makes virtual functions"
 
 
 def _cases() -> list[object]:
-    """Return the cases; `make test` has two of them."""
-    marks = {name: [pytest.mark.long] for name in IN_LONG_TIER}
-    return [pytest.param(name, marks=marks.get(name, []), id=name) for name in CASES]
+    """Return the cases; `make test` has one of them."""
+    return [pytest.param(name, marks=[] if name == IN_MAKE_TEST else [pytest.mark.long], id=name) for name in CASES]
 
 
 @pytest.fixture(scope="module", params=_cases())

@@ -16,6 +16,7 @@ import docker
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import CONTROLLER, DRIVER, REPOSITORY, Scenario
 from driver_builder.model.image_state import ImageState
+from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
@@ -31,7 +32,9 @@ _BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]
 
 def inspect(scenario: Scenario, reference: str, repository: str = REPOSITORY) -> ImageState:
     """Ask the registry about one image, with the test's own eyes."""
-    return RegistryClient(scenario.ground.registry.host, plain_http=True).inspect(repository, reference)
+    where = scenario.ground.registry
+    known = Credentials(username=where.username, password=where.password or "") if where.username else None
+    return RegistryClient(where.host, credentials=known, plain_http=True).inspect(repository, reference)
 
 
 def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]:
@@ -239,10 +242,10 @@ def live_module(guest: Guest) -> str:
     return guest.check(f"cd /sys/module/edudrv && {lowest} && cat srcversion && stat -c %i .")
 
 
-def image_of(scenario: Scenario, kernel: str) -> str:
+def image_of(scenario: Scenario, kernel: str, repository: str = REPOSITORY) -> str:
     """The driver image for a kernel, by digest, as nodes pull it."""
     target = scenario.cluster.targets(DRIVER)[kernel]
-    return f"{scenario.ground.registry.host}/{REPOSITORY}@{target['imageDigest']}"
+    return f"{scenario.ground.registry.host}/{repository}@{target['imageDigest']}"
 
 
 def verdict(state: Json) -> dict[str, Any]:

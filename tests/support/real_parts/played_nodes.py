@@ -38,6 +38,7 @@ class PlayedNodes(threading.Thread):
         self._pool = pool
         self._selector = manifests.DRIVER_LABEL if driver is None else f"{manifests.DRIVER_LABEL}={driver}"
         self._kernels: dict[str, str] = {}
+        self._beats: tuple[object, ...] = ()
         self._stopping = threading.Event()
 
     def add(self, name: str, kernel: str, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -88,7 +89,10 @@ class PlayedNodes(threading.Thread):
     def play(self) -> None:
         """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.send_heartbeats(now)
+        # Once more in the same second they would say the same.
+        if (now, *self._kernels) != self._beats:
+            self.send_heartbeats(now)
+            self._beats = (now, *self._kernels)
         for pod in self.pods():
             self.play_pod(pod, now)
 

@@ -7,6 +7,7 @@ packages but in the image that they are installed in.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -148,15 +149,21 @@ class Headers:
     def under(self, release: str, place: str) -> tuple[tuple[Path, str], ...]:
         """Return the folders of a package that brings them to ``place`` for a kernel that calls itself ``release``."""
         renamed = self._folder / release
-        shutil.copytree(self._own, renamed, symlinks=True)
+        shutil.copytree(self._own, renamed, symlinks=True, copy_function=os.link)
         for link in renamed.iterdir():
             if link.is_symlink():
                 target = (self._own / link.readlink()).resolve()
                 link.unlink()
                 link.symlink_to(f"/{target.relative_to(self._folder.resolve() / 'tree')}")
-        (renamed / "include/config/kernel.release").write_text(f"{release}\n")
-        (renamed / "include/generated/utsrelease.h").write_text(f'#define UTS_RELEASE "{release}"\n')
+        _replace(renamed / "include/config/kernel.release", f"{release}\n")
+        _replace(renamed / "include/generated/utsrelease.h", f'#define UTS_RELEASE "{release}"\n')
         variables = renamed / ".kernelvariables"
         kept = [line for line in variables.read_text().splitlines() if "KERNELRELEASE" not in line]
-        variables.write_text("\n".join([*kept, f"override KERNELRELEASE = {release}", ""]))
+        _replace(variables, "\n".join([*kept, f"override KERNELRELEASE = {release}", ""]))
         return ((renamed, place),)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file anew: what is there is a link to the file of all releases."""
+    path.unlink()
+    path.write_text(text)

@@ -7,7 +7,16 @@ import pytest
 from tests.support.real_parts.loader_world import SHELLS, World
 
 
-@pytest.fixture(params=SHELLS or [[]], ids=lambda words: " ".join(words[:1]))
+def _shells() -> list[object]:
+    """Return the shells; the first is the one that nodes have, and the others are for `make test-long`."""
+    shells = SHELLS or [[]]
+    return [
+        pytest.param(words, id=" ".join(words[:1]), marks=[] if words is shells[0] else [pytest.mark.long])
+        for words in shells
+    ]
+
+
+@pytest.fixture(params=_shells())
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """Return a node without the driver and an image with edudrv for its kernel."""
     if not request.param:
