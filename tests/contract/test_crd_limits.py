@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "deploy" / "crds"
 KNOWN: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests/data/crd-limits.yaml").read_text())
 """Each field with its limits when objects were first stored; a field that is new adds its line, none gets tighter."""
 WORDS = ("type", "format", "pattern", "enum", "required", "maxLength", "maxItems", "maxProperties", "maximum",
@@ -75,3 +76,31 @@ def test_no_limit_of_a_stored_object_is_tightened() -> None:
 def test_what_tightens_a_limit(before: dict[str, Any], after: dict[str, Any], words: list[str]) -> None:
     """Of a pattern only its absence is known to be wider."""
     assert tightened(before, after) == words
+
+
+KEYWORDS = frozenset({
+    "additionalProperties", "anyOf", "default", "description", "enum", "format", "items", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "nullable", "oneOf", "pattern",
+    "properties", "required", "type", "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+})  # fmt: skip
+"""What a structural schema of a CustomResourceDefinition may consist of, as far as ours do."""
+
+
+def unknown_keywords(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Name what is no keyword, such as the rest of a description with a comma that is not in quotes."""
+    yield from (f"{path}: {key}" for key in schema if key not in KEYWORDS)
+    for name, part in (schema.get("properties") or {}).items():
+        yield from unknown_keywords(part, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from unknown_keywords(schema[name], f"{path}[]")
+
+
+@pytest.mark.parametrize("path", sorted(CRDS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_schema_consists_of_its_keywords(path: Path) -> None:
+    """The API server drops everything else without a word."""
+    for crd in yaml.safe_load_all(path.read_text()):
+        for version in (crd.get("spec") or {}).get("versions") or ():
+            assert list(unknown_keywords(version["schema"]["openAPIV3Schema"])) == []
