@@ -212,7 +212,9 @@ def _plan_driver(
         unloading=going.unloading,
         wave=rolled.wave,
         busy=rolled.busy,
+        taken=rolled.taken,
         budgeted=rolled.budgeted,
+        reserve=rolled.reserve,
     )
 
 

@@ -19,7 +19,7 @@ from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
-from driver_builder.planning.actions import Action
+from driver_builder.planning.actions import Action, ReplacePod
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.standing import TargetStanding
 from driver_builder.reasons import Reason, TargetState
@@ -78,6 +78,10 @@ class DriverPlan:
     busy: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
     """Nodes that the driver works on, and those where a working driver is replaced next."""
+    taken: frozenset[str] = frozenset()
+    """Nodes that the wave answers for."""
+    reserve: tuple[ReplacePod, ...] = ()
+    """What is replaced instead where a budgeted node is held back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

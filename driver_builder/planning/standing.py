@@ -48,8 +48,7 @@ class NodeStanding:
     """One node of a target.
 
     ``replaced`` are the pods to replace, ``noted`` those of them whose replacement only the driver's status records.
-    ``has_pod`` says that it has a pod that stays, ``asked`` that the node itself requests a rebuild, ``skips`` that an
-    admin has annotated it, ``is_away`` that it is not Ready or is cordoned.
+    ``asked`` says that the node itself requests a rebuild, ``skips`` that an admin has annotated it.
     """
 
     node: str
@@ -57,10 +56,10 @@ class NodeStanding:
     standing: Standing
     replaced: tuple[DriverPod, ...] = ()
     noted: frozenset[str] = frozenset()
-    has_pod: bool = True
     asked: bool = False
     skips: bool = False
-    is_away: bool = False
+    is_ready: bool = True
+    is_cordoned: bool = False
     why: str = ""
 
     @property
@@ -113,7 +112,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
     is_old = is_replaced or had_driver(node, by.label, by.record)
     if replaced:
-        standing, why = _of_outdated(node, replaced[0], is_old=is_old)
+        standing, why = min((_of_outdated(node, pod, is_old=is_old) for pod in replaced), key=_most_to_lose)
     elif staying:
         standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
@@ -124,7 +123,6 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         standing=standing,
         replaced=replaced,
         noted=frozenset(pod.uid for pod in replaced if by.outdated[pod.uid]),
-        has_pod=bool(staying),
         asked=any(pod.uid in by.asking for pod in replaced),
         why=why,
     )
@@ -144,8 +142,14 @@ def _said_of(node: Node) -> dict[str, Any]:
     return {
         "node": node.name,
         "skips": node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true",
-        "is_away": not node.ready or node.unschedulable,
+        "is_ready": node.ready,
+        "is_cordoned": node.unschedulable,
     }
+
+
+def _most_to_lose(found: tuple[Standing, str]) -> int:
+    """Return the place of what a pod says, where a node has several: the one that works is what would be lost."""
+    return (Standing.WORKING, Standing.SILENT, Standing.BOOTING, Standing.BROKEN).index(found[0])
 
 
 def _of_outdated(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:

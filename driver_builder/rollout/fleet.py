@@ -4,48 +4,78 @@ Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds b
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.waves import listed_names
+
+
+@dataclass(slots=True)
+class _Work:
+    """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for."""
+
+    max_nodes: int
+    at: dict[str, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def obstacle(self, node: str, driver: str) -> str:
+        """Return why a driver may not be replaced on a node now; empty if it may."""
+        if self.at.get(node, driver) != driver:
+            return f"driver {self.at[node]} is being loaded there"
+        if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
+            words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
+            return f"{words}: {listed_names(sorted(self.taken))}"
+        return ""
+
+    def begin(self, node: str, driver: str) -> None:
+        """Note that a driver is replaced on a node."""
+        self.at[node] = driver
+        self.taken.add(node)
 
 
 def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where another driver is at work; the first key goes first.
 
-    ``max_nodes`` are the nodes that all drivers together may work on, 0 if they are not limited.
+    In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
+    together may answer for, 0 if they are not limited.
     """
     parts = tuple(parts)
-    workers: dict[str, str] = {}
+    work = _Work(max_nodes)
     for part in parts:
-        for node in part.busy:
-            workers.setdefault(node, part.driver.key)
-    return tuple(_admitted(part, workers, max_nodes) if part.budgeted else part for part in parts)
+        at_once = (
+            action.node
+            for action in part.actions
+            if isinstance(action, ReplacePod) and action.node not in part.budgeted
+        )
+        for node in (*part.busy, *at_once):
+            work.at.setdefault(node, part.driver.key)
+        work.taken |= part.taken
+    return tuple(_admitted(part, work) if part.budgeted else part for part in parts)
 
 
-def _admitted(part: DriverPlan, workers: dict[str, str], max_nodes: int) -> DriverPlan:
-    """Return a part with the replacements that may be made now; ``workers`` gets its nodes."""
+def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
+    """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
     for node in sorted(part.budgeted):
-        if workers.get(node, key) != key:
-            held[node] = f"driver {workers[node]} is being replaced there"
-        elif max_nodes and node not in workers and len(workers) >= max_nodes:
-            held[node] = f"--max-unavailable-nodes allows {max_nodes} for all drivers together"
+        if why := work.obstacle(node, key):
+            held[node] = why
         else:
-            workers[node] = key
+            work.begin(node, key)
     if not held:
         return part
+    instead: list[ReplacePod] = []
+    for action in part.reserve:
+        if len(instead) < len(held) and not work.obstacle(action.node, key):
+            work.begin(action.node, key)
+            instead.append(action)
     words = f"held back: {listed_names(held)}: {next(iter(held.values()))}"
     wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
+    staying = (action for action in part.actions if not (isinstance(action, ReplacePod) and action.node in held))
     return replace(
         part,
-        actions=tuple(action for action in part.actions if not _is_held(action, held)),
-        budgeted=part.budgeted.difference(held),
+        actions=(*staying, *instead),
+        budgeted=part.budgeted.difference(held).union(action.node for action in instead),
         wave=wave,
     )
-
-
-def _is_held(action: Action, held: dict[str, str]) -> bool:
-    return isinstance(action, ReplacePod) and action.node in held

@@ -28,13 +28,16 @@ _REASONS = {
 class Rolled:
     """``parts`` of the targets, now with the pods that are replaced.
 
-    ``busy`` are the nodes that the driver works on, ``budgeted`` those where a working driver is replaced next.
+    ``busy`` are the nodes that the driver works on, ``taken`` those that its wave answers for, ``budgeted`` those where
+    a working driver is replaced next, and ``reserve`` what is replaced instead where one of them is held back.
     """
 
     parts: tuple[TargetPart, ...]
     wave: Wave | None = None
     busy: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
+    reserve: tuple[ReplacePod, ...] = ()
     requeue_at: float | None = None
 
 
@@ -51,7 +54,9 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         parts=tuple(with_since(view, _with(part, decided)) for part in parts),
         wave=decided.wave,
         busy=decided.busy,
+        taken=decided.taken,
         budgeted=decided.budgeted,
+        reserve=tuple(_replacements(decided.reserve)),
         requeue_at=decided.requeue_at,
     )
 

@@ -20,6 +20,8 @@ from driver_builder.rollout import windows
 from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, Phase, Wave
 from driver_builder.status.status import timestamp
 
+MAX_RESERVE = 20
+"""So many nodes are named that may go in place of others."""
 _LISTED = 3
 """Nodes that a message names; it counts the others."""
 
@@ -43,12 +45,15 @@ class Seen:
 class Decision:
     """``chosen`` are the nodes whose pods are replaced now, ``budgeted`` those of them that cost a working driver.
 
-    ``busy`` are the nodes that the driver works on already. ``wave`` is None while there is nothing to replace.
+    ``reserve`` are nodes, in their order, that may go in place of budgeted ones. ``busy`` are the nodes that the driver
+    works on already, ``taken`` those that the wave answers for. ``wave`` is None while there is nothing to replace.
     """
 
     chosen: tuple[NodeStanding, ...] = ()
     budgeted: frozenset[str] = frozenset()
+    reserve: tuple[NodeStanding, ...] = ()
     busy: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
     wave: Wave | None = None
     requeue_at: float | None = None
 
@@ -57,15 +62,18 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
     """Decide which nodes are next; ``before`` is the wave in the driver's status."""
     brought = before.targets if before is not None else {}
     owed = {target: found for target, found in seen.imageless.items() if target in brought}
-    wave = _continued(seen.targets, owed.keys(), before, now)
+    wave = _continued(seen.targets, owed, before, now)
     fleet = _Fleet(settings, seen, wave, chain.from_iterable(owed.values()))
-    if wave is None and owed:
-        return Decision(busy=fleet.busy, wave=before)
+    if wave is None and owed and before is not None:
+        waiting = replace(before, phase=Phase.WAITING, message="the next image is not there yet")
+        return Decision(busy=fleet.busy, taken=fleet.taken, wave=waiting)
     if wave is None:
         return Decision(busy=fleet.busy)
     if settings.strategy is Strategy.IMMEDIATE:
         chosen = tuple(fleet.ready_to_go(*OUTDATED))
-        return Decision(chosen=chosen, busy=fleet.busy, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress))
+        return Decision(
+            chosen=chosen, busy=fleet.busy, taken=fleet.taken, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress)
+        )
     return _Step(settings, fleet, wave, now).decide()
 
 
@@ -74,11 +82,16 @@ _OWED = ""
 
 
 def _continued(
-    targets: tuple[TargetStanding, ...], owed: Collection[str], before: Wave | None, now: float
+    targets: tuple[TargetStanding, ...],
+    imageless: Mapping[str, tuple[NodeStanding, ...]],
+    before: Wave | None,
+    now: float,
 ) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
+    owed: Collection[str] = imageless.keys()
     wanted = {item.target: item.fingerprint for item in targets if any(node.is_outdated for node in item.nodes)}
     if before is not None:
+        before = replace(before, failed_before=_still_failing(before, targets, imageless))
         current = {item.target: item.fingerprint for item in targets}
         # A target without nodes, or whose image is not there now, is not known to be wanted otherwise.
         is_same = all(value in (_OWED, current.get(target, value)) for target, value in before.targets.items())
@@ -100,6 +113,18 @@ def _continued(
         broken.intersection_update(before.failed_before)
     failed_before = tuple(sorted(broken)[:MAX_FAILED_BEFORE])
     return Wave(phase=Phase.ROLLING, started=float(int(now)), targets=wanted, failed_before=failed_before)
+
+
+def _still_failing(
+    wave: Wave, targets: Iterable[TargetStanding], imageless: Mapping[str, tuple[NodeStanding, ...]]
+) -> tuple[str, ...]:
+    """Return the nodes that were broken before a wave, without those that have worked since: they are as others."""
+    every = chain(*(item.nodes for item in targets), *imageless.values())
+    without = {node.node for node in every if node.standing in _WITHOUT_DRIVER}
+    return tuple(node for node in wave.failed_before if node in without)
+
+
+_WITHOUT_DRIVER = frozenset({Standing.BROKEN, Standing.FAILED, Standing.UNPROVEN, Standing.NEW, Standing.HELD})
 
 
 def _is_unsettled(node: NodeStanding) -> bool:
@@ -137,7 +162,7 @@ class _Fleet:
         self.total = sum(item.settled + len(item.nodes) for item in seen.targets)
         self._in_wave = sum(item.settled + len(item.nodes) for item in seen.targets if item.target in brought)
         self._written = frozenset(item.target for item in seen.targets if item.is_written)
-        self._brought = brought
+        self._answered, self._brought = answered, brought
 
     @property
     def in_work(self) -> int:
@@ -148,6 +173,17 @@ class _Fleet:
     def busy(self) -> frozenset[str]:
         """Return the nodes that the driver works on."""
         return frozenset(node.node for node in self.unproven)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Return the nodes that a wave answers for."""
+        in_work = (*self.unproven, *self.failed, *self.broken)
+        return frozenset(node.node for node in in_work if node.target in self._answered)
+
+    @property
+    def on_their_way(self) -> int:
+        """Count the nodes that have what the wave brings and have not proven it yet."""
+        return sum(node.target in self._brought for node in self.unproven)
 
     @property
     def silent(self) -> list[NodeStanding]:
@@ -227,7 +263,7 @@ class _Step:
         fleet = self._fleet
         if len(fleet.failed) > self._settings.max_failed.of(fleet.total):
             words = f"it failed on {listed(fleet.failed)}: {fleet.failed[0].why}"
-            return Decision(busy=fleet.busy, wave=self._counted(Phase.HALTED, words))
+            return Decision(busy=fleet.busy, taken=fleet.taken, wave=self._counted(Phase.HALTED, words))
         missing = fleet.missing_canaries()
         if missing is None:
             return self._goes(Phase.WAITING, "no node with the labels of canaryNodeSelector can prove the image")
@@ -246,11 +282,10 @@ class _Step:
     def _canary(self, missing: int) -> Decision:
         self._wave = replace(self._wave, canary_proven=None)
         candidates = [node for node in self._candidates() if self._fleet.is_canary(node)]
-        if not self._settings.canary_node_selector:
-            # Nodes that have the image already are on their way.
-            candidates = candidates[: max(0, missing - self._fleet.in_work)]
+        most = None if self._settings.canary_node_selector else max(0, missing - self._fleet.on_their_way)
         nodes = "1 more node" if missing == 1 else f"{missing} more nodes"
-        return self._in_window(Phase.CANARY, f"the canary needs its proof on {nodes}", candidates)
+        words = "; ".join(item for item in (f"the canary needs its proof on {nodes}", self._waits_for()) if item)
+        return self._in_window(Phase.CANARY, words, candidates, most)
 
     def _candidates(self) -> list[NodeStanding]:
         """Return which nodes the order lets go, those first that may be without a driver already."""
@@ -259,7 +294,7 @@ class _Step:
             filter(self._fleet.is_wanted, found), key=lambda node: (node.standing is not Standing.SILENT, node.node)
         )
 
-    def _in_window(self, phase: Phase, why: str, candidates: list[NodeStanding]) -> Decision:
+    def _in_window(self, phase: Phase, why: str, candidates: list[NodeStanding], most: int | None = None) -> Decision:
         is_open = windows.open_until(self._settings.windows, self._now) is not None
         if candidates and not is_open:
             opens_at = windows.next_opening(self._settings.windows, self._now)
@@ -267,25 +302,39 @@ class _Step:
             return self._goes(Phase.WAITING, f"no maintenance window is open {words}", requeue_at=opens_at)
         if not candidates and not self._fleet.in_work and self._fleet.has_unwanted:
             return self._goes(Phase.WAITING, "no other node has the label of the new version")
-        return self._goes(phase, why, candidates)
+        return self._goes(phase, why, candidates, most=most)
 
     def _waits_for(self) -> str:
         held = [*self._fleet.failed, *self._fleet.broken, *self._fleet.unproven, *self._fleet.silent]
         return f"waits for {listed(held)}: {held[0].why}" if held else ""
 
     def _goes(
-        self, phase: Phase, why: str, candidates: Iterable[NodeStanding] = (), requeue_at: float | None = None
+        self,
+        phase: Phase,
+        why: str,
+        candidates: Iterable[NodeStanding] = (),
+        *,
+        most: int | None = None,
+        requeue_at: float | None = None,
     ) -> Decision:
-        """Replace what the budget allows, what nodes ask for themselves, and what does not work anyway."""
+        """Replace what the budget allows, what nodes ask for themselves, and what does not work anyway.
+
+        Of the candidates at most ``most`` go.
+        """
         fleet = self._fleet
         asked = [node for node in fleet.ready_to_go(Standing.SILENT, Standing.WORKING) if node.asked]
         others = [node for node in candidates if not node.asked]
         # What waits for the status comes last: if that is not written, nothing waits behind it.
-        chosen = self._affordable(sorted((*asked, *others), key=lambda node: bool(node.noted)))
+        chosen = self._affordable(sorted((*asked, *others[:most]), key=lambda node: bool(node.noted)))
+        # In place of a silent node, which is unavailable anyway, a working one would cost more.
+        is_even = all(node.standing is Standing.WORKING for node in chosen)
+        others = [node for node in others if is_even and node.standing is Standing.WORKING and node not in chosen]
         return Decision(
             chosen=(*fleet.ready_to_go(Standing.BROKEN), *chosen),
             budgeted=frozenset(node.node for node in chosen),
+            reserve=tuple(others[:MAX_RESERVE]),
             busy=fleet.busy,
+            taken=fleet.taken,
             wave=self._counted(phase, why),
             requeue_at=requeue_at,
         )
@@ -310,11 +359,9 @@ class _Step:
 def _is_left_out(node: NodeStanding) -> bool:
     if node.standing is Standing.UPDATED:
         return False
-    if node.skips:
-        return True
     # One that asks for itself is not left out by being cordoned.
-    is_untouched = (node.is_outdated and not node.asked) or (node.standing is Standing.UNPROVEN and not node.has_pod)
-    return node.is_away and is_untouched
+    is_kept_away = not node.is_ready or (node.is_cordoned and not node.asked)
+    return node.skips or (node.is_outdated and is_kept_away)
 
 
 def listed(nodes: Iterable[NodeStanding]) -> str:

@@ -15,7 +15,7 @@ from kube_api.text import bounded_message
 Json = dict[str, Any]
 
 MAX_TARGETS = 1000
-MAX_FAILED_BEFORE = 200
+MAX_FAILED_BEFORE = 5000
 
 
 class Phase(StrEnum):
@@ -64,16 +64,25 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
         return Wave(
             phase=Phase(entry["phase"]),
             message=str(entry.get("message", "")),
-            started=parse_timestamp(entry["startTime"]) or 0.0,
-            canary_proven=parse_timestamp(entry.get("canaryProvenTime")),
+            started=_time(entry["startTime"]) or 0.0,
+            canary_proven=_time(entry.get("canaryProvenTime")),
             **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},
             targets={str(target): str(value) for target, value in entry["targets"].items()},
             failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
         )
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
 
+def _time(text: str | None) -> float | None:
+    seconds = parse_timestamp(text)
+    if seconds is not None and not 0 <= seconds < _LATEST:
+        raise ValueError("no time")
+    return seconds
+
+
+_LATEST = 1 << 33
+"""Seconds since the epoch: the year 2242."""
 _COUNTS = {
     "nodes": "nodes",
     "updated": "updatedNodes",

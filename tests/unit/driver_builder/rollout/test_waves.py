@@ -100,7 +100,8 @@ def test_pods_wait_for_their_daemon_set() -> None:
 @pytest.mark.parametrize(
     "left_out",
     [
-        pytest.param({"is_away": True}, id="not Ready or cordoned"),
+        pytest.param({"is_ready": False}, id="not Ready"),
+        pytest.param({"is_cordoned": True}, id="cordoned"),
         pytest.param({"skips": True}, id="annotated"),
     ],
 )
@@ -116,7 +117,7 @@ def test_a_node_that_is_left_out_is_neither_touched_nor_waited_for(where: Standi
 
 def test_a_node_that_is_not_ready_with_the_new_image_is_waited_for() -> None:
     """Perhaps the new driver is why."""
-    nodes = (standing("a", S.UNPROVEN, is_away=True), standing("b", S.WORKING))
+    nodes = (standing("a", S.UNPROVEN, is_ready=False), standing("b", S.WORKING))
     assert chosen(decided(target(nodes))) == []
 
 
@@ -133,6 +134,15 @@ def test_a_failure_halts_the_wave() -> None:
     assert chosen(found) == []
     assert (wave(found).phase, wave(found).failed) == (Phase.HALTED, 1)
     assert "it failed on a: LoadFailed: m" in wave(found).message
+
+
+def test_a_node_that_works_again_is_answered_for() -> None:
+    """It was broken for a moment when the wave began; from then on it is as all others."""
+    first = decided(target({"a": S.BROKEN, "b": S.WORKING}))
+    again = decided(target({"a": S.WORKING, "b": S.WORKING}), before=first.wave)
+    assert (chosen(again), wave(again).failed_before) == (["a"], ())
+    for after in (S.UNPROVEN, S.FAILED):
+        assert chosen(decided(target({"a": after, "b": S.WORKING}), before=again.wave)) == []
 
 
 def test_some_may_fail_within_the_budget() -> None:
@@ -165,7 +175,7 @@ def test_a_wave_answers_for_what_it_broke_while_the_next_image_is_built() -> Non
     first = decided(target({"a": S.FAILED, "b": S.WORKING}))
     owed = {"t": (standing("a", S.UNPROVEN),)}
     building = decided(before=first.wave, imageless=owed)
-    assert building.wave == first.wave
+    assert wave(building) == replace(wave(first), phase=Phase.WAITING, message="the next image is not there yet")
     then = decided(target({"a": S.BROKEN, "b": S.WORKING}, fingerprint="newer"), before=building.wave)
     assert (chosen(then), wave(then).failed_before) == (["a"], ())
     assert decided(before=first.wave).wave is None
@@ -231,6 +241,22 @@ def test_a_canary_that_fails_in_its_soak_halts_the_wave() -> None:
     assert (chosen(failed), wave(failed).phase) == ([], Phase.HALTED)
 
 
+def test_the_canary_says_what_it_waits_for() -> None:
+    """A node that has not proven it is named."""
+    first = decided(target({"a": S.WORKING, "b": S.WORKING}), settings=CANARY)
+    nodes = (standing("a", S.UNPROVEN, why="ErrImagePull"), standing("b", S.WORKING))
+    waiting = decided(target(nodes), settings=CANARY, before=first.wave)
+    assert "waits for a: ErrImagePull" in wave(waiting).message
+
+
+def test_another_node_is_the_canary_where_one_may_fail() -> None:
+    """Neither a failure that is allowed nor a node of another kernel takes the place of the canary."""
+    settings = replace(CANARY, max_failed=Share(1))
+    first = decided(target({"a": S.WORKING, "b": S.WORKING}), settings=settings)
+    failed = (target({"a": S.FAILED, "b": S.WORKING}), target({"c": S.UNPROVEN}, "u"))
+    assert chosen(decided(*failed, settings=settings, before=first.wave)) == ["b"]
+
+
 def test_a_new_image_is_a_new_wave() -> None:
     """Its canary has to prove it again."""
     proven = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)
@@ -268,7 +294,7 @@ def test_labels_that_no_node_has_hold_the_wave() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [pytest.param({"is_away": True}, id="cordoned"), pytest.param({"skips": True}, id="annotated")]
+    "changes", [pytest.param({"is_cordoned": True}, id="cordoned"), pytest.param({"skips": True}, id="annotated")]
 )
 def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, Any]) -> None:
     """Without any proof the wave waits; one of two is enough."""
@@ -282,7 +308,7 @@ def test_a_canary_that_is_left_out_proves_nothing(changes: dict[str, Any]) -> No
 def test_a_canary_of_more_nodes_than_there_are() -> None:
     """All of them are enough; those that are left out are not among them."""
     settings = RolloutSettings(canary=Share(5), max_unavailable=Share(5))
-    nodes = (standing("a", S.UPDATED), standing("b", S.WORKING, is_away=True), standing("c", S.WORKING))
+    nodes = (standing("a", S.UPDATED), standing("b", S.WORKING, is_cordoned=True), standing("c", S.WORKING))
     assert chosen(decided(target(nodes), settings=settings)) == ["c"]
 
 
@@ -304,7 +330,7 @@ def test_all_at_once() -> None:
 
 def test_a_node_that_asks_for_a_rebuild_does_not_wait_for_the_canary() -> None:
     """The admin named that node; it goes although it is cordoned, within the budget."""
-    nodes = (standing("a", S.WORKING), standing("b", S.WORKING, asked=True, is_away=True))
+    nodes = (standing("a", S.WORKING), standing("b", S.WORKING, asked=True, is_cordoned=True))
     first = decided(target(nodes), settings=replace(CANARY, canary_node_selector={"x": "y"}))
     assert chosen(first) == ["b"]
 

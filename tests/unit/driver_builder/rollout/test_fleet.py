@@ -1,0 +1,66 @@
+"""All drivers together: which replacements are held back, and what goes instead."""
+
+from typing import Any
+
+from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.rollout.fleet import admit
+from driver_builder.status.rollout_status import Phase, Wave
+from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
+
+
+def replacement(node: str) -> ReplacePod:
+    """Make the replacement of the pod on a node."""
+    return ReplacePod(namespace=NAMESPACE, name=f"pod-{node}", uid=f"uid-{node}", node=node)
+
+
+def part(name: str, budgeted: str = "", *, at_once: str = "", reserve: str = "", **changes: Any) -> DriverPlan:
+    """Make a driver's plan: nodes are single letters."""
+    return DriverPlan(
+        driver=driver(name),
+        actions=tuple(map(replacement, (*at_once, *budgeted))),
+        budgeted=frozenset(budgeted),
+        reserve=tuple(map(replacement, reserve)),
+        rebuilds=Rebuilds(requests={}, tokens={}),
+        unknown={},
+        wave=Wave(phase=Phase.ROLLING, message="1 of 9 nodes updated", started=NOW),
+        **changes,
+    )
+
+
+def gone(parts: tuple[DriverPlan, ...]) -> list[str]:
+    """Return on which nodes each driver is replaced."""
+    return ["".join(action.node for action in item.actions if isinstance(action, ReplacePod)) for item in parts]
+
+
+def test_a_node_is_one_drivers_at_a_time() -> None:
+    """The first by its key goes; the others say whom they wait for."""
+    found = admit((part("a", "x"), part("b", "x")))
+    assert gone(found) == ["x", ""]
+    assert found[1].wave is not None
+    assert found[1].wave.message.startswith(f"held back: x: driver {NAMESPACE}/a is being loaded there; ")
+
+
+def test_the_next_node_goes_in_place_of_one_that_is_busy() -> None:
+    """A node where another driver is stuck does not hold the whole wave."""
+    assert gone(admit((part("a", busy=frozenset("xy")), part("b", "x", reserve="yzw")))) == ["", "z"]
+
+
+def test_what_goes_at_once_is_never_held_and_keeps_others_away() -> None:
+    """A broken driver is replaced whatever the limit; a working one of the same node waits."""
+    assert gone(admit((part("a", "x"), part("b", at_once="x")), 1)) == ["", "x"]
+
+
+def test_waves_of_all_drivers_share_the_limit() -> None:
+    """The message names the nodes that use it up."""
+    found = admit((part("a", "xy"), part("b", "z")), 2)
+    assert gone(found) == ["xy", ""]
+    assert found[1].wave is not None
+    assert "--max-unavailable-nodes allows 2 for all drivers together: x, y" in found[1].wave.message
+    assert gone(admit((part("a", taken=frozenset("x")), part("b", "z")), 1)) == ["", ""]
+
+
+def test_a_node_that_no_wave_took_uses_up_nothing() -> None:
+    """One that is dead, or loads a driver for the first time, stops no wave."""
+    assert gone(admit((part("a", busy=frozenset("x")), part("b", "z")), 1)) == ["", "z"]
