@@ -5,6 +5,7 @@ of a terminal, lone surrogates that no encoder accepts, and megabytes. Standard 
 """
 
 import re
+from collections.abc import Iterable
 from itertools import accumulate
 
 MAX_MESSAGE = 500
@@ -31,6 +32,14 @@ def printable(text: str, limit: int = MAX_MESSAGE) -> str:
     text = _BREAK.sub(" ", text[: 8 * limit])
     text = _SURROGATE.sub("\ufffd", _UNPRINTABLE.sub("", text)).strip()
     return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+
+
+def first_few(items: Iterable[object], most: int, *, separator: str = ", ") -> str:
+    """Write the first few items and count the others: ``a, b and 3 more``; between semicolons ``a; b; and 3 more``."""
+    every = [str(item) for item in items]
+    conjunction = " and" if separator == ", " else f"{separator.rstrip()} and"
+    more = f"{conjunction} {len(every) - most} more" if len(every) > most else ""
+    return separator.join(every[:most]) + more
 
 
 def bounded_message(text: str, limit: int = MAX_MESSAGE) -> str:

@@ -20,6 +20,7 @@ from driver_builder.objects.loaded import plain
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
+from kube_api.text import first_few
 
 _SHOWN = 3
 
@@ -39,9 +40,8 @@ class Conflict:
 def words(module: str, other: str, nodes: Iterable[str]) -> str:
     """Return the message: which driver has the module as well, and where."""
     every = sorted(nodes)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
     count = f"{len(every)} node{'' if len(every) == 1 else 's'}"
-    return f"module {module} is also named by driver {other} on {count}: {', '.join(every[:_SHOWN])}{more}"
+    return f"module {module} is also named by driver {other} on {count}: {first_few(every, _SHOWN)}"
 
 
 def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:

@@ -15,6 +15,7 @@ from driver_builder.api.spec_rules import MIRROR_ARG
 from driver_builder.model import images, permissions, quantities
 from driver_builder.model.build import Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
+from kube_api.text import first_few
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
@@ -70,8 +71,7 @@ def of_target(
 
 def words(refusals: tuple[Refusal, ...]) -> str:
     """Return the message of a target: the first refusals, and how many more there are."""
-    more = f"; and {len(refusals) - _SHOWN} more" if len(refusals) > _SHOWN else ""
-    return "; ".join(map(str, refusals[:_SHOWN])) + more
+    return first_few(refusals, _SHOWN, separator="; ")
 
 
 def of_spec(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str] = NO_SECRETS) -> tuple[Refusal, ...]:

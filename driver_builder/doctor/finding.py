@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kube_api.text import first_few
+
 MOST_NAMED = 5
 """Objects that a finding names; it counts the others."""
 
@@ -68,9 +70,7 @@ def not_read(check: str, what: str, why: Unread) -> Finding:
 
 def named(names: Iterable[str]) -> str:
     """List the first few names, and count the others."""
-    every = list(names)
-    more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
-    return ", ".join(every[:MOST_NAMED]) + more
+    return first_few(names, MOST_NAMED)
 
 
 def counted(number: int, noun: str) -> str:

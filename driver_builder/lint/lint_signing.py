@@ -12,6 +12,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from kube_api import names
+from kube_api.text import first_few
 
 _SHOWN = 3
 
@@ -21,11 +22,9 @@ def unsigned(spec: DriverSpec, nodes: tuple[Node, ...]) -> Iterator[str]:
     secure = [node for node in nodes if node.labels.get(names.SECURE_BOOT_LABEL) == "true"]
     for target, found in inventory.take(secure, spec.node_selector).targets.items():
         if _is_unsigned(spec, target):
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            shown = ", ".join(found[:_SHOWN])
             yield (
-                f"modules for {target.kernel_version} are not signed, and {shown}{more} with Secure Boot would refuse "
-                "them: name key and certificate, and enrol it on the nodes (docs/signing.md)"
+                f"modules for {target.kernel_version} are not signed, and {first_few(found, _SHOWN)} with Secure Boot"
+                " would refuse them: name key and certificate, and enrol it on the nodes (docs/signing.md)"
             )
 
 

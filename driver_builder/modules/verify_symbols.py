@@ -14,6 +14,7 @@ from driver_builder.errors import VerificationFailed
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.symvers import BUILT_IN, Symvers
 from driver_builder.reasons import Reason
+from kube_api.text import first_few
 
 _SHOWN = 5
 _MODULE_NAMESPACE = "module:"
@@ -176,5 +177,4 @@ def _check_license(module: KernelModule, symvers: Symvers, culprit: str, license
 
 
 def _shown(items: Sequence[object]) -> str:
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return ", ".join(str(item) for item in items[:_SHOWN]) + more
+    return first_few(items, _SHOWN)

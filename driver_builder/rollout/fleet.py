@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.rollout.waves import listed_names
+from driver_builder.rollout.waves import MAX_LISTED
+from kube_api.text import first_few
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class _Work:
             return f"driver {self.at[node]} is being loaded there"
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
-            return f"{words}: {listed_names(sorted(self.taken))}"
+            return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
         return ""
 
     def begin(self, node: str, driver: str) -> None:
@@ -70,7 +71,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
         if len(instead) < len(held) and not work.obstacle(action.node, key):
             work.begin(action.node, key)
             instead.append(action)
-    words = f"held back: {listed_names(held)}: {next(iter(held.values()))}"
+    words = f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"
     wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
     staying = (action for action in part.actions if not (isinstance(action, ReplacePod) and action.node in held))
     return replace(

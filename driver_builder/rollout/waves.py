@@ -19,10 +19,11 @@ from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, T
 from driver_builder.rollout import windows
 from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, Phase, Wave
 from driver_builder.status.status import timestamp
+from kube_api.text import first_few
 
 MAX_RESERVE = 20
 """So many nodes are named that may go in place of others."""
-_LISTED = 3
+MAX_LISTED = 3
 """Nodes that a message names; it counts the others."""
 
 
@@ -366,11 +367,4 @@ def _is_left_out(node: NodeStanding) -> bool:
 
 def listed(nodes: Iterable[NodeStanding]) -> str:
     """Name the first few nodes, and count the others."""
-    return listed_names(node.node for node in nodes)
-
-
-def listed_names(nodes: Iterable[str]) -> str:
-    """Name the first few nodes of these names, and count the others."""
-    names = list(nodes)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+    return first_few((node.node for node in nodes), MAX_LISTED)

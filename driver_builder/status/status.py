@@ -16,7 +16,7 @@ from driver_builder.errors import InvalidDriver
 from driver_builder.memo import remembers_last
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import IN_TROUBLE, WITHOUT_DRIVER, Reason, TargetState, with_remedy, without_remedy
-from kube_api.text import MAX_MESSAGE, bounded_message
+from kube_api.text import MAX_MESSAGE, bounded_message, first_few
 
 Json = dict[str, Any]
 
@@ -241,9 +241,7 @@ def _degraded(
 
 def _listed(words: Iterable[str]) -> str:
     """The first few, and how many more: a fleet has thousands, and each entry of ``targets`` has its own message."""
-    every = list(words)
-    more = f"; and {len(every) - MAX_LISTED} more" if len(every) > MAX_LISTED else ""
-    return "; ".join(every[:MAX_LISTED]) + more
+    return first_few(words, MAX_LISTED, separator="; ")
 
 
 def _with_transition(condition: Json, driver: DriverContainer, now: float) -> Json:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from driver_builder.reasons import Reason
 from driver_builder.status.status import MAX_LISTED, Json, advised
+from kube_api.text import first_few
 
 CONDITION = "Unloading"
 
@@ -46,5 +47,4 @@ def _listed(words: str, nodes: Mapping[str, str]) -> str:
     if not nodes:
         return ""
     shown = [f"{name}: {why}" if why else name for name, why in sorted(nodes.items())]
-    more = f"; and {len(shown) - MAX_LISTED} more" if len(shown) > MAX_LISTED else ""
-    return f"{words}: {'; '.join(shown[:MAX_LISTED])}{more}"
+    return f"{words}: {first_few(shown, MAX_LISTED, separator='; ')}"

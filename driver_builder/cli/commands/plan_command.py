@@ -9,6 +9,7 @@ from driver_builder.cli.plan_summary import DriverSummary, as_document, counted,
 from driver_builder.config import Settings
 from driver_builder.plan import plan
 from driver_builder.reasons import IN_TROUBLE, Reason
+from kube_api.text import first_few
 
 EXIT_SOMETHING_TO_DO = 2
 _NAMES = 3
@@ -76,5 +77,4 @@ def _rows(item: DriverSummary) -> list[tuple[object, ...]]:
 
 
 def _names(nodes: tuple[str, ...]) -> str:
-    more = len(nodes) - _NAMES
-    return ", ".join(nodes[:_NAMES]) + (f" and {more} more" if more > 0 else "") or "-"
+    return first_few(nodes, _NAMES) or "-"

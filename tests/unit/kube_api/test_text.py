@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_api.text import MAX_MESSAGE, MAX_TOKEN, bounded_message, bounded_token, printable
+from kube_api.text import MAX_MESSAGE, MAX_TOKEN, bounded_message, bounded_token, first_few, printable
 
 any_text = st.text(st.characters(exclude_categories=()))
 
@@ -82,3 +82,17 @@ def test_tokens_are_distinguished() -> None:
     """A short one is itself, as it always was; long ones that begin alike are different."""
     assert bounded_token("2026-11-22") == "2026-11-22"
     assert bounded_token("x" * 250_000) != bounded_token("x" * 250_001)
+
+
+@pytest.mark.parametrize(
+    ("items", "separator", "words"),
+    [
+        pytest.param([], ", ", "", id="none"),
+        pytest.param(["a", 2], ", ", "a, 2", id="all of them"),
+        pytest.param("abcd", ", ", "a, b and 2 more", id="some, with commas"),
+        pytest.param("abc", "; ", "a; b; and 1 more", id="some, with semicolons"),
+    ],
+)
+def test_the_first_few_are_named_and_the_others_counted(items: list[object], separator: str, words: str) -> None:
+    """A fleet has thousands of nodes, and a message has a line."""
+    assert first_few(items, 2, separator=separator) == words
