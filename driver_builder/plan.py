@@ -18,6 +18,7 @@ from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, Sk
 from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
+from driver_builder.objects import slots
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -30,6 +31,7 @@ from driver_builder.planning.actions import (
     StartBuild,
 )
 from driver_builder.planning.drift import repair
+from driver_builder.planning.lanes import tidy
 from driver_builder.planning.ordinary import ordinary_nodes
 from driver_builder.planning.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.planning.plan_memory import Inputs, PlanMemory
@@ -190,6 +192,7 @@ def _plan_driver(
     nameless = view.nodes if is_astray else stock.unknown
     relabelled = [item for item in relabel(view, known, nameless) if not _is_leaving(item, leaving)]
     staying = [node for item in wanted for node in view.weighed(item) if node not in leaving.nodes]
+    actions += tidy(view)
     actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
     repairs = repair(view, parts, leaving.nodes)
     actions += (*repairs.actions, *ahead.actions, *labels)
@@ -221,7 +224,8 @@ def _plan_driver(
 def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     found = ordinary_nodes(view, view.wanted, memory.ordinary(view.driver.key))
     memory.keep_ordinary(view.driver.key, found)
-    for gone in view.written.keys() - {item.target.short_hash for item in view.wanted}:
+    targets = {item.target.short_hash for item in view.wanted}
+    for gone in [place for place in view.written if slots.parse_name(place)[0] not in targets]:
         del view.written[gone]
     others = tuple(view.nodes[name] for name in sorted(view.nodes.keys() - found.names))
     return replace(view, ordinary=found.names, others=others, others_of=found.others)
@@ -248,6 +252,8 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     actions: list[Action] = [*going.actions, *labels]
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
+        # While there are two DaemonSets, the label says which of them a node belongs to.
+        actions += () if view.daemon_sets else tidy(view)
     # Reported before the object is gone.
     is_done = going.is_done and unloading.is_said(going.unloading, driver.status)
     if not actions and is_done and driver.has_finalizer:

@@ -28,11 +28,12 @@ API_VERSION = f"snapshot.{names.GROUP}/v1"
 KIND = "Snapshot"
 
 _LABELS = frozenset({names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL})
-_ANNOTATIONS = frozenset({names.BOOT_ID_ANNOTATION, names.KERNEL_VERSION_ANNOTATION, names.REBUILD_ANNOTATION})
+_ANNOTATIONS = frozenset({names.BOOT_ID_ANNOTATION, names.KERNEL_VERSION_ANNOTATION, names.REBUILD_ANNOTATION,
+                          names.SKIP_ROLLOUT_ANNOTATION})  # fmt: skip
 _IMAGE_LABELS = frozenset(
     {images.KEY_LABEL, images.FIRMWARE_LABEL, images.MODULES_LABEL, images.REUSED_LABEL, *images.TARGET_LABELS}
 )
-_STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild"})
+_STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild", "rollout"})
 
 
 def to_document(snapshot: Snapshot, settings: PlanSettings) -> dict[str, Any]:
@@ -68,9 +69,11 @@ def reduced(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without what plans do not need."""
     keys, annotations = {*_LABELS, names.SECURE_BOOT_LABEL}, set(_ANNOTATIONS)
     for driver in snapshot.drivers:
-        keys.add(driver.ready_label)
+        own = (driver.namespace, driver.name)
+        keys.update((driver.ready_label, names.wave_label(*own), names.wanted_version_label(*own)))
         annotations.add(driver.ready_label)
-        keys.update(driver.spec.node_selector if isinstance(driver.spec, DriverSpec) else ())
+        if isinstance(driver.spec, DriverSpec):
+            keys.update(driver.spec.node_selector, driver.spec.rollout.canary_node_selector)
     return replace(
         snapshot,
         nodes=tuple(_node(node, keys, annotations) for node in snapshot.nodes),

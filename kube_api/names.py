@@ -36,6 +36,10 @@ SKIP_ROLLOUT_ANNOTATION = f"{GROUP}/skip-rollout"
 MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
 
+UNDO_ROLLOUT_ANNOTATION = f"{GROUP}/undo-rollout"
+"""On a DriverContainer, by an admin: the generation whose wave is undone; ``generation/rebuild`` if a rebuild is
+requested."""
+
 ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
 """On a DriverContainer, by an admin: comma-separated digests of images that tags may name from now on."""
 
@@ -73,6 +77,11 @@ def label_value(text: str) -> str:
 def ready_label(namespace: str, name: str) -> str:
     """Return the node label that says: the driver of this DriverContainer is proven to work here."""
     return f"{GROUP}/{namespace}.{name}.ready"
+
+
+def wave_label(namespace: str, name: str) -> str:
+    """Return the node label that names the DaemonSet of a wave which a node gets its driver from."""
+    return f"{GROUP}/{namespace}.{name}.wave"
 
 
 def wanted_version_label(namespace: str, name: str) -> str:

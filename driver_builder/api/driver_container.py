@@ -23,6 +23,7 @@ Json = dict[str, Any]
 FINALIZER = f"{names.GROUP}/cleanup"
 
 MAX_DIGESTS = 100
+MAX_EDITION = 200
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
 
 MAX_NAMES_LENGTH = 56
@@ -47,6 +48,13 @@ class DriverContainer:
     """Seconds since the epoch."""
     accepted_digests: frozenset[str] = frozenset()
     """Images that an admin accepts although their tag named another image before."""
+    undo: str = ""
+    """The :attr:`edition` whose wave an admin undoes."""
+
+    @property
+    def edition(self) -> str:
+        """Name what is asked for: it is another one after an edit of the spec, and after a request for a rebuild."""
+        return f"{self.generation}/{self.rebuild}" if self.rebuild else str(self.generation)
 
     @property
     def key(self) -> str:
@@ -79,6 +87,7 @@ def parse(obj: Json, known: SpecCache | None = None) -> DriverContainer:
         has_finalizer=FINALIZER in (metadata.get("finalizers") or []),
         created_at=_created_at(metadata),
         accepted_digests=_digests(annotations.get(names.ACCEPT_DIGEST_ANNOTATION) or ""),
+        undo=(annotations.get(names.UNDO_ROLLOUT_ANNOTATION) or "")[:MAX_EDITION],
     )
 
 

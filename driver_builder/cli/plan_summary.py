@@ -21,6 +21,8 @@ from driver_builder.planning.actions import (
     DeleteUnloadPod,
     DiscoverKernels,
     LabelNode,
+    MoveNode,
+    PlaceDaemonSet,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -80,7 +82,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
-        case ReplacePod():
+        case ReplacePod() | MoveNode():
             return "replace"
         case LabelNode(version=version):
             return "unlabel" if version is None else "label"
@@ -88,7 +90,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "remove"
         case StartUnload():
             return "unload"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet():
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet() | PlaceDaemonSet():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -174,9 +176,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
     match action:
         case StartBuild():
             return action.request.target.id
-        case ApplyDaemonSet() | WidenDaemonSet():
+        case ApplyDaemonSet() | WidenDaemonSet() | PlaceDaemonSet():
             return action.target
-        case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+        case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, slots
+from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
 
@@ -32,12 +33,15 @@ def read_daemon_set(obj: Json) -> DaemonSet:
     template_annotations = (obj["spec"]["template"].get("metadata") or {}).get("annotations") or {}
     selector = pod_spec.get("nodeSelector") or {}
     basis, kept = manifests.parse_kept(annotations)
+    target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
+    driver = driver_key(metadata)
+    label = names.wave_label(*driver.split("/", 1))
     return DaemonSet(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        driver=driver_key(metadata),
-        target=metadata["labels"].get(manifests.TARGET_LABEL, ""),
+        driver=driver,
+        target=target,
         image=pod_spec["containers"][0]["image"],
         fingerprint=annotations.get(manifests.FINGERPRINT_ANNOTATION, ""),
         template=annotations.get(manifests.TEMPLATE_ANNOTATION, ""),
@@ -52,4 +56,5 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         basis=basis,
         version=template_annotations.get(manifests.VERSION_ANNOTATION, ""),
         expected=expected_modules(template_annotations),
+        slot=Slot(slot, slots.place_of(pod_spec, label)),
     )

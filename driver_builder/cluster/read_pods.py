@@ -9,7 +9,7 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
-from driver_builder.objects import load_report, loaded, manifests, unload_pod
+from driver_builder.objects import load_report, loaded, manifests, slots, unload_pod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.status.status import parse_timestamp
@@ -73,6 +73,7 @@ def _pod(obj: Json) -> DriverPod:
     hold = _container_status(status.get("containerStatuses"), manifests.HOLD_CONTAINER)
     ready = _ready_condition(status)
     is_ready = ready.get("status") == "True"
+    target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
     is_refuted = is_ready or _was_ready_since(hold, ready)
     return DriverPod(
         namespace=shared(metadata["namespace"]),
@@ -80,7 +81,8 @@ def _pod(obj: Json) -> DriverPod:
         uid=metadata["uid"],
         node=shared(obj["spec"].get("nodeName", "")),
         driver=driver_key(metadata),
-        target=shared(metadata["labels"].get(manifests.TARGET_LABEL, "")),
+        target=shared(target),
+        slot=slot,
         version=shared(annotations.get(manifests.VERSION_ANNOTATION, "")),
         fingerprint=shared(annotations.get(manifests.FINGERPRINT_ANNOTATION, "")),
         ready=is_ready,

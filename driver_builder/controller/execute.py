@@ -12,7 +12,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.controller.silence import Silence
 from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.errors import InternalError
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, slots
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
@@ -21,11 +21,14 @@ from driver_builder.planning.actions import (
     DeleteUnloadPod,
     DiscoverKernels,
     LabelNode,
+    MoveNode,
+    PlaceDaemonSet,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
     StartUnload,
+    TakeNode,
     WidenDaemonSet,
 )
 from kube_api import names
@@ -35,7 +38,17 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
-_Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | ReplacePod | StartUnload | DeleteUnloadPod | SetFinalizer
+_Write = (
+    ApplyDaemonSet
+    | WidenDaemonSet
+    | PlaceDaemonSet
+    | DeleteDaemonSet
+    | ReplacePod
+    | StartUnload
+    | DeleteUnloadPod
+    | SetFinalizer
+)
+_ON_NODE = LabelNode | MoveNode | RememberLoaded
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +73,7 @@ def batches(
     """
     found: dict[object, list[Action]] = {}
     for action in actions:
-        place = (action.node, apart(action)) if isinstance(action, LabelNode | RememberLoaded) else id(action)
+        place = (action.node, apart(action)) if isinstance(action, _ON_NODE) else id(action)
         found.setdefault(place, []).append(action)
     return tuple(tuple(batch) for batch in found.values())
 
@@ -108,7 +121,7 @@ class Executor:
                 action
                 for action in batch
                 if owner_of(action) not in strikes.unanswered
-                and not (isinstance(action, ReplacePod) and (owner_of(action), action.node) in unwritten)
+                and not (isinstance(action, TakeNode) and (owner_of(action), action.node) in unwritten)
             )
             if not waiting:
                 continue
@@ -173,7 +186,7 @@ class Executor:
             case DiscoverKernels():
                 if self._discoveries is not None:
                     self._discoveries.submit(action)
-            case LabelNode() | RememberLoaded():
+            case LabelNode() | MoveNode() | RememberLoaded():
                 self._patch_node(action.node, batch)
             case _:
                 self._write(action)
@@ -187,6 +200,8 @@ class Executor:
             if isinstance(action, LabelNode):
                 labels[action.label] = action.version
                 annotations |= action.annotations
+            elif isinstance(action, MoveNode):
+                labels[action.label] = action.value
             elif isinstance(action, RememberLoaded):
                 annotations[action.annotation] = action.value
         metadata = {name: values for name, values in (("labels", labels), ("annotations", annotations)) if values}
@@ -210,6 +225,12 @@ class Executor:
                     "metadata": {"uid": action.uid, "annotations": recorded},
                     "spec": {"template": {"spec": selector}},
                 }
+                self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
+            case PlaceDaemonSet():
+                place = slots.Place.ALL if action.named is None else slots.Place.OTHERS
+                affinity = slots.affinity(action.label, action.named or "", place)
+                spec: Object = {"template": {"spec": {"affinity": affinity}}}
+                body = {"metadata": {"uid": action.uid}, "spec": spec}
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)

@@ -12,7 +12,7 @@ from driver_builder.controller import events
 from driver_builder.controller.silence import STRIKES, Silence
 from driver_builder.errors import InternalError
 from driver_builder.plan import Plan
-from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
 from driver_builder.status import prebuild_status, status, unloading
@@ -88,7 +88,10 @@ class Reporter:
         """Write the parts of a status that actions rest on, where they changed."""
         before = part.driver.status
         after = {"nodes": render_notes(part.notes), "rebuild": part.rebuilds.as_status()}
-        if after == {"nodes": before.get("nodes") or [], "rebuild": before.get("rebuild")}:
+        known = {"nodes": before.get("nodes") or [], "rebuild": before.get("rebuild")}
+        if part.wave is not None and part.wave.returned:
+            after, known = {**after, "rollout": render_wave(part.wave)}, {**known, "rollout": before.get("rollout")}
+        if after == known:
             return None
         try:
             self._client.patch(_path(part.driver), {"status": _with_removed(before, after)})
@@ -186,7 +189,7 @@ def _path(driver: DriverContainer) -> str:
 
 
 def _is_noted(action: Action) -> bool:
-    return isinstance(action, ReplacePod) and action.noted
+    return isinstance(action, TakeNode) and action.noted
 
 
 def _without_noted(part: DriverPlan) -> DriverPlan:

@@ -6,7 +6,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report
-from driver_builder.observed import evidence
+from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, is_current
 from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.snapshot import DriverPod, Snapshot
@@ -184,7 +184,7 @@ def label_check(context: Context, pod: DriverPod) -> Step:
 
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Return the version that is proven on the node, of whatever image; empty for none."""
-    daemon_sets = {item.target: item for item in snapshot.daemon_sets if item.driver == driver.key}
+    daemon_sets = pairs.by_target(item for item in snapshot.daemon_sets if item.driver == driver.key)
     for pod in snapshot.pods:
         is_of_node = (pod.driver, pod.node) == (driver.key, node.name)
         if is_of_node and evidence.judge(node, pod)[0] is Finding.WORKS:

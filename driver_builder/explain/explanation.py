@@ -8,6 +8,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.observed import pairs
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
@@ -120,7 +121,7 @@ class Context:
     @property
     def daemon_sets(self) -> dict[str, DaemonSet]:
         """The driver's DaemonSets by target."""
-        return {item.target: item for item in self.snapshot.daemon_sets if item.driver == self.driver.key}
+        return pairs.by_target(item for item in self.snapshot.daemon_sets if item.driver == self.driver.key)
 
     @property
     def daemon_set(self) -> DaemonSet | None:

@@ -16,7 +16,9 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint
+from driver_builder.objects.slots import ONLY, Place, Slot
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -47,8 +49,8 @@ LOADER_FOLDER = "/driverwright"
 """Where a driver pod has the loader: in a folder that the loader's image is copied into."""
 
 
-def daemon_set_name(driver: DriverContainer, target: KernelTarget) -> str:
-    """Return the name of a target's DaemonSet: the driver's name and eight digits for the target.
+def daemon_set_name(driver: DriverContainer, target: KernelTarget, slot: str = slots.FIRST) -> str:
+    """Return the name of a target's DaemonSet: the driver's name, eight digits for the target, and the slot.
 
     A long name is cut to leave room for what Kubernetes appends to pods; eight more digits keep cut names apart.
     """
@@ -56,7 +58,7 @@ def daemon_set_name(driver: DriverContainer, target: KernelTarget) -> str:
     if len(name) > MAX_NAME_LENGTH:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         name = f"{name[: MAX_NAME_LENGTH - 9].rstrip('-.')}-{digest}"
-    return f"{name}-{target.short_hash}"
+    return f"{name}-{slots.name_in(target.short_hash, slot)}"
 
 
 def daemon_set(
@@ -76,6 +78,7 @@ def daemon_set(
     folders: Collection[str] = (),
     basis: str = "",
     kept: tuple[str, ...] = (),
+    slot: Slot = ONLY,
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
@@ -84,13 +87,14 @@ def daemon_set(
     that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
     are not selected by the version of their operating system, which may change while its kernel runs, unless
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
-    is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`.
+    is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
+    says which nodes of the target it is for.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
         "app.kubernetes.io/managed-by": "driver-builder",
         DRIVER_LABEL: driver.name,
-        TARGET_LABEL: target.short_hash,
+        TARGET_LABEL: slots.name_in(target.short_hash, slot.name),
     }
     on_node = fingerprint(spec, identities=identities, image_digest=image.reference, firmware=firmware, rebuild=rebuild)
     annotations = {
@@ -109,9 +113,12 @@ def daemon_set(
         environment=environment,
     )
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
+    label = names.wave_label(driver.namespace, driver.name)
+    # An image of before is kept from the nodes that move on by a patch (``PlaceDaemonSet``), which this must not undo.
+    place = slots.affinity(label, labels[TARGET_LABEL], slot.place) if slot.place is Place.MOVED else None
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": {"nodeSelector": selector, **pod},
+        "spec": {"nodeSelector": selector, **pod, **({"affinity": place} if place else {})},
     }
     written = {
         FINGERPRINT_ANNOTATION: on_node,
@@ -124,14 +131,14 @@ def daemon_set(
         "apiVersion": DAEMON_SETS.api_version,
         "kind": DAEMON_SETS.kind,
         "metadata": {
-            "name": daemon_set_name(driver, target),
+            "name": daemon_set_name(driver, target, slot.name),
             "namespace": driver.namespace,
             "labels": labels,
             "annotations": {**written, TEMPLATE_ANNOTATION: _digest([written, template])},
             "ownerReferences": [owner_reference(driver)],
         },
         "spec": {
-            "selector": {"matchLabels": {DRIVER_LABEL: driver.name, TARGET_LABEL: target.short_hash}},
+            "selector": {"matchLabels": {DRIVER_LABEL: driver.name, TARGET_LABEL: labels[TARGET_LABEL]}},
             # The controller replaces pods itself, one at a time and only when the new image is proven.
             "updateStrategy": {"type": "OnDelete"},
             "template": template,

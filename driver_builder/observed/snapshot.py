@@ -11,7 +11,9 @@ from driver_builder.model import build
 from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
+from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
 
@@ -74,6 +76,13 @@ class DaemonSet:
     version: str = ""
     expected: Mapping[str, str] = field(default_factory=dict)
     """Version and module identities of its template."""
+    slot: Slot = ONLY
+    """In a wave a target has two."""
+
+    @property
+    def target_label(self) -> str:
+        """Return what the target label of its pods says."""
+        return slots.name_in(self.target, self.slot.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +93,7 @@ class DriverPod:
     is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
     it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files.
     ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
-    ``unready_since`` is when the pod was last ready.
+    ``unready_since`` is when the pod was last ready, ``slot`` that of its DaemonSet.
     """
 
     namespace: str
@@ -106,6 +115,7 @@ class DriverPod:
     image: str = ""
     contrary: LoadReport | None = None
     unready_since: float | None = None
+    slot: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,25 @@ class WidenDaemonSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceDaemonSet:
+    """Keep a DaemonSet from the nodes whose wave label names another one, or (``named`` is None) from none.
+
+    Everything else in it stays, so it goes on with the image of before.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    target: str
+    label: str
+    named: str | None
+
+    def __str__(self) -> str:
+        nodes = "all nodes of its target" if self.named is None else "the nodes that the wave has not reached"
+        return f"let DaemonSet {self.namespace}/{self.name} be for {nodes}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteDaemonSet:
     """Delete the DaemonSet of a target that no longer gets a driver."""
 
@@ -137,6 +156,30 @@ class ReplacePod:
 
     def __str__(self) -> str:
         return f"replace pod {self.namespace}/{self.name} on {self.node}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveNode:
+    """Let a node get its driver from the DaemonSet that the wave label names; ``value`` None removes the label.
+
+    The DaemonSet controller then replaces its pod. ``noted`` is as in :class:`ReplacePod`.
+    """
+
+    node: str
+    driver: str
+    label: str
+    value: str | None
+    why: str = "its node needs another image or settings"
+    noted: bool = False
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"unlabel node {self.node}: {self.label} ({self.why})"
+        return f"label node {self.node}: {self.label}={self.value} ({self.why})"
+
+
+TakeNode = ReplacePod | MoveNode
+"""What replaces the driver on a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +262,10 @@ Action = (
     | DiscoverKernels
     | ApplyDaemonSet
     | WidenDaemonSet
+    | PlaceDaemonSet
     | DeleteDaemonSet
     | ReplacePod
+    | MoveNode
     | LabelNode
     | RememberLoaded
     | StartUnload

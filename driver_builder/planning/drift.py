@@ -9,7 +9,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from driver_builder.observed.evidence import NodeEvidence
-from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.actions import Action, MoveNode, ReplacePod
 from driver_builder.planning.plan_labels import evidence_of_weighed
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.status.node_notes import MAX_RELOADED, NodeNote
@@ -35,14 +35,16 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
     others = leaving | {name for conflict in view.conflicts for name in conflict.nodes}
     now = view.snapshot.now
     parts = tuple(parts)
-    replaced = {action.uid for part in parts for action in part.actions if isinstance(action, ReplacePod)}
+    every = [action for part in parts for action in part.actions]
+    replaced = {action.uid for action in every if isinstance(action, ReplacePod)}
+    moved = {action.node for action in every if isinstance(action, MoveNode)}
     actions: list[Action] = []
     notes: list[NodeNote] = []
     times: list[float] = []
     room = MAX_RELOADED - sum(note.reloads > 0 for note in view.notes.values())
     for node, found in evidence_of_weighed(view, parts).items():
         note = _settled(view.notes.get(node, NodeNote(node=node)), found, now)
-        pods = view.pods_on(node) if node not in others else []
+        pods = view.pods_on(node) if node not in others | moved else []
         drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting]
         drifted = [pod for pod in drifted if pod.uid not in replaced and pod.target in view.daemon_sets]
         due_at = _due_at(note)

@@ -11,6 +11,7 @@ from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, 
 from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
+from driver_builder.objects.slots import Place
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding
 from driver_builder.observed.inventory import Node
@@ -101,6 +102,8 @@ class _Proven:
         self._daemon_set = daemon_set
         self._special = special
         self._label = view.driver.ready_label
+        is_for_moved = daemon_set.slot.place is Place.MOVED
+        self._moved = daemon_set.target_label if is_for_moved else None
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -116,10 +119,11 @@ class _Proven:
             node.labels.get(self._label) != self._daemon_set.version
             or annotations.get(self._label) != evidence.place(proof)
             or node.kernel_version != proof.kernel
+            or node.labels.get(self._view.wave_label) != self._moved
         ):
             return False
         # By the objects: reading a pod makes equal ones the same.
-        face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target,
+        face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
                 pod.leaves_modules, pod.firmware, pod.blacklist)  # fmt: skip
         if face not in self._records:
             self._records[face] = self._record(node, pod)
@@ -129,6 +133,6 @@ class _Proven:
     def _record(self, node: Node, pod: DriverPod) -> loaded.Around | None:
         """Return what the Node has to record of such a pod, None if the pod does not prove what is wanted."""
         proves = evidence.judge(node, pod)[0] is Finding.WORKS and evidence.is_current(pod, self._daemon_set)
-        if not proves or pod.target != self._daemon_set.target:
+        if not proves or (pod.target, pod.slot) != (self._daemon_set.target, self._daemon_set.slot.name):
             return None
         return loaded.around(load_of(self._view, node, pod))

@@ -18,12 +18,14 @@ from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import Reused
 from driver_builder.model.loader_privileges import LoaderPrivileges
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, slots
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
+from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import NodeEvidence, is_current
 from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet
+from driver_builder.planning.lanes import lanes, place
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import TargetStanding, Weighing, stand
 from driver_builder.reasons import Reason, TargetState
@@ -38,11 +40,13 @@ _WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
     """Roll the image out to exactly the target's nodes and count where it is proven."""
-    existing = view.daemon_sets.get(item.target.short_hash)
-    written, manifest = _wanted(view, spec, item, state, existing)
-    actions: list[Action] = []
-    # Annotations and image can differ: somebody may have set another image by hand.
-    if existing is None or existing.template != written.template or existing.image != written.image:
+    known = view.daemon_sets.get(item.target.short_hash)
+    written, manifest = _wanted(view, spec, item, state, known, slot=known.slot if known is not None else slots.ONLY)
+    found = lanes(view, spec, item.nodes, known, written)
+    if found.front is not known or found.slot != written.slot:
+        written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
+    actions: list[Action] = [*place(view, item.target.id, found)]
+    if not found.waits and (found.front is None or _is_written_otherwise(found.front, written)):
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,
@@ -50,14 +54,17 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
                 driver=view.driver.key,
                 target=item.target.id,
                 manifest=manifest(),
-                hooks=existing.hooks if existing is not None else (),
+                hooks=found.front.hooks if found.front is not None else (),
             )
         )
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
-    settled = view.ordinary if existing is not None and _asks_for_the_same(existing, written) else frozenset()
+    is_same = known is not None and known is found.front and _asks_for_the_same(known, written)
+    settled = view.ordinary if is_same and not is_undone(view) else frozenset()
     nodes = [node for node in item.nodes if node not in settled]
     pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
-    outdated = [pod for pod in pods if not pod.deleting and _is_outdated(view, pod, written)]
+    outdated = [
+        pod for pod in pods if not pod.deleting and (pod.slot != written.slot.name or _is_outdated(view, pod, written))
+    ]
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
     done = all(part.evidence[node].version is not None and node in current for node in nodes)
     status = replace(
@@ -74,27 +81,51 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         asking=frozenset(pod.uid for pod in outdated if is_due(pod, view.rebuilds, written.image)),
         label=view.driver.ready_label,
         record=view.record,
+        wave_label=view.wave_label,
+        lanes=found,
     )
     standing = TargetStanding(
         target=item.target.short_hash,
         fingerprint=written.fingerprint,
-        is_written=existing is not None
-        and (existing.fingerprint, existing.image) == (written.fingerprint, written.image),
+        is_written=found.front is not None
+        and (found.front.fingerprint, found.front.image) == (written.fingerprint, written.image)
+        and found.is_placed,
+        lanes=found if found.spare is not None else None,
         settled=len(item.nodes) - len(nodes),
         nodes=stand((view.nodes[node] for node in nodes if node in view.nodes), pods, weighing),
     )
     done_by = served(pods, view.rebuilds, written.image)
     made = replace(part, status=status, actions=tuple(actions), served=done_by, standing=standing)
+    if done and found.front is not None:
+        made = replace(made, spent=found.spare)
     held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
     return made
 
 
+def is_undone(view: DriverView) -> bool:
+    """Return whether an admin wants the image of before, whatever the spec says."""
+    return view.driver.undo == view.driver.edition
+
+
+def _is_written_otherwise(front: DaemonSet, written: DaemonSet) -> bool:
+    # Annotations and image can differ: somebody may have set another image by hand.
+    is_for_moved = (front.slot.place is Place.MOVED, written.slot.place is Place.MOVED)
+    return front.template != written.template or front.image != written.image or len(set(is_for_moved)) > 1
+
+
 def _wanted(
-    view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, existing: DaemonSet | None
+    view: DriverView,
+    spec: DriverSpec,
+    item: ImageTarget,
+    state: Present,
+    existing: DaemonSet | None,
+    *,
+    slot: Slot,
+    basis: DaemonSet | None = None,
 ) -> tuple[DaemonSet, Callable[[], Json]]:
-    """Return the DaemonSet that is wanted, and a function that makes its manifest."""
+    """Return the DaemonSet that is wanted, and a function that makes its manifest; a new one is based on ``basis``."""
     node_rebuilds = view.rebuilds.of_nodes(item.nodes)
     manifest = partial(
         manifest_of,
@@ -102,16 +133,19 @@ def _wanted(
         spec,
         item,
         state,
-        existing=existing,
+        existing=existing or basis,
+        slot=slot,
         loader_image=view.settings.loader_image,
         privileges=view.settings.loader_privileges,
         node_rebuilds=node_rebuilds,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
-              item.selects_os_version, state, existing, node_rebuilds)  # fmt: skip
-    known = view.written.get(item.target.short_hash)
+              item.selects_os_version, state, existing, basis, slot, node_rebuilds)  # fmt: skip
+    # In a wave two are made: how the one that nodes move to would be, and how the wanted one is.
+    place = slots.name_in(item.target.short_hash, slot.name)
+    known = view.written.get(place)
     if known is None or known[0] != inputs:
-        known = view.written[item.target.short_hash] = (inputs, as_written(manifest(), existing))
+        known = view.written[place] = (inputs, as_written(manifest(), existing, slot))
     return known[1], manifest
 
 
@@ -146,6 +180,7 @@ def manifest_of(
     loader_image: str,
     node_rebuilds: Mapping[str, str],
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
+    slot: Slot = slots.ONLY,
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
@@ -168,10 +203,11 @@ def manifest_of(
         adopted=_adopted(existing, on_node),
         basis=basis,
         kept=_kept(existing, on_node, basis),
+        slot=slot,
     )
 
 
-def as_written(manifest: Json, existing: DaemonSet | None) -> DaemonSet:
+def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ONLY) -> DaemonSet:
     """Return the DaemonSet as it is after the manifest is applied."""
     metadata, template = manifest["metadata"], manifest["spec"]["template"]
     basis, kept = manifests.parse_kept(metadata["annotations"])
@@ -180,7 +216,8 @@ def as_written(manifest: Json, existing: DaemonSet | None) -> DaemonSet:
         name=metadata["name"],
         uid=existing.uid if existing is not None else "",
         driver=f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}",
-        target=metadata["labels"][manifests.TARGET_LABEL],
+        target=slots.parse_name(metadata["labels"][manifests.TARGET_LABEL])[0],
+        slot=slot,
         image=template["spec"]["containers"][0]["image"],
         fingerprint=metadata["annotations"][manifests.FINGERPRINT_ANNOTATION],
         template=metadata["annotations"][manifests.TEMPLATE_ANNOTATION],

@@ -13,13 +13,14 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import loaded
 from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.observed import inventory, rebuild
+from driver_builder.observed import inventory, pairs, rebuild
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.pairs import Pair
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
-from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.standing import TargetStanding
 from driver_builder.reasons import Reason, TargetState
@@ -28,6 +29,7 @@ from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.rollout_status import Wave, previous_wave
 from driver_builder.status.status import TargetStatus, Trouble, previous_targets
 from driver_builder.status.unloading import Unloading
+from kube_api import names
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
 """The image in the manifests in ``deploy/``; the controller always gets its own by a flag."""
@@ -80,7 +82,7 @@ class DriverPlan:
     """Nodes that the driver works on, and those where a working driver is replaced next."""
     taken: frozenset[str] = frozenset()
     """Nodes that the wave answers for."""
-    reserve: tuple[ReplacePod, ...] = ()
+    reserve: tuple[TakeNode, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
 
 
@@ -93,6 +95,7 @@ class DriverView:
     driver: DriverContainer
     nodes: Mapping[str, Node]
     daemon_sets: Mapping[str, DaemonSet]
+    """By target; of a pair the one that a wave moves nodes to."""
     own_pods: tuple[DriverPod, ...]
     pods_by_node: "PodsByNode"
     before: Mapping[str, TargetStatus]
@@ -108,6 +111,8 @@ class DriverView:
     reusable: Reusable = field(default_factory=Reusable)
     """Candidates for re-use among them."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
+    pairs: Mapping[str, Pair] = field(default_factory=dict)
+    """By target, both DaemonSets of those in a wave."""
     record: str = ""
     """The annotation that records on a Node what is loaded there of the driver."""
     ordinary: frozenset[str] = frozenset()
@@ -123,6 +128,7 @@ class DriverView:
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
         own_pods = of_driver(snapshot.pods, driver.key)
+        daemon_sets = of_driver(snapshot.daemon_sets, driver.key)
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
             unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
@@ -131,7 +137,8 @@ class DriverView:
             settings=settings,
             driver=driver,
             nodes=inventory.by_name(snapshot.nodes),
-            daemon_sets={item.target: item for item in of_driver(snapshot.daemon_sets, driver.key)},
+            daemon_sets=pairs.by_target(daemon_sets),
+            pairs=pairs.pairs(daemon_sets),
             own_pods=own_pods,
             pods_by_node=pods_by_node(own_pods),
             before=previous_targets(driver.status),
@@ -144,7 +151,14 @@ class DriverView:
 
     def pods_on(self, node: str) -> tuple[DriverPod, ...]:
         """Return the driver's pods on a node, those that stay first."""
-        return self.pods_by_node(node)
+        pods = self.pods_by_node(node)
+        pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
+        return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
+
+    @property
+    def wave_label(self) -> str:
+        """Return the label of nodes that a wave has reached."""
+        return names.wave_label(self.driver.namespace, self.driver.name)
 
     def weighed(self, item: DesiredTarget) -> tuple[str, ...]:
         """Return the nodes of a target that are not ordinary: of a fleet hardly any."""
@@ -205,6 +219,8 @@ class TargetPart:
     served: frozenset[str] = frozenset()
     standing: TargetStanding | None = None
     """Where its nodes stand, if it has an image that is rolled out."""
+    spent: DaemonSet | None = None
+    """What had the image of before for them: it is kept until the wave has ended on all targets."""
     requeue_at: float | None = None
 
     def blocked(self, reason: Reason, message: str) -> "TargetPart":

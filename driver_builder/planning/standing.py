@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DriverPod
+from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.reasons import Reason
 from kube_api import names
 
@@ -61,6 +62,10 @@ class NodeStanding:
     is_ready: bool = True
     is_cordoned: bool = False
     why: str = ""
+    moves: bool = False
+    """Whether it gets what is wanted from another DaemonSet than now."""
+    can_return: bool = False
+    """Whether another DaemonSet has the image of before for it."""
 
     @property
     def is_outdated(self) -> bool:
@@ -69,10 +74,39 @@ class NodeStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """``front`` is the DaemonSet that brings what is wanted, None where it is created at ``slot``.
+
+    ``spare`` is the other one, which has the image of before. Nodes get the wave label ``front_value`` to move to the
+    front and ``spare_value`` to move back (None: no label). If ``waits``, labels of an earlier wave go first.
+    """
+
+    front: DaemonSet | None
+    slot: Slot
+    spare: DaemonSet | None = None
+    front_value: str | None = None
+    spare_value: str | None = None
+    waits: bool = False
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether each DaemonSet is for its nodes alone."""
+        ends = (self.front, self.spare)
+        moved, others = ends if self.slot.place is Place.MOVED else ends[::-1]
+        if self.spare is None:
+            return self.front is not None and self.front.slot.place is Place.ALL
+        return all(
+            item is not None and item.slot.place is place
+            for item, place in ((moved, Place.MOVED), (others, Place.OTHERS))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStanding:
     """The nodes of a target: ``nodes`` are weighed one by one, ``settled`` others have what is wanted.
 
-    ``fingerprint`` is that of the wanted DaemonSet. It ``is_written`` once pods made from now on have it.
+    ``fingerprint`` is that of the wanted DaemonSet. It ``is_written`` once pods made from now on have it. With
+    ``lanes`` another DaemonSet has the image of before.
     """
 
     target: str
@@ -80,6 +114,7 @@ class TargetStanding:
     is_written: bool
     settled: int
     nodes: tuple[NodeStanding, ...]
+    lanes: Lanes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +122,8 @@ class Weighing:
     """What the nodes of a target are weighed by.
 
     ``outdated`` are the uids of the pods to replace, and whether only the status records that one was replaced;
-    ``asking`` those of pods whose node requests a rebuild. ``label`` and ``record`` are what a Node has of the driver.
+    ``asking`` those of pods whose node requests a rebuild. ``label``, ``record`` and ``wave_label`` are what a
+    Node has of the driver; ``lanes`` are the DaemonSets of the target.
     """
 
     target: str
@@ -95,6 +131,15 @@ class Weighing:
     asking: frozenset[str]
     label: str
     record: str
+    wave_label: str = ""
+    lanes: Lanes | None = None
+
+    def is_in_front(self, node: Node) -> bool:
+        """Return whether a node belongs to the DaemonSet that brings what is wanted."""
+        named = (self.lanes.front_value or self.lanes.spare_value) if self.lanes is not None else None
+        if named is None or self.lanes is None:
+            return True
+        return (node.labels.get(self.wave_label) == named) is (self.lanes.front_value is not None)
 
 
 def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tuple[NodeStanding, ...]:
@@ -111,7 +156,10 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     # Its label may not be written yet.
     is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
     is_old = is_replaced or had_driver(node, by.label, by.record)
-    if replaced:
+    is_in_front = by.is_in_front(node)
+    if replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
+        standing, why = Standing.NEW, "its driver pod loads the image of before first"
+    elif replaced:
         standing, why = min((_of_outdated(node, pod, is_old=is_old) for pod in replaced), key=_most_to_lose)
     elif staying:
         standing, why = _of_current(node, staying[0], is_old=is_old)
@@ -125,7 +173,14 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         noted=frozenset(pod.uid for pod in replaced if by.outdated[pod.uid]),
         asked=any(pod.uid in by.asking for pod in replaced),
         why=why,
+        moves=not is_in_front,
+        can_return=is_in_front and by.lanes is not None and by.lanes.spare is not None,
     )
+
+
+def _is_first_load(node: Node, pod: DriverPod) -> bool:
+    """Return whether a pod is about to load: nothing failed yet."""
+    return judge(node, pod)[0] is Finding.NOTHING and not pod.message
 
 
 def had_driver(node: Node, label: str, record: str) -> bool:

@@ -130,7 +130,9 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
 
 def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteDaemonSet, ...]:
     """Delete the DaemonSets of some targets."""
-    found = [view.daemon_sets[target] for target in sorted(targets) if target in view.daemon_sets]
+    chosen = set(targets)
+    own = [*view.daemon_sets.values(), *(pair.others for pair in view.pairs.values())]
+    found = sorted((item for item in own if item.target in chosen), key=lambda item: (item.target, item.name))
     return tuple(DeleteDaemonSet(namespace=item.namespace, name=item.name, uid=item.uid) for item in found)
 
 

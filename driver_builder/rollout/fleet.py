@@ -6,7 +6,7 @@ Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds b
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
@@ -45,9 +45,7 @@ def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, 
     work = _Work(max_nodes)
     for part in parts:
         at_once = (
-            action.node
-            for action in part.actions
-            if isinstance(action, ReplacePod) and action.node not in part.budgeted
+            action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
         )
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
@@ -66,14 +64,14 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
             work.begin(node, key)
     if not held:
         return part
-    instead: list[ReplacePod] = []
+    instead: list[TakeNode] = []
     for action in part.reserve:
         if len(instead) < len(held) and not work.obstacle(action.node, key):
             work.begin(action.node, key)
             instead.append(action)
     words = f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"
     wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
-    staying = (action for action in part.actions if not (isinstance(action, ReplacePod) and action.node in held))
+    staying = (action for action in part.actions if not (isinstance(action, TakeNode) and action.node in held))
     return replace(
         part,
         actions=(*staying, *instead),

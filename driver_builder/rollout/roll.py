@@ -7,10 +7,11 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
 from driver_builder.desired.desired_target import SkippedTarget
 from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import ReplacePod
+from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.plan_rollout import is_undone
 from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.standing import NodeStanding, had_driver, without_image
+from driver_builder.planning.standing import Lanes, NodeStanding, had_driver, without_image
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.rollout.waves import Decision, Seen, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
@@ -37,7 +38,7 @@ class Rolled:
     busy: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
-    reserve: tuple[ReplacePod, ...] = ()
+    reserve: tuple[TakeNode, ...] = ()
     requeue_at: float | None = None
 
 
@@ -49,14 +50,14 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         seen = _with_nodes(view, spec, parts, seen)
     if before is not None:
         seen = replace(seen, imageless=_imageless(view, parts))
-    decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
+    decided = next_nodes(spec.rollout, replace(seen, is_undone=is_undone(view)), before, view.snapshot.now)
     return Rolled(
-        parts=tuple(with_since(view, _with(part, decided)) for part in parts),
+        parts=tuple(with_since(view, _with(view, part, decided)) for part in parts),
         wave=decided.wave,
         busy=decided.busy,
         taken=decided.taken,
         budgeted=decided.budgeted,
-        reserve=tuple(_replacements(decided.reserve)),
+        reserve=tuple(_reserve(view, parts, decided)),
         requeue_at=decided.requeue_at,
     )
 
@@ -97,13 +98,25 @@ def _is_selected(node: Node, selector: Mapping[str, str]) -> bool:
     return bool(selector) and all(node.labels.get(key) == value for key, value in selector.items())
 
 
-def _with(part: TargetPart, decided: Decision) -> TargetPart:
+def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> list[TakeNode]:
+    """Return what is done instead where a node is held back, in the order in which the nodes go."""
+    lanes = {part.standing.target: part.standing.lanes for part in parts if part.standing is not None}
+    return [action for node in decided.reserve for action in _replacements(view, [node], lanes[node.target])]
+
+
+def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     """Add to a target's part the pods of it that are replaced, and why others wait."""
     standing = part.standing
+    if decided.wave is None and part.spent is not None:
+        spent = part.spent
+        delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
+        return replace(part, actions=(*part.actions, delete))
     if standing is None or decided.wave is None:
         return part
     chosen = [node for node in decided.chosen if node.target == standing.target]
-    part = replace(part, actions=(*part.actions, *_replacements(chosen)))
+    back = [node for node in decided.returned if node.target == standing.target]
+    returned = _returned(view, back, standing.lanes)
+    part = replace(part, actions=(*part.actions, *_replacements(view, chosen, standing.lanes), *returned))
     waiting = {node.node for node in standing.nodes if node.is_outdated} - {node.node for node in chosen}
     is_brought = standing.target in decided.wave.targets
     if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
@@ -115,11 +128,29 @@ def _with(part: TargetPart, decided: Decision) -> TargetPart:
     return replace(part, status=replace(part.status, reason=reason, message=words))
 
 
-def _replacements(chosen: Iterable[NodeStanding]) -> list[ReplacePod]:
-    """Replace pods. Those that only the status records come last: if it is not written, nothing waits behind them."""
-    actions = [
+def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[MoveNode]:
+    """Let nodes have the image of before again, once the status says that they do not get this one another time."""
+    if lanes is None:
+        return []
+    return [_move(view, node, lanes.spare_value, f"back to the image of before: {node.why}") for node in nodes]
+
+
+def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> MoveNode:
+    action = MoveNode(node=node.node, driver=view.driver.key, label=view.wave_label, value=value)
+    return replace(action, why=why, noted=True) if why else action
+
+
+def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes | None) -> list[TakeNode]:
+    """Replace pods, or let nodes move.
+
+    Those that only the status records come last: if it is not written, nothing waits behind them.
+    """
+    chosen = tuple(chosen)
+    moved: list[TakeNode] = [_move(view, node, lanes.front_value) for node in chosen if node.moves and lanes]
+    actions: list[TakeNode] = [
         ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.node, noted=pod.uid in node.noted)
         for node in chosen
+        if not node.moves
         for pod in node.replaced
     ]
-    return sorted(actions, key=lambda action: action.noted)
+    return sorted([*moved, *actions], key=lambda action: action.noted)

@@ -10,7 +10,7 @@ not waited for. A node that got the new image counts as unavailable until it is 
 is not Ready.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -40,6 +40,8 @@ class Seen:
     imageless: Mapping[str, tuple[NodeStanding, ...]] = field(default_factory=dict)
     canary: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    is_undone: bool = False
+    """An admin wants the image of before, whatever the spec says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +49,11 @@ class Decision:
     """``chosen`` are the nodes whose pods are replaced now, ``budgeted`` those of them that cost a working driver.
 
     ``reserve`` are nodes, in their order, that may go in place of budgeted ones. ``busy`` are the nodes that the driver
-    works on already, ``taken`` those that the wave answers for. ``wave`` is None while there is nothing to replace.
+    works on already, ``taken`` those that the wave answers for. ``returned`` are those that get the image of before
+    again. ``wave`` is None while there is nothing to replace.
     """
 
+    returned: tuple[NodeStanding, ...] = ()
     chosen: tuple[NodeStanding, ...] = ()
     budgeted: frozenset[str] = frozenset()
     reserve: tuple[NodeStanding, ...] = ()
@@ -158,6 +162,10 @@ class _Fleet:
             if node.node not in known
         ]
         self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
+        self._booting = [node for node in self.outdated if node.standing is Standing.BOOTING]
+        self._returned = frozenset(wave.returned) if wave is not None else frozenset()
+        self.undone = {item.target for item in seen.targets if item.lanes is not None} if seen.is_undone else set()
+        self.is_undone = seen.is_undone
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
         self._settled = sum(item.settled for item in seen.targets if item.target in brought)
         self.total = sum(item.settled + len(item.nodes) for item in seen.targets)
@@ -173,12 +181,13 @@ class _Fleet:
     @property
     def busy(self) -> frozenset[str]:
         """Return the nodes that the driver works on."""
-        return frozenset(node.node for node in self.unproven)
+        return frozenset(node.node for node in (*self.unproven, *self._booting))
 
     @property
     def taken(self) -> frozenset[str]:
         """Return the nodes that a wave answers for."""
-        in_work = (*self.unproven, *self.failed, *self.broken)
+        back = (node for node in self._booting if node.node in self._returned)
+        in_work = (*self.unproven, *self.failed, *self.broken, *back)
         return frozenset(node.node for node in in_work if node.target in self._answered)
 
     @property
@@ -244,7 +253,7 @@ class _Fleet:
             nodes=self._in_wave,
             updated=self.proven,
             unavailable=self.in_work + len(self.silent),
-            failed=len(self.failed),
+            failed=len({*(node.node for node in self.failed), *wave.returned}),
             left_out=len(self.left_out),
             max_unavailable=self.max_unavailable,
         )
@@ -262,9 +271,12 @@ class _Step:
     def decide(self) -> Decision:
         """Return what is replaced now, and what the wave waits for."""
         fleet = self._fleet
-        if len(fleet.failed) > self._settings.max_failed.of(fleet.total):
-            words = f"it failed on {listed(fleet.failed)}: {fleet.failed[0].why}"
-            return Decision(busy=fleet.busy, taken=fleet.taken, wave=self._counted(Phase.HALTED, words))
+        failed = fleet.failed if len(fleet.failed) > self._settings.max_failed.of(fleet.total) else []
+        refused = {node.target: f"{node.node}: {node.why}" for node in reversed(failed) if node.can_return}
+        undone = dict.fromkeys(fleet.undone, "an admin has undone the wave")
+        self._wave = replace(self._wave, refused={**undone, **refused, **self._wave.refused})
+        if failed or fleet.is_undone or self._wave.refused:
+            return self._halted(failed)
         missing = fleet.missing_canaries()
         if missing is None:
             return self._goes(Phase.WAITING, "no node with the labels of canaryNodeSelector can prove the image")
@@ -279,6 +291,32 @@ class _Step:
                 words = f"the canary is proven, and is watched until {timestamp(soaked_at)}"
                 return self._goes(Phase.SOAKING, words, requeue_at=soaked_at)
         return self._in_window(Phase.ROLLING, self._waits_for(), self._candidates())
+
+    def _halted(self, failed: Sequence[NodeStanding]) -> Decision:
+        """Replace no working driver; nodes where the new image failed get the one of before again, if it is known.
+
+        If an admin undoes the wave, those where it works do so too, within the budget.
+        """
+        fleet, refused = self._fleet, self._wave.refused
+        back = [node for node in fleet.failed if node.can_return and node.target in refused]
+        self._wave = replace(self._wave, returned=tuple(sorted({*self._wave.returned, *(node.node for node in back)})))
+        if failed:
+            words = f"it failed on {listed(failed)}: {failed[0].why}"
+        elif fleet.is_undone:
+            words = "an admin has undone the wave"
+        else:
+            words = f"it failed on {next(iter(refused.values()))}"
+        if self._wave.returned:
+            words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
+        loading = [node for node in fleet.unproven if node.can_return and fleet.is_undone]
+        working = self._affordable(node for node in fleet.updated if node.can_return and fleet.is_undone)
+        return Decision(
+            returned=(*back, *loading, *working),
+            budgeted=frozenset(node.node for node in working),
+            busy=fleet.busy,
+            taken=fleet.taken,
+            wave=self._counted(Phase.HALTED, words),
+        )
 
     def _canary(self, missing: int) -> Decision:
         self._wave = replace(self._wave, canary_proven=None)

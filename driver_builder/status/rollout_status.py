@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 MAX_TARGETS = 1000
 MAX_FAILED_BEFORE = 5000
+MAX_WHY = 200
 
 
 class Phase(StrEnum):
@@ -53,6 +54,10 @@ class Wave:
     max_unavailable: int = 0
     targets: Mapping[str, str] = field(default_factory=dict)
     failed_before: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By target, why no further node gets what the wave brings."""
+    returned: tuple[str, ...] = ()
+    """Nodes where it failed, which have the image of before again."""
 
 
 def previous_wave(status: Mapping[str, Any]) -> Wave | None:
@@ -69,6 +74,8 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
             **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},
             targets={str(target): str(value) for target, value in entry["targets"].items()},
             failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
+            refused={str(target): str(why) for target, why in (entry.get("refused") or {}).items()},
+            returned=tuple(str(node) for node in entry.get("returned") or ()),
         )
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
@@ -93,6 +100,10 @@ _COUNTS = {
 }
 
 
+def _bounded(refused: Mapping[str, str]) -> Json:
+    return {target: bounded_message(why)[:MAX_WHY] for target, why in sorted(refused.items())[:MAX_TARGETS]}
+
+
 def render_wave(wave: Wave) -> Json:
     """Write ``status.rollout``."""
     canary = {"canaryProvenTime": timestamp(wave.canary_proven)} if wave.canary_proven is not None else {}
@@ -104,4 +115,6 @@ def render_wave(wave: Wave) -> Json:
         **{key: getattr(wave, name) for name, key in _COUNTS.items()},
         "targets": dict(sorted(wave.targets.items())[:MAX_TARGETS]),
         **({"failedBefore": sorted(wave.failed_before)[:MAX_FAILED_BEFORE]} if wave.failed_before else {}),
+        **({"refused": _bounded(wave.refused)} if wave.refused else {}),
+        **({"returned": sorted(wave.returned)[:MAX_FAILED_BEFORE]} if wave.returned else {}),
     }

@@ -323,7 +323,7 @@ class World:
             if "deletionTimestamp" in pod["metadata"] or node is None:
                 self._end(pod)
                 del self.client.objects[path]
-            elif not _matches(template["spec"].get("nodeSelector", {}), node):
+            elif not is_for(template["spec"], node):
                 self.client.delete(path)
 
     def _end(self, pod: Object) -> None:
@@ -341,7 +341,7 @@ class World:
             uid = owner["metadata"]["uid"]
             for _, node in self._objects("nodes"):
                 name = node["metadata"]["name"]
-                if (uid, name) in taken or not _matches(template["spec"]["nodeSelector"], node):
+                if (uid, name) in taken or not is_for(template["spec"], node):
                     continue
                 self.client.create(
                     PODS.path(namespace=NAMESPACE),
@@ -502,6 +502,21 @@ def _is_refused(pod: Object) -> bool:
 def _labels(obj: Object) -> Mapping[str, str]:
     labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return labels
+
+
+def is_for(spec: Object, node: Object) -> bool:
+    """Return whether a DaemonSet wants a pod on a node, by selector and affinity."""
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {"nodeSelectorTerms": [{"matchExpressions": []}]}
+    labels = node["metadata"]["labels"]
+    return _matches(spec.get("nodeSelector", {}), node) and any(
+        all(
+            (labels.get(item["key"]) in item["values"]) is (item["operator"] == "In")
+            for item in term["matchExpressions"]
+        )
+        for term in required["nodeSelectorTerms"]
+    )
 
 
 def _matches(selector: Mapping[str, str], node: Object) -> bool:

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
 from driver_builder.objects import manifests
-from driver_builder.planning.actions import Action, ReplacePod
+from driver_builder.planning.actions import Action, MoveNode, ReplacePod
 from kube_api import names
 from kube_api.client import Object
-from kube_api.resources import DRIVER_CONTAINERS, NODES
+from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.support.driver_builder.model_world import World, pod_status
+from tests.support.driver_builder.model_world import World, is_for, pod_status
 from tests.support.examples import few
 
 NODE_NAMES = ("node-0", "node-1", "node-2", "node-3")
 DRIVERS = ("edu", "other")
 BOUND = 120
 SOAK_SECONDS = 50.0
+FIRST_SOURCE = "int x;"
 GOOD, BAD = ("int a;", "int b;", "int c;"), ("bad d;", "bad e;")
 
 
@@ -94,13 +95,22 @@ class WaveWorld(World):
         node = pod["spec"]["nodeName"]
         return is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots.get(node)
 
+    def belongs(self, pod: Object) -> bool:
+        """Return whether a pod's DaemonSet wants it on its node."""
+        owners = {obj["metadata"]["uid"]: obj for _, obj in self._objects("daemonsets")}
+        owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
+        node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+        return owner is not None and node is not None and is_for(owner["spec"]["template"]["spec"], node)
+
     def balance(self) -> None:
         """Take out of the account what works again, is gone, or is left out by an admin."""
         for driver, nodes in self.taken.items():
             for name in list(nodes):
                 node = self.client.objects.get(NODES.path(name=name))
                 pods = [pod for pod in self._pods() if pod["spec"]["nodeName"] == name and driver_of(pod) == driver]
-                is_well = any(self.works(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+                is_well = any(
+                    self.works(pod) and "deletionTimestamp" not in pod["metadata"] and self.belongs(pod) for pod in pods
+                )
                 is_given_up = any(result_of(pod) == "LoadFailed" for pod in pods) and node is not None and is_away(node)
                 if node is None or is_well or is_given_up or is_skipped(node):
                     nodes.discard(name)
@@ -110,9 +120,14 @@ class WaveWorld(World):
         self.balance()
         if isinstance(action, ReplacePod):
             found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
-            for pod in found:
-                if self.works(pod):
-                    self.take(driver_of(pod), action.node)
+        elif isinstance(action, MoveNode):
+            found = [pod for pod in self.pods_on(action.node) if action.driver == f"{NAMESPACE}/{driver_of(pod)}"]
+            found = [pod for pod in found if not self.belongs(pod)]
+        else:
+            found = []
+        for pod in found:
+            if self.works(pod):
+                self.take(driver_of(pod), action.node)
         return False
 
     def take(self, driver: str, node: str) -> None:
@@ -131,6 +146,21 @@ class WaveWorld(World):
         failed = {pod["spec"]["nodeName"] for pod in self._pods() if driver_of(pod) == driver and
                   result_of(pod) == "LoadFailed"}  # fmt: skip
         return self.taken[driver] - failed
+
+    def wave_labels(self) -> list[str]:
+        """Name the nodes with the label of a wave."""
+        return [
+            obj["metadata"]["name"]
+            for _, obj in self._objects("nodes")
+            if any(key.endswith(".wave") for key in obj["metadata"]["labels"])
+        ]
+
+    def one_round(self) -> None:
+        """Let the controller reconcile once, and the cluster follow."""
+        self.reconcile(self.look)
+        self.finish_builds()
+        self.turn()
+        self.now += 1.0
 
     def arrive(self) -> None:
         """Let rounds pass until nothing moves any more."""
@@ -297,14 +327,14 @@ def status_of(world: WaveWorld) -> Object:
 
 
 def test_a_bad_image_halts_on_its_first_node_and_is_repaired() -> None:
-    """All rests while the wave is halted; the node that failed gets the next image at once, the other follows."""
+    """The node that failed has the image of before again, and nothing moves until another image is wanted."""
     world = two_nodes()
     world.edit_source(BAD[0])
     world.arrive()
     status = status_of(world)
     assert (status["rollout"]["phase"], status["rollout"]["failedNodes"]) == ("Halted", 1)
     assert {target["reason"] for target in status["targets"]} == {"RolloutHalted"}
-    assert status["readyNodes"] == 1
+    assert (status["readyNodes"], status["rollout"]["returned"]) == (2, ["node-0"])
     world.now += 60.0
     world.reconcile(world.look)
     assert status_of(world) == status
@@ -312,6 +342,82 @@ def test_a_bad_image_halts_on_its_first_node_and_is_repaired() -> None:
     world.arrive()
     assert "rollout" not in status_of(world)
     assert status_of(world)["readyNodes"] == 2
+    assert not world.wave_labels()
+
+
+def test_a_pod_that_is_deleted_in_a_wave_comes_back_with_the_image_of_before() -> None:
+    """On nodes that the wave has reached it has the new one."""
+    world = two_nodes(canary=1, soak="1h")
+    before = {name: image_on(world, name) for name in world.kernels}
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    for _, pod in world._objects("pods"):
+        world.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+    for _ in range(4):
+        world.one_round()
+    assert {name: image_on(world, name) != before[name] for name in world.kernels} == {"node-0": True, "node-1": False}
+    assert status_of(world)["readyNodes"] == 2
+
+
+def test_a_new_node_gets_the_image_of_before_until_the_canary_has_soaked() -> None:
+    """It loads at once, and is a node of the wave like any other."""
+    world = two_nodes(canary=1, soak="1h")
+    before = image_on(world, "node-1")
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    world.add_node("node-2", OTHER_KERNEL)
+    for _ in range(4):
+        world.one_round()
+    assert image_on(world, "node-2") == before
+    assert status_of(world)["readyNodes"] == 3
+    world.arrive()
+    assert image_on(world, "node-2") == image_on(world, "node-1") != before
+    assert not world.wave_labels()
+
+
+def test_an_undone_wave_gives_all_nodes_the_image_of_before() -> None:
+    """One node at a time; it stays so until the spec changes or a rebuild is requested."""
+    world = two_nodes(canary=1, soak="1h")
+    before = {name: image_on(world, name) for name in world.kernels}
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    edition = world.read_driver().edition
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+    world.client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: edition}}})
+    world.arrive()
+    assert {name: image_on(world, name) for name in world.kernels} == before
+    assert status_of(world)["rollout"]["phase"] == "Halted"
+    world.annotate_driver("edu", "again")
+    world.arrive()
+    assert "rollout" not in status_of(world)
+    assert not world.wave_labels()
+
+
+def test_a_spec_that_is_set_back_in_a_wave_takes_back_the_nodes_that_have_moved() -> None:
+    """The others keep their pods."""
+    world = two_nodes(canary=1, soak="1h")
+    uids = {name: [pod["metadata"]["uid"] for pod in world.pods_on(name)] for name in world.kernels}
+    before = {name: image_on(world, name) for name in world.kernels}
+    source = world.source
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    world.edit_source(FIRST_SOURCE if source == GOOD[0] else source)
+    world.arrive()
+    assert {name: image_on(world, name) for name in world.kernels} == before
+    assert [pod["metadata"]["uid"] for pod in world.pods_on("node-1")] == uids["node-1"]
+    assert not world.wave_labels()
+    assert len(world.daemon_sets()) == 2
+
+
+def image_on(world: WaveWorld, node: str) -> str:
+    """Return the image of the only driver pod on a node."""
+    (pod,) = world.pods_on(node)
+    image: str = pod["spec"]["containers"][0]["image"]
+    return image
 
 
 def test_the_others_wait_for_the_end_of_the_soak() -> None:
@@ -320,10 +426,7 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
     world.edit_source(GOOD[1])
     began = world.now
     while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.reconcile(world.look)
-        world.finish_builds()
-        world.turn()
-        world.now += 1.0
+        world.one_round()
     proven = status_of(world)["rollout"]["updatedNodes"]
     world.arrive()
     assert (proven, status_of(world)["readyNodes"]) == (1, 2)
@@ -362,6 +465,7 @@ def test_no_history_takes_more_than_the_budget(
         for driver in [only] if only else DRIVERS:
             (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == driver]
             assert world.works(pod)
+    assert not world.wave_labels()
     for obj in (obj for _, obj in world._objects("drivercontainers")):
         assert "rollout" not in obj["status"], obj["status"]["rollout"]
         assert obj["status"]["readyNodes"] == len(world.kernels)

@@ -1,0 +1,59 @@
+"""A target's two DaemonSets in a wave, and which of them a node belongs to. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from driver_builder.objects import slots
+from driver_builder.objects.slots import Place
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``moved`` is for the nodes with the wave label that names it, ``others`` for all others of the target."""
+
+    moved: DaemonSet
+    others: DaemonSet
+
+    def of_node(self, node: Node, label: str) -> DaemonSet:
+        """Return the one that a node belongs to by its wave label."""
+        return self.moved if node.labels.get(label) == self.moved.target_label else self.others
+
+    def seen_on(self, node: Node, label: str, pods: tuple[DriverPod, ...]) -> tuple[DriverPod, ...]:
+        """Return a node's pods, those that stay first: one of the other DaemonSet leaves, perhaps a moment later.
+
+        What such a pod says of the modules is about those of another pod by now.
+        """
+        slot = self.of_node(node, label).slot.name
+        if all(pod.slot == slot or pod.target != self.moved.target for pod in pods):
+            return pods
+        seen = (
+            pod if pod.slot == slot or pod.target != self.moved.target else replace(pod, deleting=True, contrary=None)
+            for pod in pods
+        )
+        return tuple(sorted(seen, key=lambda pod: (pod.deleting, pod.name)))
+
+
+def pairs(daemon_sets: Iterable[DaemonSet]) -> dict[str, Pair]:
+    """Return the pairs among a driver's DaemonSets, by target."""
+    by_target: dict[str, list[DaemonSet]] = {}
+    for item in daemon_sets:
+        by_target.setdefault(item.target, []).append(item)
+    return {target: _pair(found) for target, found in by_target.items() if len(found) > 1}
+
+
+def by_target(daemon_sets: Iterable[DaemonSet]) -> dict[str, DaemonSet]:
+    """Return a driver's DaemonSets by target: of a pair the one that a wave moves nodes to."""
+    daemon_sets = tuple(daemon_sets)
+    return {item.target: item for item in daemon_sets} | {
+        target: pair.moved for target, pair in pairs(daemon_sets).items()
+    }
+
+
+def _pair(found: Iterable[DaemonSet]) -> Pair:
+    # One that was edited by somebody else is written anew.
+    moved, others = sorted(found, key=lambda item: (item.slot.place is not Place.MOVED, item.slot.name == slots.FIRST))[
+        :2
+    ]
+    return Pair(moved, others)
