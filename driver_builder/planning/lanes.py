@@ -40,10 +40,10 @@ def lanes(
         return Lanes(front=pair.moved, slot=place, spare=pair.others, front_value=named)
     if not _has_something_to_lose(view, spec, nodes, existing, written):
         return Lanes(front=existing, slot=Slot(existing.slot.name))
-    if any(view.wave_label in node.labels for node in view.others):
-        return Lanes(front=existing, slot=existing.slot, waits=True)
     slot = Slot(slots.other(existing.slot.name), Place.MOVED)
     named = slots.name_in(existing.target, slot.name)
+    if any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
+        return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
 
 
