@@ -189,9 +189,9 @@ _TARGETS = {
         _LOADING,
     ),
     Reason.ROLLOUT_HALTED: _means(
-        "The new image does not work on more nodes than spec.rollout.maxFailed allows; the others keep what they have",
-        "Run driver-builder explain NODE for the nodes in the message; then correct the driver, or leave the node out"
-        " with annotation driverwright.io/skip-rollout on the Node (docs/upgrades.md)",
+        "The new image does not work on more nodes than spec.rollout.maxFailed allows, or an admin has undone the wave",
+        "Run driver-builder explain NODE for the nodes in the message; then correct the driver: another spec, source or"
+        " rebuild begins a new wave (docs/upgrades.md)",
         _BLOCKED,
     ),
     Reason.ALL_NODES_READY: _means("The driver is proven to work on every node", "", TargetState.READY),

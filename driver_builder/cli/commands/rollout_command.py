@@ -1,14 +1,14 @@
-"""The command ``rollout``: how far a driver's rollout is; stop it, and let it go on."""
+"""The command ``rollout``: how far a driver's rollout is; stop it, let it go on, or undo it."""
 
 import argparse
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from driver_builder.api import spec_rules
+from driver_builder.api import driver_container, spec_rules
 from driver_builder.cli import output, rollout_view
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.rollout_view import Outcome, RolloutView
@@ -32,7 +32,9 @@ _ROOM = 8
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``rollout``."""
     parser.add_argument(
-        "action", choices=("status", "pause", "resume"), help="show how far it is, stop it, continue it"
+        "action",
+        choices=("status", "pause", "resume", "undo"),
+        help="show how far it is; stop it; continue it; return to the image of before the wave",
     )
     parser.add_argument("driver", metavar="DRIVER", help="name of the DriverContainer, or NAMESPACE/NAME")
     parser.add_argument("-w", "--watch", action="store_true", help="status: wait until it is rolled out, or stuck")
@@ -45,7 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
-    """Do it; returns 0 if the driver is rolled out, or was paused or resumed, else 1."""
+    """Do it; returns 0 if the driver is rolled out, or was paused, resumed or undone, else 1."""
     if flags.action != "status" and (flags.watch or flags.timeout):
         raise ConfigurationError(f"--watch and --timeout are flags of rollout status, not of {flags.action}")
     if flags.watch and flags.output != "table":
@@ -54,7 +56,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     client = Client.from_environment(settings.kubeconfig)
     path, obj = _find(client, flags.driver, settings.namespaces)
     if flags.action != "status":
-        print((_pause if flags.action == "pause" else _resume)(client, path, obj))
+        print(_ACTIONS[flags.action](client, path, obj))
         return EXIT_OK
     view = rollout_view.parse(obj)
     if flags.watch:
@@ -103,10 +105,32 @@ def _pause(client: Client, path: str, obj: Json) -> str:
 
 def _resume(client: Client, path: str, obj: Json) -> str:
     driver, annotations = _named(obj)
-    if names.PAUSE_ANNOTATION not in annotations:
+    stopped = [name for name in (names.PAUSE_ANNOTATION, names.UNDO_ROLLOUT_ANNOTATION) if name in annotations]
+    if not stopped:
         return f"{driver} is not paused"
-    client.patch(path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}})
+    client.patch(path, {"metadata": {"annotations": dict.fromkeys(stopped)}})
     return f"{driver} resumed"
+
+
+def _undo(client: Client, path: str, obj: Json) -> str:
+    """Undo the wave that is under way.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    driver, annotations = _named(obj)
+    edition = driver_container.parse(obj).edition
+    if annotations.get(names.UNDO_ROLLOUT_ANNOTATION) == edition:
+        return f"{driver} is undone already"
+    if not (obj.get("status") or {}).get("rollout"):
+        raise ConfigurationError(
+            f"{driver}: no wave is under way; set its spec back: images of before are not built anew"
+        )
+    client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: edition}}})
+    return f"{driver}: nodes return to the image of before; withdraw that with: driver-builder rollout resume {driver}"
+
+
+_ACTIONS: Mapping[str, Callable[[Client, str, Json], str]] = {"pause": _pause, "resume": _resume, "undo": _undo}
 
 
 def _named(obj: Json) -> tuple[str, Json]:

@@ -83,6 +83,26 @@ def test_what_is_so_already_is_not_written(
     assert cluster.writes == []
 
 
+def test_a_wave_is_undone_for_what_is_asked_for_now(cluster: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """The annotation names generation and rebuild, so that it ends with the next edit; resume withdraws it."""
+    metadata = {**ROLLING["metadata"], "generation": 7, "annotations": {names.REBUILD_ANNOTATION: "again"}}
+    cluster.objects[PATH] = {**ROLLING, "metadata": {**metadata, "resourceVersion": "1"}}
+    assert main.main(["rollout", "undo", "edu"]) == 0
+    assert annotations(cluster)[names.UNDO_ROLLOUT_ANNOTATION] == "7/again"
+    assert "driver-builder rollout resume driverwright/edu" in capsys.readouterr().out
+    assert main.main(["rollout", "undo", "edu"]) == 0
+    assert "is undone already" in capsys.readouterr().out
+    assert main.main(["rollout", "resume", "edu"]) == 0
+    assert annotations(cluster) == {names.REBUILD_ANNOTATION: "again"}
+
+
+def test_without_a_wave_there_is_nothing_to_undo(cluster: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """The spec is what to set back."""
+    assert main.main(["rollout", "undo", "edu"]) != 0
+    assert "no wave is under way; set its spec back" in capsys.readouterr().err
+    assert cluster.writes == []
+
+
 def test_a_pause_that_is_not_true_becomes_one(cluster: Told) -> None:
     """The controller takes no other value for a pause; resume removes any."""
     cluster.objects[PATH]["metadata"]["annotations"] = {names.PAUSE_ANNOTATION: "yes"}
