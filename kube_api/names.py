@@ -37,8 +37,7 @@ MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
 
 UNDO_ROLLOUT_ANNOTATION = f"{GROUP}/undo-rollout"
-"""On a DriverContainer, by an admin: the generation whose wave is undone; ``generation/rebuild`` if a rebuild is
-requested."""
+"""On a DriverContainer, by ``rollout undo``: the fingerprints of what a wave brings that is undone, with commas."""
 
 ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
 """On a DriverContainer, by an admin: comma-separated digests of images that tags may name from now on."""

@@ -23,7 +23,8 @@ Json = dict[str, Any]
 FINALIZER = f"{names.GROUP}/cleanup"
 
 MAX_DIGESTS = 100
-MAX_EDITION = 200
+MAX_FINGERPRINTS = 1000
+_FINGERPRINT = re.compile(r"[^\s,]{1,80}")
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
 
 MAX_NAMES_LENGTH = 56
@@ -48,13 +49,8 @@ class DriverContainer:
     """Seconds since the epoch."""
     accepted_digests: frozenset[str] = frozenset()
     """Images that an admin accepts although their tag named another image before."""
-    undo: str = ""
-    """The :attr:`edition` whose wave an admin undoes."""
-
-    @property
-    def edition(self) -> str:
-        """Name what is asked for: it is another one after an edit of the spec, and after a request for a rebuild."""
-        return f"{self.generation}/{self.rebuild}" if self.rebuild else str(self.generation)
+    undone: frozenset[str] = frozenset()
+    """Fingerprints of what an admin does not want on nodes, although the spec says so."""
 
     @property
     def key(self) -> str:
@@ -87,7 +83,7 @@ def parse(obj: Json, known: SpecCache | None = None) -> DriverContainer:
         has_finalizer=FINALIZER in (metadata.get("finalizers") or []),
         created_at=_created_at(metadata),
         accepted_digests=_digests(annotations.get(names.ACCEPT_DIGEST_ANNOTATION) or ""),
-        undo=(annotations.get(names.UNDO_ROLLOUT_ANNOTATION) or "")[:MAX_EDITION],
+        undone=_fingerprints(annotations.get(names.UNDO_ROLLOUT_ANNOTATION) or ""),
     )
 
 
@@ -98,6 +94,11 @@ def _created_at(metadata: Json) -> float:
 
 def _digests(text: str) -> frozenset[str]:
     return frozenset(islice((match[0] for match in _DIGEST.finditer(text)), MAX_DIGESTS))
+
+
+def _fingerprints(text: str) -> frozenset[str]:
+    words = (match[0] for match in _FINGERPRINT.finditer(text))
+    return frozenset(islice(words, MAX_FINGERPRINTS))
 
 
 def _spec(obj: Json) -> DriverSpec | InvalidDriver:

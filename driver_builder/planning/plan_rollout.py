@@ -57,9 +57,10 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
                 hooks=found.front.hooks if found.front is not None else (),
             )
         )
+    is_undone = written.fingerprint in view.driver.undone
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
     is_same = known is not None and known is found.front and _asks_for_the_same(known, written)
-    settled = view.ordinary if is_same and not is_undone(view) else frozenset()
+    settled = view.ordinary if is_same and not is_undone else frozenset()
     nodes = [node for node in item.nodes if node not in settled]
     pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
     outdated = [
@@ -91,6 +92,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         and (found.front.fingerprint, found.front.image) == (written.fingerprint, written.image)
         and found.is_placed,
         lanes=found if found.spare is not None else None,
+        is_undone=is_undone,
         settled=len(item.nodes) - len(nodes),
         nodes=stand((view.nodes[node] for node in nodes if node in view.nodes), pods, weighing),
     )
@@ -102,11 +104,6 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
     return made
-
-
-def is_undone(view: DriverView) -> bool:
-    """Return whether an admin wants the image of before, whatever the spec says."""
-    return view.driver.undo == view.driver.edition
 
 
 def _is_written_otherwise(front: DaemonSet, written: DaemonSet) -> bool:

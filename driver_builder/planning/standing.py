@@ -115,6 +115,8 @@ class TargetStanding:
     settled: int
     nodes: tuple[NodeStanding, ...]
     lanes: Lanes | None = None
+    is_undone: bool = False
+    """An admin wants the image of before, whatever the spec says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

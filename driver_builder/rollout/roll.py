@@ -8,7 +8,6 @@ from driver_builder.api.rollout_settings import Order
 from driver_builder.desired.desired_target import SkippedTarget
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
-from driver_builder.planning.plan_rollout import is_undone
 from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import Lanes, NodeStanding, had_driver, without_image
@@ -50,7 +49,7 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         seen = _with_nodes(view, spec, parts, seen)
     if before is not None:
         seen = replace(seen, imageless=_imageless(view, parts))
-    decided = next_nodes(spec.rollout, replace(seen, is_undone=is_undone(view)), before, view.snapshot.now)
+    decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
     return Rolled(
         parts=tuple(with_since(view, _with(view, part, decided)) for part in parts),
         wave=decided.wave,

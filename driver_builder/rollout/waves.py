@@ -40,8 +40,6 @@ class Seen:
     imageless: Mapping[str, tuple[NodeStanding, ...]] = field(default_factory=dict)
     canary: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
-    is_undone: bool = False
-    """An admin wants the image of before, whatever the spec says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +92,7 @@ def _continued(
 ) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
     owed: Collection[str] = imageless.keys()
-    wanted = {item.target: item.fingerprint for item in targets if any(node.is_outdated for node in item.nodes)}
+    wanted = {item.target: item.fingerprint for item in targets if any(map(_is_in_wave, item.nodes))}
     if before is not None:
         before = replace(before, failed_before=_still_failing(before, targets, imageless))
         current = {item.target: item.fingerprint for item in targets}
@@ -132,6 +130,11 @@ def _still_failing(
 _WITHOUT_DRIVER = frozenset({Standing.BROKEN, Standing.FAILED, Standing.UNPROVEN, Standing.NEW, Standing.HELD})
 
 
+def _is_in_wave(node: NodeStanding) -> bool:
+    """Return whether a node is still to get what is wanted, or got it and could return: a status may be lost."""
+    return node.is_outdated or (node.can_return and _is_unsettled(node))
+
+
 def _is_unsettled(node: NodeStanding) -> bool:
     return node.standing in (Standing.UNPROVEN, Standing.FAILED) and not _is_left_out(node)
 
@@ -164,8 +167,8 @@ class _Fleet:
         self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
         self._booting = [node for node in self.outdated if node.standing is Standing.BOOTING]
         self._returned = frozenset(wave.returned) if wave is not None else frozenset()
-        self.undone = {item.target for item in seen.targets if item.lanes is not None} if seen.is_undone else set()
-        self.is_undone = seen.is_undone
+        self.undone = {item.target for item in seen.targets if item.lanes is not None and item.is_undone}
+        self.is_undone = any(item.is_undone for item in seen.targets)
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
         self._settled = sum(item.settled for item in seen.targets if item.target in brought)
         self.total = sum(item.settled + len(item.nodes) for item in seen.targets)
@@ -308,8 +311,8 @@ class _Step:
             words = f"it failed on {next(iter(refused.values()))}"
         if self._wave.returned:
             words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
-        loading = [node for node in fleet.unproven if node.can_return and fleet.is_undone]
-        working = self._affordable(node for node in fleet.updated if node.can_return and fleet.is_undone)
+        loading = [node for node in fleet.unproven if node.can_return and node.target in fleet.undone]
+        working = self._affordable(node for node in fleet.updated if node.can_return and node.target in fleet.undone)
         return Decision(
             returned=(*back, *loading, *working),
             budgeted=frozenset(node.node for node in working),

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from driver_builder.api import driver_container, spec_rules
+from driver_builder.api import spec_rules
 from driver_builder.cli import output, rollout_view
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.rollout_view import Outcome, RolloutView
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.status.rollout_status import previous_wave
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound
@@ -119,14 +120,15 @@ def _undo(client: Client, path: str, obj: Json) -> str:
         ConfigurationError: there is none.
     """
     driver, annotations = _named(obj)
-    edition = driver_container.parse(obj).edition
-    if annotations.get(names.UNDO_ROLLOUT_ANNOTATION) == edition:
+    wave = previous_wave(obj.get("status") or {})
+    brought = ",".join(sorted({value for value in wave.targets.values() if value})) if wave is not None else ""
+    if brought and annotations.get(names.UNDO_ROLLOUT_ANNOTATION) == brought:
         return f"{driver} is undone already"
-    if not (obj.get("status") or {}).get("rollout"):
+    if not brought:
         raise ConfigurationError(
             f"{driver}: no wave is under way; set its spec back: images of before are not built anew"
         )
-    client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: edition}}})
+    client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: brought}}})
     return f"{driver}: nodes return to the image of before; withdraw that with: driver-builder rollout resume {driver}"
 
 

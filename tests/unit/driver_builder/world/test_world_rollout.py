@@ -272,6 +272,19 @@ def _ask(world: WaveWorld, node: str, value: str) -> None:
         world.patch_node(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
 
 
+def _undo(world: WaveWorld) -> None:
+    for path in [path for path, _ in world._objects("drivercontainers")]:
+        targets = (world.client.objects[path].get("status") or {}).get("rollout", {}).get("targets", {})
+        if targets:
+            words = ",".join(targets.values())
+            world.client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: words}}})
+
+
+def _delete_pods(world: WaveWorld, node: str) -> None:
+    for pod in world.pods_on(node):
+        world.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+
+
 def _kill(world: WaveWorld) -> None:
     world.kill()
 
@@ -306,6 +319,8 @@ steps = st.one_of(
     _step("silence", _silence, nodes, st.booleans()),
     _step("a device dies", _die, nodes),
     _step("rebuild for the node", _ask, nodes, st.sampled_from("12")),
+    _step("undo", _undo),
+    _step("delete the pods", _delete_pods, nodes),
     _step("the controller is killed", _kill),
 )
 
@@ -384,9 +399,7 @@ def test_an_undone_wave_gives_all_nodes_the_image_of_before() -> None:
     world.edit_source(GOOD[1])
     while status_of(world).get("rollout", {}).get("phase") != "Soaking":
         world.one_round()
-    edition = world.read_driver().edition
-    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
-    world.client.patch(path, {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: edition}}})
+    _undo(world)
     world.arrive()
     assert {name: image_on(world, name) for name in world.kernels} == before
     assert status_of(world)["rollout"]["phase"] == "Halted"

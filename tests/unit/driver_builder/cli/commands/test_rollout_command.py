@@ -84,11 +84,11 @@ def test_what_is_so_already_is_not_written(
 
 
 def test_a_wave_is_undone_for_what_is_asked_for_now(cluster: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    """The annotation names generation and rebuild, so that it ends with the next edit; resume withdraws it."""
-    metadata = {**ROLLING["metadata"], "generation": 7, "annotations": {names.REBUILD_ANNOTATION: "again"}}
+    """The annotation names what the wave brings, so that it ends with the next image; resume withdraws it."""
+    metadata = {**ROLLING["metadata"], "annotations": {names.REBUILD_ANNOTATION: "again"}}
     cluster.objects[PATH] = {**ROLLING, "metadata": {**metadata, "resourceVersion": "1"}}
     assert main.main(["rollout", "undo", "edu"]) == 0
-    assert annotations(cluster)[names.UNDO_ROLLOUT_ANNOTATION] == "7/again"
+    assert annotations(cluster)[names.UNDO_ROLLOUT_ANNOTATION] == ",".join(sorted(WAVE["targets"].values()))
     assert "driver-builder rollout resume driverwright/edu" in capsys.readouterr().out
     assert main.main(["rollout", "undo", "edu"]) == 0
     assert "is undone already" in capsys.readouterr().out
