@@ -127,7 +127,7 @@ class WaveWorld(World):
             found = []
         for pod in found:
             if self.works(pod):
-                self.take(driver_of(pod), action.node)
+                self.take(driver_of(pod), pod["spec"]["nodeName"])
         return False
 
     def take(self, driver: str, node: str) -> None:
