@@ -228,7 +228,7 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     for gone in [place for place in view.written if slots.parse_name(place)[0] not in targets]:
         del view.written[gone]
     others = tuple(view.nodes[name] for name in sorted(view.nodes.keys() - found.names))
-    return replace(view, ordinary=found.names, others=others, others_of=found.others)
+    return replace(view, ordinary=found.names, waiting=found.waiting, others=others, others_of=found.others)
 
 
 def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:

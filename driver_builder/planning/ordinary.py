@@ -1,7 +1,8 @@
 """Nodes where all is as it should be, which are most nodes most of the time: nothing is to be done there. Pure.
 
 Place in the flow: ``plan`` finds them first, and weighs in detail only what is said of the others. A node is one of
-them when its only driver pod proves the driver that is rolled out, and label and record on the Node say just that.
+them when its only driver pod proves the driver that is rolled out, and label and record on the Node say just that. In
+a wave the nodes that wait for it are of the same kind: there the driver works from the image of before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +16,11 @@ from driver_builder.objects.slots import Place
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
+from kube_api.names import SKIP_ROLLOUT_ANNOTATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,19 @@ class Ordinary:
     """
 
     names: frozenset[str] = frozenset()
+    waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
+    """Those of them that a wave has not reached, by target and sorted: they would go as they are."""
     places: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     others: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     special: frozenset[str] = frozenset()
     pods: tuple[DriverPod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
+    pairs: Mapping[str, Pair] = field(default_factory=dict)
+
+
+def _never(_name: str) -> bool:
+    return False
 
 
 def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Ordinary) -> Ordinary:
@@ -43,26 +53,39 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     special = _special(view)
     changed = _changed_nodes(before.nodes, view.nodes) | _changed_pods(before.pods, view.own_pods)
     changed |= special ^ before.special
-    if not changed and before.places == places and before.daemon_sets == view.daemon_sets:
+    if not changed and (before.places, before.daemon_sets, before.pairs) == (places, view.daemon_sets, view.pairs):
         return before
     others: dict[KernelTarget, tuple[str, ...]] = {}
+    waiting: dict[KernelTarget, tuple[str, ...]] = {}
     for target, candidates in places.items():
-        daemon_set = view.daemon_sets.get(target.short_hash)
+        daemon_set, pair = view.daemon_sets.get(target.short_hash), view.pairs.get(target.short_hash)
         if daemon_set is None or not daemon_set.version:
             others[target] = candidates
             continue
         is_ordinary = _Proven(view, daemon_set, special).is_ordinary
-        if before.daemon_sets.get(target.short_hash) is not daemon_set or before.places.get(target) != candidates:
-            others[target] = tuple(name for name in candidates if not is_ordinary(name))
-        elif changed.isdisjoint(candidates):
-            others[target] = before.others[target]
-        else:
-            known = frozenset(before.others[target]) - changed
-            others[target] = tuple(
-                name for name in candidates if name in known or (name in changed and not is_ordinary(name))
-            )
+        is_waiting = _Proven(view, pair.others, special).is_waiting if pair is not None else _never
+        is_known = (
+            before.daemon_sets.get(target.short_hash) is daemon_set
+            and before.pairs.get(target.short_hash) == pair
+            and before.places.get(target) == candidates
+        )
+        if is_known and changed.isdisjoint(candidates):
+            others[target], waiting[target] = before.others[target], before.waiting.get(target, ())
+            continue
+        known_others = frozenset(before.others[target]) if is_known else frozenset()
+        known_waiting = frozenset(before.waiting.get(target, ())) if is_known else frozenset()
+        special_here, waiting_here = [], []
+        for name in candidates:
+            is_new = not is_known or name in changed
+            if (is_new and is_waiting(name)) or (not is_new and name in known_waiting):
+                waiting_here.append(name)
+            elif (is_new and not is_ordinary(name)) or (not is_new and name in known_others):
+                special_here.append(name)
+        others[target], waiting[target] = tuple(special_here), tuple(sorted(waiting_here))
     return Ordinary(
         names=frozenset().union(*places.values()).difference(*others.values()),
+        waiting={target: found for target, found in waiting.items() if found},
+        pairs=view.pairs,
         places=places,
         others=others,
         special=special,
@@ -110,6 +133,12 @@ class _Proven:
         """Return whether the only pod of a node proves on this boot what is wanted, and the Node says just that."""
         pods = self._view.pods_on(name)
         return len(pods) == 1 and name not in self._special and self._is_proven(self._view.nodes[name], pods[0])
+
+    def is_waiting(self, name: str) -> bool:
+        """Return whether that holds, and nothing leaves the node out of a wave."""
+        node = self._view.nodes[name]
+        is_free = node.ready and not node.unschedulable and SKIP_ROLLOUT_ANNOTATION not in node.annotations
+        return is_free and self.is_ordinary(name)
 
     def _is_proven(self, node: Node, pod: DriverPod) -> bool:
         proof, annotations = pod.proof, node.annotations

@@ -58,23 +58,26 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
             )
         )
     is_undone = written.fingerprint in view.driver.undone
+    # Where the driver works from the image of before, one node is like the other.
+    waiting = view.waiting.get(item.target, ()) if known is found.front else ()
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
     is_same = known is not None and known is found.front and _asks_for_the_same(known, written)
-    settled = view.ordinary if is_same and not is_undone else frozenset()
+    settled = view.ordinary if is_same and not is_undone else frozenset(waiting)
     nodes = [node for node in item.nodes if node not in settled]
     pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
     outdated = [
         pod for pod in pods if not pod.deleting and (pod.slot != written.slot.name or _is_outdated(view, pod, written))
     ]
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
-    done = all(part.evidence[node].version is not None and node in current for node in nodes)
+    done = not waiting and all(part.evidence[node].version is not None and node in current for node in nodes)
     status = replace(
         part.status,
         digest=state.digest,
         key=item.key,
         state=TargetState.READY if done else TargetState.ROLLING_OUT,
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
-        message=_progress_words(view, item, part, nodes, current) + _reused_words(state.labels),
+        message=_progress_words(view, item, part, sorted((*nodes, *waiting[:1])), current)
+        + _reused_words(state.labels),
     )
     weighing = Weighing(
         target=item.target.short_hash,
@@ -93,7 +96,8 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         and found.is_placed,
         lanes=found if found.spare is not None else None,
         is_undone=is_undone,
-        settled=len(item.nodes) - len(nodes),
+        settled=len(item.nodes) - len(nodes) - len(waiting),
+        waiting=waiting,
         nodes=stand((view.nodes[node] for node in nodes if node in view.nodes), pods, weighing),
     )
     done_by = served(pods, view.rebuilds, written.image)

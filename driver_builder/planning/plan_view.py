@@ -117,6 +117,8 @@ class DriverView:
     """The annotation that records on a Node what is loaded there of the driver."""
     ordinary: frozenset[str] = frozenset()
     """Nodes where nothing is to be done (:mod:`driver_builder.planning.ordinary`)."""
+    waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
+    """Those of them that a wave has not reached, by target and sorted."""
     others: tuple[Node, ...] = ()
     """All other nodes."""
     others_of: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)

@@ -105,6 +105,8 @@ class Lanes:
 class TargetStanding:
     """The nodes of a target: ``nodes`` are weighed one by one, ``settled`` others have what is wanted.
 
+    On those in ``waiting``, which are sorted, the driver works from the image of before.
+
     ``fingerprint`` is that of the wanted DaemonSet. It ``is_written`` once pods made from now on have it. With
     ``lanes`` another DaemonSet has the image of before.
     """
@@ -115,6 +117,7 @@ class TargetStanding:
     settled: int
     nodes: tuple[NodeStanding, ...]
     lanes: Lanes | None = None
+    waiting: tuple[str, ...] = ()
     is_undone: bool = False
     """An admin wants the image of before, whatever the spec says."""
 
@@ -142,6 +145,11 @@ class Weighing:
         if named is None or self.lanes is None:
             return True
         return (node.labels.get(self.wave_label) == named) is (self.lanes.front_value is not None)
+
+
+def waiting_node(name: str, target: str) -> NodeStanding:
+    """Return a node of those in :attr:`TargetStanding.waiting`."""
+    return NodeStanding(node=name, target=target, standing=Standing.WORKING, moves=True)
 
 
 def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tuple[NodeStanding, ...]:

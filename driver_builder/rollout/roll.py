@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
@@ -76,7 +77,8 @@ def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple
 
 
 def _has_outdated(part: TargetPart) -> bool:
-    return part.standing is not None and any(node.is_outdated for node in part.standing.nodes)
+    found = part.standing
+    return found is not None and (bool(found.waiting) or any(node.is_outdated for node in found.nodes))
 
 
 def _with_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart], seen: Seen) -> Seen:
@@ -116,7 +118,9 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     back = [node for node in decided.returned if node.target == standing.target]
     returned = _returned(view, back, standing.lanes)
     part = replace(part, actions=(*part.actions, *_replacements(view, chosen, standing.lanes), *returned))
-    waiting = {node.node for node in standing.nodes if node.is_outdated} - {node.node for node in chosen}
+    gone = {node.node for node in chosen}
+    outdated = chain((node.node for node in standing.nodes if node.is_outdated), standing.waiting)
+    waiting = any(name not in gone for name in outdated)
     is_brought = standing.target in decided.wave.targets
     if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
         return part.blocked(Reason.ROLLOUT_HALTED, decided.wave.message)

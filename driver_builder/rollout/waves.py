@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
-from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding
+from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding, waiting_node
 from driver_builder.rollout import windows
 from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, Phase, Wave
 from driver_builder.status.status import timestamp
@@ -92,7 +92,7 @@ def _continued(
 ) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
     owed: Collection[str] = imageless.keys()
-    wanted = {item.target: item.fingerprint for item in targets if any(map(_is_in_wave, item.nodes))}
+    wanted = {item.target: item.fingerprint for item in targets if item.waiting or any(map(_is_in_wave, item.nodes))}
     if before is not None:
         before = replace(before, failed_before=_still_failing(before, targets, imageless))
         current = {item.target: item.fingerprint for item in targets}
@@ -130,6 +130,10 @@ def _still_failing(
 _WITHOUT_DRIVER = frozenset({Standing.BROKEN, Standing.FAILED, Standing.UNPROVEN, Standing.NEW, Standing.HELD})
 
 
+def _size(item: TargetStanding) -> int:
+    return item.settled + len(item.nodes) + len(item.waiting)
+
+
 def _is_in_wave(node: NodeStanding) -> bool:
     """Return whether a node is still to get what is wanted, or got it and could return: a status may be lost."""
     return node.is_outdated or (node.can_return and _is_unsettled(node))
@@ -147,7 +151,9 @@ class _Fleet:
         answered = wave.targets if wave is not None else {}
         brought = {target for target, value in answered.items() if value != _OWED}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
-        every = sorted(chain(owed, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
+        self.total = sum(map(_size, seen.targets))
+        waiting = chain.from_iterable(map(self._waiting, seen.targets))
+        every = sorted(chain(owed, waiting, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
         self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
         self.left_out = [node for node in every if _is_left_out(node)]
         staying = [node for node in every if not _is_left_out(node)]
@@ -171,10 +177,17 @@ class _Fleet:
         self.is_undone = any(item.is_undone for item in seen.targets)
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
         self._settled = sum(item.settled for item in seen.targets if item.target in brought)
-        self.total = sum(item.settled + len(item.nodes) for item in seen.targets)
-        self._in_wave = sum(item.settled + len(item.nodes) for item in seen.targets if item.target in brought)
+        self._in_wave = sum(_size(item) for item in seen.targets if item.target in brought)
         self._written = frozenset(item.target for item in seen.targets if item.is_written)
         self._answered, self._brought = answered, brought
+
+    def _waiting(self, item: TargetStanding) -> Iterable[NodeStanding]:
+        """Return the nodes that wait for the wave: no more than may be next, where they go by their names alone."""
+        settings = self._settings
+        is_by_name = settings.order is Order.NODE_NAME and not settings.canary_node_selector
+        is_by_name = is_by_name and settings.strategy is not Strategy.IMMEDIATE
+        most = self.max_unavailable + MAX_RESERVE if is_by_name else None
+        return (waiting_node(name, item.target) for name in item.waiting[:most])
 
     @property
     def in_work(self) -> int:
