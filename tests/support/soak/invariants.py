@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from driver_builder.objects import slots
+from driver_builder.objects.slots import Place
 from tests.support.soak.controllers import Ended, Said
 
 Face = TypeVar("Face")
@@ -25,12 +27,13 @@ class At(Generic[Face]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFace:
-    """A node: its boot and kernel (``place``), its ready label, where that was proven, and the rebuild it requests."""
+    """A node: boot and kernel (``place``), ready label, where that was proven, requested rebuild, label of a wave."""
 
     place: str
     ready: str | None
     proven_on: str
     request: str = ""
+    wave: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,8 @@ class PodFace:
 class SetFace:
     """A DaemonSet: its target, and what its pods are to have.
 
-    ``kept`` are other fingerprints that pods may have, ``modules`` the identities that they have to find.
+    ``kept`` are other fingerprints that pods may have, ``modules`` the identities that they have to find. ``place``
+    says which nodes of the target it is for in a wave.
     """
 
     target: str
@@ -63,6 +67,7 @@ class SetFace:
     digest: str
     kept: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, str]] = frozenset()
+    place: Place = Place.ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +179,24 @@ def harmed_pods(
                 continue
             # What its deletion is about was there before it.
             node = at(nodes.get(before.node, ()), version - 1)
-            wanted = at(sets.get(before.target, ()), version - 1)
+            wanted = wanted_on(node, before.target, {name: at(found, version - 1) for name, found in sets.items()})
             works = node is not None and before.proven_on == node.place and not before.refuted_on
             until_then = [item for item in nodes.get(before.node, ()) if item.version < version]
             if wanted is None or not works or is_older_than_request(history, until_then):
                 continue
             if before.fingerprint in {wanted.fingerprint, *wanted.kept}:
                 yield f"pod {name} on {before.node} was deleted at {version}, and nothing else was wanted there"
+
+
+def wanted_on(node: NodeFace | None, target: str, sets: Mapping[str, SetFace | None]) -> SetFace | None:
+    """Give the DaemonSet that a node of a target belongs to: in a wave the node's label names it, or another one."""
+    own = sets.get(target)
+    if own is None or node is None or own.place is Place.ALL:
+        return own
+    bare, slot = slots.parse_name(target)
+    other = slots.name_in(bare, slots.other(slot))
+    is_own = node.wave == target if own.place is Place.MOVED else node.wave != other
+    return own if is_own else sets.get(other)
 
 
 def is_older_than_request(pod: Sequence[At[PodFace]], node: Sequence[At[NodeFace]]) -> bool:

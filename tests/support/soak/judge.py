@@ -71,6 +71,8 @@ class Judge:
             node = self.watcher.node(name)
             if node is None or node.ready != self.world.version or not is_proven(self.world.fleet, name, node):
                 yield f"{name} on {self.world.fleet.place(name)!r} is {node}"
+            if node is not None and node.wave:
+                yield f"{name} has the label of a wave: {node.wave}"
             pods = self.watcher.pods_on(name)
             if len(pods) != 1 or pods[0].fingerprint not in wanted.get(kernel, ()) or pods[0].refuted_on:
                 yield f"{name} has {pods}, and {wanted.get(kernel)} is wanted"

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import requests
 
 from driver_builder.model import images
-from driver_builder.objects import load_report, manifests
+from driver_builder.objects import load_report, manifests, slots
 from driver_builder.observed import rebuild
 from driver_builder.planning.plan_rollout import identities
 from kube_api import names
@@ -143,6 +143,7 @@ class Watcher:
             ready=labels.get(self._label),
             proven_on=annotations.get(self._label, ""),
             request=annotations.get(names.REBUILD_ANNOTATION, ""),
+            wave=labels.get(f"{self._label.removesuffix('.ready')}.wave", ""),
         )
 
 
@@ -177,6 +178,7 @@ def set_face(obj: Json) -> SetFace:
     template = obj["spec"]["template"]
     annotations, pod = template["metadata"]["annotations"], template["spec"]
     (load,) = (item for item in pod["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
+    labels = obj["metadata"]["labels"]
     environment = {item["name"]: item.get("value", "") for item in load.get("env") or ()}
     return SetFace(
         target=_target(obj),
@@ -187,6 +189,7 @@ def set_face(obj: Json) -> SetFace:
         digest=load["image"].partition("@")[2],
         kept=manifests.parse_kept(obj["metadata"]["annotations"])[1],
         modules=frozenset(json.loads(annotations[manifests.MODULES_ANNOTATION]).items()),
+        place=slots.place_of(pod, names.wave_label(obj["metadata"]["namespace"], labels[manifests.DRIVER_LABEL])),
     )
 
 

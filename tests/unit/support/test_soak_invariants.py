@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.objects.slots import Place
 from tests.support.soak import invariants
 from tests.support.soak.controllers import Ended, Said
 from tests.support.soak.invariants import At, DriverFace, NodeFace, PodFace, Pushed, SetFace
@@ -153,6 +154,22 @@ def test_a_pod_with_a_fingerprint_that_is_kept_works() -> None:
     history = {"p": [At(2, pod()), At(5, None)]}
     kept = replace(wanted("f2", rebuild="r"), kept=frozenset({"f1"}))
     assert len(list(invariants.harmed_pods(history, {"a": [At(1, node())]}, {"t": [At(1, kept)]}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("wave", "fingerprint", "place", "violations"),
+    [("t-b", "f2", "others", 0), ("t-b", "f1", "others", 1), ("", "f2", "others", 1), ("", "f2", "moved", 0),
+     ("t-b", "f2", "all", 1)],
+    ids=["moved", "moved for nothing", "not moved", "moved back", "the wave is over"],
+)  # fmt: skip
+def test_a_pod_whose_node_a_wave_has_moved_is_deleted(wave: str, fingerprint: str, place: str, violations: int) -> None:
+    """If something else is wanted there, by the DaemonSet that the node's label names."""
+    target = "t-b" if place == "moved" else "t"
+    other = "t" if place == "moved" else "t-b"
+    history = {"p": [At(2, replace(pod(), target=target)), At(5, None)]}
+    sets = {target: [At(1, replace(wanted(), place=Place(place)))], other: [At(1, wanted(fingerprint))]}
+    found = invariants.harmed_pods(history, {"a": [At(1, replace(node(), wave=wave))]}, sets)
+    assert len(list(found)) == violations
 
 
 def test_what_a_node_has_changes_with_version_and_rebuild_alone() -> None:
