@@ -11,14 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from itertools import accumulate
 from typing import Any
 
 from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
 from driver_builder.model.images import ImageRef, parse_reference
 
 CONFIG_MAP = "driver-builder-images"
-MAX_IMAGES = 1500
-"""The images that were needed last stay in the record: a ConfigMap has at most 1 MiB, an entry some 400 bytes."""
+MAX_BYTES = 700_000
+"""The images that were needed last stay in the record, some 2000: a ConfigMap has at most 1 MiB."""
 MAX_GAP_DAYS = 7
 """Without a record of so many days nobody knows what was needed meanwhile."""
 
@@ -116,8 +117,10 @@ def refreshed(
         replace(image, last_needed=today) if not is_known or image.last_needed > today or is_needed(image) else image
         for image in record.images
     ]
-    latest = sorted(images, key=lambda image: (image.last_needed, image.key), reverse=True)[:MAX_IMAGES]
-    return Record(observed=today, namespaces=tuple(sorted(namespaces)), images=tuple(latest))
+    latest = sorted(images, key=lambda image: (image.last_needed, image.key), reverse=True)
+    ends = accumulate(len(image.key) + len(render_image(image)) for image in latest)
+    kept = tuple(image for image, end in zip(latest, ends, strict=True) if end <= MAX_BYTES)
+    return Record(observed=today, namespaces=tuple(sorted(namespaces)), images=kept)
 
 
 def _parse_image(key: str, text: str) -> PushedImage | None:
