@@ -12,9 +12,12 @@ from driver_builder.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.status.status import TargetStatus
 from kube_api.text import printable
 
+ROW_WIDTHS = (12, 12, 24, 13, 5, 5, 11, 12, 7)
+"""The least widths of the columns: later rows may need more than the first ones."""
 ROW_HEADERS = ("NAMESPACE", "DRIVER", "KERNEL", "OS", "NODES", "READY", "STATE", "REASON", "MESSAGE")
 GONE = "Gone"
 """The state of a target or a wave that is not there any more."""
+_NO_TARGET = "-"
 _HEADERS = ("DRIVER", "READY", "STATE", "MESSAGE")
 _OUTCOMES = {Outcome.DONE: "Ready", Outcome.UNDER_WAY: "Progressing", Outcome.STUCK: "Degraded"}
 
@@ -26,14 +29,14 @@ def live_lines(views: Iterable[RolloutView], *, bars: str, columns: int, height:
 
     Where they have no room, targets at rest are left out first; what is left out is counted. ``note`` comes last.
     """
-    room = max(height - 2 - bool(note), 3)
-    rows = [line for view in views for line in _lines_of(view, bars)]
-    shown = rows if len(rows) < room else [row for row in rows if not row.is_at_rest]
-    shown = shown if len(shown) < room else shown[: room - 1]
-    lines = output.table(_HEADERS, [row.cells for row in shown]).splitlines() if shown else ["no DriverContainer"]
-    if len(shown) < len(rows):
-        lines.append(f"and {len(rows) - len(shown)} more lines")
-    return [line[: columns - 1] for line in (*lines, *([note] if note else ()))]
+    # Besides headers and cursor.
+    room = max(height - 2 - bool(note), 2)
+    every = [line for view in views for line in _lines_of(view, bars)]
+    shown = _fitting(every, room)
+    lines = output.table(_HEADERS, [line.cells for line in shown]).splitlines() if shown else ["no DriverContainer"]
+    if len(shown) < len(every):
+        lines.append(f"and {len(every) - len(shown)} more lines")
+    return [_cut(line, columns - 1) for line in (*lines, *([note] if note else ()))]
 
 
 def rows_of(views: Iterable[RolloutView]) -> dict[Row, Row]:
@@ -47,14 +50,17 @@ def rows_of(views: Iterable[RolloutView]) -> dict[Row, Row]:
             cells = (str(target.nodes), str(target.ready_nodes), target.state.value, target.reason or "-")
             rows[(*name, target.kernel, _os(target))] = (*cells, printable(target.message))
         if not view.targets:
-            rows[(*name, "-", "-")] = ("0", "0", "-", "-", view.note or view.headline)
+            rows[(*name, _NO_TARGET, "-")] = ("0", "0", "-", "-", view.note or view.headline)
     return rows
 
 
 def changed_rows(before: Mapping[Row, Row], after: Mapping[Row, Row]) -> list[Row]:
     """Give the rows that are new or differ, and one for each that is gone."""
     news = [(*about, *cells) for about, cells in after.items() if before.get(about) != cells]
-    return news + [(*about, "0", "0", GONE, "-", "") for about in before if about not in after]
+    # A driver that has targets by now has not gone.
+    drivers = {about[:2] for about in after}
+    gone = (about for about in before if about not in after and (about[2] != _NO_TARGET or about[:2] not in drivers))
+    return news + [(*about, "0", "0", GONE, "-", "") for about in gone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,18 @@ class _Line:
 
     cells: Row
     is_at_rest: bool = False
+
+
+def _fitting(lines: Sequence[_Line], room: int) -> list[_Line]:
+    """Choose so many lines, or one fewer where the others have to be counted; in their order."""
+    if len(lines) <= room:
+        return list(lines)
+    first = sorted(range(len(lines)), key=lambda place: (lines[place].is_at_rest, place))
+    return [lines[place] for place in sorted(first[: room - 1])]
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: max(width - 3, 0)].rstrip()}..."
 
 
 def _lines_of(view: RolloutView, bars: str) -> Iterable[_Line]:
@@ -102,6 +120,6 @@ def joined(row: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def widths_of(rows: Iterable[Sequence[str]]) -> tuple[int, ...]:
-    """Give the widths of the columns of some rows."""
-    return tuple(max(map(len, column)) for column in zip(*rows, strict=True))
+def widths_of(rows: Iterable[Sequence[str]], least: Sequence[int]) -> tuple[int, ...]:
+    """Give the widths of the columns of some rows, each of them at least as wide as before."""
+    return tuple(map(max, zip(least, *(map(len, row) for row in rows), strict=True)))

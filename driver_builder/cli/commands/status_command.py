@@ -18,7 +18,9 @@ from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
 from driver_builder.reasons import IN_TROUBLE
 from kube_api.client import Client
+from kube_api.errors import KubeApiError, Unreachable
 from kube_api.resources import DRIVER_CONTAINERS
+from kube_api.text import printable
 
 Json = dict[str, Any]
 
@@ -26,7 +28,6 @@ SETTLE_SECONDS = 0.2
 """Changes come in bursts."""
 TURN_SECONDS = 2.0
 """So often the table is drawn again although nothing changed: the terminal may have another size."""
-SILENT_SECONDS = 10.0
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -109,15 +110,16 @@ def _watch(client: Client, namespaces: Iterable[str], name: str | None) -> int:
     stop, wake = threading.Event(), threading.Event()
     for item in followers:
         threading.Thread(target=item.run, args=(stop, wake.set), name=item.name, daemon=True).start()
-    screen = _Screen()
+    screen, note = _Screen(), ""
     try:
         while True:
             drivers = [obj for item in followers for obj in item.collection.values()]
             views = [rollout_view.parse(obj) for obj in sorted(drivers, key=_place)]
-            screen.show(views, is_current=all(map(_is_current, followers)))
+            screen.show(views, note)
             if wake.wait(TURN_SECONDS):
                 stop.wait(SETTLE_SECONDS)
                 wake.clear()
+            note = _repaired(followers)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     finally:
@@ -142,10 +144,15 @@ def _place(obj: Json) -> tuple[str, str]:
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
 
-def _is_current(followed: Follower[Json]) -> bool:
-    """Return whether the API server answers; a watch that has just ended begins again in a moment."""
-    age = followed.age
-    return followed.is_trusted or (age is not None and age < SILENT_SECONDS)
+def _repaired(followers: Iterable[Follower[Json]]) -> str:
+    """List what watches do not keep up to date; returns why that is not possible."""
+    try:
+        for item in followers:
+            item.repair()
+    except KubeApiError as error:
+        why = "the API server does not respond" if isinstance(error, Unreachable) else error
+        return printable(f"not up to date: {why}")
+    return ""
 
 
 class _Screen:
@@ -156,12 +163,12 @@ class _Screen:
         self._lines = output.InPlace()
         self._drawn: tuple[object, ...] = ()
         self._rows: dict[status_view.Row, status_view.Row] | None = None
-        self._widths: tuple[int, ...] = ()
+        self._widths: tuple[int, ...] = status_view.ROW_WIDTHS
 
-    def show(self, views: list[RolloutView], *, is_current: bool) -> None:
-        """Show how they are now."""
+    def show(self, views: list[RolloutView], note: str) -> None:
+        """Show how they are now; a log has no use for the ``note``, of which a terminal shows the last one."""
         if self._is_terminal:
-            self._draw(views, "" if is_current else "not up to date: the API server does not respond")
+            self._draw(views, note)
         else:
             self._print(views)
 
@@ -178,7 +185,7 @@ class _Screen:
         news = status_view.changed_rows(self._rows or {}, rows)
         if self._rows is None:
             news.insert(0, status_view.ROW_HEADERS)
-            self._widths = status_view.widths_of(news)
         self._rows = rows
+        self._widths = status_view.widths_of(news, self._widths)
         for row in news:
             print(status_view.joined(row, self._widths), flush=True)
