@@ -120,7 +120,7 @@ def refreshed(
     latest = sorted(images, key=lambda image: (image.last_needed, image.key), reverse=True)
     ends = accumulate(len(image.key) + len(render_image(image)) for image in latest)
     kept = tuple(image for image, end in zip(latest, ends, strict=True) if end <= MAX_BYTES)
-    return Record(observed=today, namespaces=tuple(sorted(namespaces)), images=kept)
+    return Record(observed=today, namespaces=tuple(namespaces), images=kept)
 
 
 def _parse_image(key: str, text: str) -> PushedImage | None:

@@ -37,11 +37,12 @@ class ImageRecorder:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        self._namespaces = namespaces
+        self._namespaces = tuple(sorted(namespaces))
+        self._home = namespaces[0]
         self._versions = versions
         self._clock = clock
         self._due_at = 0.0
-        self._path = record_path(namespaces[0])
+        self._path = record_path(self._home)
 
     def pushed(self, action: StartBuild, digest: str) -> None:
         """Record an image that a build of this controller has pushed; it has no tag yet."""
@@ -76,7 +77,7 @@ class ImageRecorder:
             self._client.patch(self._path, body)
         except NotFound:
             try:
-                self._client.create(CONFIG_MAPS.path(namespace=self._namespaces[0]), _config_map(new))
+                self._client.create(CONFIG_MAPS.path(namespace=self._home), _config_map(new))
             except Conflict:
                 # The first one of another build.
                 self._client.patch(self._path, body)

@@ -90,7 +90,7 @@ def test_an_entry_of_another_shape_is_left_out(text: str) -> None:
 def test_what_a_day_changes(last_needed: date, is_needed: bool, observed: date | None, after: date) -> None:
     """Without a record of the days between, an image counts as needed."""
     before = Record(observed=observed, images=(pushed(last_needed=last_needed),))
-    made = record.refreshed(before, lambda _image: is_needed, today=TODAY, namespaces=["b", "a"])
+    made = record.refreshed(before, lambda _image: is_needed, today=TODAY, namespaces=["a", "b"])
     assert made == Record(observed=TODAY, namespaces=("a", "b"), images=(pushed(last_needed=after),))
 
 

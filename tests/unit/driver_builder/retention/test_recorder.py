@@ -137,7 +137,12 @@ def test_nothing_is_read_more_often_than_every_ten_minutes(
 ) -> None:
     """Also where nothing was pushed yet; a clock that is set back changes that for no longer."""
     asked: list[str] = []
-    monkeypatch.setattr(cluster, "get", lambda path: asked.append(path) or {"metadata": {}, "data": {}})
+
+    def get(path: str) -> dict[str, Any]:
+        asked.append(path)
+        return {"metadata": {"resourceVersion": "1"}, "data": {}}
+
+    monkeypatch.setattr(cluster, "get", get)
     monkeypatch.setattr(cluster, "patch", lambda *_, **__: None)
     for at in (0.0, 1.0, EVERY_SECONDS - 1, EVERY_SECONDS + 1, EVERY_SECONDS + 2, -400 * DAY, -400 * DAY + 1):
         see(recorder, factories.snapshot(), NOW + at)
