@@ -25,6 +25,8 @@ DEFAULT_BUILD_DEADLINE_SECONDS = 1800.0
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 _Word = TypeVar("_Word", bound=StrEnum)
 
+MIN_KEEP_DAYS, MAX_KEEP_DAYS = 14, 36500
+"""The record of what is needed may have gaps of a week."""
 DEFAULT_WORK_SIZE, DEFAULT_OUTPUT_SIZE = "20Gi", "4Gi"
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -103,6 +105,12 @@ class Settings:
     """Where the workers' DaemonSet and its ConfigMap are."""
     port: int
     """Port of /healthz and /metrics; 0: none."""
+    gc_repositories: tuple[str, ...]
+    """Patterns of the repositories from which ``gc`` may remove images: nobody else uses them."""
+    keep_days: int
+    """Days for which ``gc`` keeps an image that is not needed any more."""
+    registry_config: Path | None
+    """A Docker configuration with the registries' passwords for ``gc``; None: the Secrets of the drivers."""
 
 
 def add_connection_flags(parser: argparse.ArgumentParser) -> None:
@@ -243,6 +251,26 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gc_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what is removed from registries."""
+    parser.add_argument(
+        "--gc-repositories",
+        metavar="HOST/PATH[/*],...",
+        help="repositories that only this cluster uses: images are removed from no others (default: none)",
+    )
+    parser.add_argument(
+        "--keep-days",
+        type=_days,
+        metavar="N",
+        help=f"keep images for N days after they were last needed, at least {MIN_KEEP_DAYS} (default 90)",
+    )
+    parser.add_argument(
+        "--registry-config",
+        metavar="FILE",
+        help="file like Docker's config.json with the passwords to use (default: the Secrets of the drivers)",
+    )
+
+
 def add_permission_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of what drivers may use."""
     group = parser.add_argument_group("what DriverContainers may use (docs/security.md)")
@@ -297,6 +325,9 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         feature_rules=not pick.switch("no_feature_rules"),
         feature_rules_namespace=pick.text("feature_rules_namespace") or _own_namespace(environment),
         port=int(pick.number("port", 8080, _port)),
+        gc_repositories=_repositories("--gc-repositories", pick.text("gc_repositories") or permissions.NOTHING),
+        keep_days=int(pick.number("keep_days", 90, _days)),
+        registry_config=_path(pick.text("registry_config")),
     )
 
 
@@ -349,6 +380,20 @@ def _limit(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text} is neither a number of nodes nor 0 for no limit")
     return value
+
+
+def _days(text: str) -> int:
+    value = int(text)
+    if not MIN_KEEP_DAYS <= value <= MAX_KEEP_DAYS:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days from {MIN_KEEP_DAYS} to {MAX_KEEP_DAYS}")
+    return value
+
+
+def _repositories(flag: str, text: str) -> tuple[str, ...]:
+    try:
+        return permissions.repository_patterns(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{flag}: {error}") from error
 
 
 def _port(text: str) -> int:

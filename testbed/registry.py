@@ -39,6 +39,7 @@ class Registry:
         self.password: str | None
         self.username, self.password = auth or (None, None)
         self._remember = remember
+        self._deletes = True
 
     @property
     def url(self) -> str:
@@ -77,6 +78,14 @@ class Registry:
         """Ask for a password from now on, or with None no longer; the registry is restarted on the same port."""
         self.username, self.password = (username, password) if username is not None else (None, None)
         self._remember(self.username or "", self.password or "")
+        self._restart()
+
+    def set_deletes(self, deletes: bool) -> None:
+        """Remove images on request from now on, or refuse to; the registry is restarted on the same port."""
+        self._deletes = deletes
+        self._restart()
+
+    def _restart(self) -> None:
         self._write_config()
         if self._processes.is_running(_NAME):
             self.stop()
@@ -87,17 +96,18 @@ class Registry:
         if self.username is not None and self.password is not None:
             htpasswd = self._folder / "htpasswd"
             write_private(htpasswd, f"{self.username}:{bcrypt(self.password)}\n")
-        write_private(self._config, config_text(self.host, self._folder / "storage", htpasswd))
+        storage = self._folder / "storage"
+        write_private(self._config, config_text(self.host, storage, htpasswd, deletes=self._deletes))
 
 
-def config_text(address: str, storage: Path, htpasswd: Path | None) -> str:
+def config_text(address: str, storage: Path, htpasswd: Path | None, *, deletes: bool = True) -> str:
     """Return the registry's configuration (JSON is YAML too)."""
     config: dict[str, object] = {
         "version": 0.1,
         "log": {"level": "info"},
         "storage": {
             "filesystem": {"rootdirectory": str(storage)},
-            "delete": {"enabled": True},
+            "delete": {"enabled": deletes},
             # A cache would go on showing manifests that a test has deleted.
             "cache": {},
             "maintenance": {"uploadpurging": {"enabled": False}},

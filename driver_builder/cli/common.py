@@ -26,6 +26,8 @@ from driver_builder.templates import templates
 from kube_api.client import Client
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_INTERRUPTED = 130
+"""What a shell returns for a command that Ctrl-C ended."""
 
 
 def own_version() -> str:

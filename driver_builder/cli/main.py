@@ -15,6 +15,7 @@ from driver_builder.cli.commands import (
     doctor_command,
     explain_command,
     gate_command,
+    gc_command,
     lint_command,
     plan_command,
     policy_command,
@@ -59,6 +60,11 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
         "preflight",
         preflight_command,
         "build and verify drivers for a kernel that no node runs yet, without rolling them out",
+    ),
+    (
+        "gc",
+        gc_command,
+        "show driver images in registries that nothing has needed for long, and remove them with --delete",
     ),
     ("snapshot", snapshot_command, "write everything that a plan is computed from, for --snapshot"),
     (

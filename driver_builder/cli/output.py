@@ -11,6 +11,9 @@ import yaml
 from driver_builder.reasons import remedy_of
 
 FORMATS = ("table", "json", "yaml")
+_BARS, _PLAIN_BARS = "█░", "#."
+_BAR = 12
+"""Characters of a bar."""
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -20,6 +23,34 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def bars() -> str:
+    """Return the characters of a full and of an empty part of a bar, on a terminal; elsewhere there are no bars."""
+    if not sys.stdout.isatty():
+        return ""
+    return _BARS if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_BARS
+
+
+def counted(part: int, whole: int, bars: str) -> str:
+    """Write ``3/10``, after a bar where there are characters for one."""
+    if not bars or not whole:
+        return f"{part}/{whole}"
+    full = _BAR * min(part, whole) // whole
+    return f"{bars[0] * full}{bars[1] * (_BAR - full)} {part}/{whole}"
+
+
+class InPlace:
+    """Lines on a terminal, each time over those of the time before."""
+
+    def __init__(self) -> None:
+        self._height = 0
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Draw the lines."""
+        up = f"\x1b[{self._height}A\r\x1b[J" if self._height else ""
+        print(up + "\n".join(lines), flush=True)
+        self._height = len(lines)
 
 
 def with_remedies(text: str, reasons: Iterable[str]) -> str:

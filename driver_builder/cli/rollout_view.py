@@ -25,8 +25,6 @@ _ORDER = (
 )  # fmt: skip
 """What needs a person comes first."""
 _HEADERS = ("KERNEL", "OS", "READY", "STATE", "REASON", "MESSAGE")
-_BAR = 12
-"""Characters of a bar."""
 
 
 class Outcome(StrEnum):
@@ -156,7 +154,7 @@ def lines(view: RolloutView, *, bars: str = "", rows: int | None = None) -> list
     shown = view.targets if rows is None else view.targets[:rows]
     cells = [
         (
-            target.kernel, f"{target.os}/{target.architecture}", _counted(target.ready_nodes, target.nodes, bars),
+            target.kernel, f"{target.os}/{target.architecture}", output.counted(target.ready_nodes, target.nodes, bars),
             target.state.value, target.reason or "-", printable(target.message),
         )
         for target in shown
@@ -200,7 +198,7 @@ def _sentence(wave: Wave) -> str:
 
 def _wave_lines(wave: Wave, bars: str) -> list[str]:
     counts = [
-        f"{_counted(wave.updated, wave.nodes, bars)} nodes updated",
+        f"{output.counted(wave.updated, wave.nodes, bars)} nodes updated",
         f"{wave.unavailable} unavailable (at most {wave.max_unavailable})",
         f"{wave.failed} failed",
         *([f"{wave.left_out} left out"] if wave.left_out else []),
@@ -212,11 +210,3 @@ def _wave_lines(wave: Wave, bars: str) -> list[str]:
         *([f"  {wave.message}"] if wave.message else []),
         *([f"  {', '.join(times)}"] if times else []),
     ]
-
-
-def _counted(part: int, whole: int, bars: str) -> str:
-    """Write ``3/10``, after a bar where there are characters for one."""
-    if not bars or not whole:
-        return f"{part}/{whole}"
-    full = _BAR * min(part, whole) // whole
-    return f"{bars[0] * full}{bars[1] * (_BAR - full)} {part}/{whole}"

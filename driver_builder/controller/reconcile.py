@@ -11,6 +11,8 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor, FailedAction
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
+from driver_builder.desired.resolve import Resolved
+from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
@@ -20,6 +22,7 @@ from kube_api.errors import KubeApiError, Unreachable
 class Reconciler:
     """Reconciles, one at a time.
 
+    ``needed`` is given what was seen, and what each driver should run, at the end of each reconcile.
     ``changes`` counts our writes that changed what a reconcile reads: no watch brings them as news. After such
     writes ``again`` asks for another reconcile at once, also where something else failed.
     """
@@ -34,6 +37,7 @@ class Reconciler:
         builds: BuildQueue,
         settings: PlanSettings,
         planned: Callable[[Plan], None] = lambda _plan: None,
+        needed: Callable[[Snapshot, Mapping[str, Resolved]], None] = lambda _snapshot, _resolved: None,
         is_stopping: Callable[[], bool] = lambda: False,
         changes: Callable[[], int] = lambda: 0,
         again: Callable[[], None] = lambda: None,
@@ -45,6 +49,7 @@ class Reconciler:
         self._builds = builds
         self._settings = settings
         self._planned = planned
+        self._needed = needed
         self._is_stopping = is_stopping
         self._changes = changes
         self._again = again
@@ -82,6 +87,7 @@ class Reconciler:
         known = {driver.key for driver in snapshot.drivers}
         # Which drivers a namespace has that may not be read is not known.
         self._builds.forget_drivers(lambda key: key not in known and key.partition("/")[0] not in snapshot.forbidden)
+        self._needed(snapshot, resolved)
         for error in (*(item.error for item in failed), *unwritten.values()):
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
                 raise error

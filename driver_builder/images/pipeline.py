@@ -6,6 +6,7 @@ materials and signature: a controller killed at any point leaves either no image
 Modules are signed here, between the builder and the verification: the private key never leaves this process.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -40,10 +41,12 @@ def build_and_push(
     secrets: SigningSecrets | None = None,
     log: LogSink,
     cancelled: Event,
+    pushed: Callable[[str], None] = lambda _digest: None,
 ) -> str:
     """Run a build; returns the digest that was promoted.
 
-    ``secrets`` reads the signing keys; a driver without signing needs none.
+    ``secrets`` reads the signing keys; a driver without signing needs none. ``pushed`` is given the digest of an image
+    that this build pushed, before a tag names it.
 
     Raises:
         BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
@@ -81,6 +84,7 @@ def build_and_push(
             action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
         )
         promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
+        pushed(promoted)
         # A tag is moved only if it does not exist: another builder has built the same.
         if (digest := tagged.digest()) is not None and digest != promoted:
             log(f"{action.image} was pushed by another client meanwhile: using {digest}")

@@ -1,7 +1,7 @@
 """The registries of the drivers, each with its Secret's credentials and its ConfigMap's CA."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -51,7 +51,7 @@ class Registries:
     If a registry asks for a pause, its last answer stands until then, for all images of the same namespace and the
     same settings. A registry that does not answer is also left alone for a while, longer
     each time. ``account_seconds`` is how long the content of a Secret is cached unless a
-    registry refuses it; a CA is cached for a minute at most.
+    registry refuses it; a CA is cached for a minute at most. ``accounts`` replace the passwords of all Secrets.
     """
 
     def __init__(
@@ -62,9 +62,11 @@ class Registries:
         reach: Reach | None = None,
         plain_http_passwords: bool = False,
         account_seconds: float = 0.0,
+        accounts: Mapping[str, Credentials] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
+        self._accounts = accounts
         self._ca_file = ca_file
         self._reach = reach
         self._plain_http_passwords = plain_http_passwords
@@ -146,9 +148,12 @@ class Registries:
         if patience:
             # A build that ends with a push is worth a look at its Secret.
             self._credentials.forget((namespace, settings.secret))
-        if settings.plain_http and settings.secret is not None and not self._plain_http_passwords:
+        own = self._accounts
+        has_password = settings.secret is not None if own is None else bool(credentials_for(own, host, repository))
+        if settings.plain_http and has_password and not self._plain_http_passwords:
+            whose = f"of Secret {namespace}/{settings.secret}" if own is None else "of --registry-config"
             raise ConfigurationError(
-                f"spec.registry: plainHttp would send the password of Secret {namespace}/{settings.secret} to {host}"
+                f"spec.registry: plainHttp would send the password {whose} to {host}"
                 " without TLS: remove secretRef or plainHttp, or allow it with --registry-plain-http-passwords"
             )
         return RegistryClient(
@@ -213,6 +218,8 @@ class Registries:
     def _credentials_for(
         self, namespace: str, settings: RegistrySettings, host: str, repository: str
     ) -> Credentials | None:
+        if self._accounts is not None:
+            return credentials_for(self._accounts, host, repository)
         credentials = credentials_for(self.credentials(namespace, settings, host), host, repository)
         if credentials is None and settings.secret is not None:
             raise RegistryUnauthorized(f"{FIELD}: Secret {namespace}/{settings.secret} has no credentials for {host}")

@@ -1,4 +1,4 @@
-"""The client of an image registry: inspects and pushes images.
+"""The client of an image registry: inspects, pushes and removes images.
 
 Place in the flow: ``observe`` asks :meth:`RegistryClient.inspect`; after ``verify``, the pipeline calls ``push``, lets
 ``referrers`` attach what belongs to the image, and then calls ``tag``. An image is pushed by its digest first, whole;
@@ -8,8 +8,9 @@ Source: the OCI distribution specification 1.1; the media types of Docker's own 
 """
 
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ INDEX_TYPES = (INDEX_TYPE, "application/vnd.docker.distribution.manifest.list.v2
 # Indexes are accepted too: a registry answers 404 for an index that the client does not accept.
 _ACCEPT = {"Accept": ", ".join((*IMAGE_TYPES, *INDEX_TYPES))}
 _UNKNOWN = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN"})
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NEXT_PAGE = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
+_TAGS_OF_A_PAGE = 1000
+_MAX_PAGES = 20
 
 MAX_LABELS = 256
 MAX_LABEL_NAME = 256
@@ -125,8 +130,49 @@ class RegistryClient:
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``.
         """
+        found = self.resolve(repository, reference)
+        return found[1] if found is not None else None
+
+    def resolve(self, repository: str, reference: str) -> tuple[str, dict[str, Any]] | None:
+        """The digest and the manifest or index of that tag or digest, None when none exists.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``.
+        """
         answer = self._get(repository, "manifests", reference)
-        return self._manifest(answer, repository, reference)
+        manifest = self._manifest(answer, repository, reference)
+        return None if manifest is None else (sha256(answer.body), manifest)
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """All tags of a repository.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``; refused also where there are too many to be read.
+        """
+        pages = self._pages(repository, f"tags/list?n={_TAGS_OF_A_PAGE}")
+        return tuple(tag for page in pages for tag in page.get("tags") or () if isinstance(tag, str))
+
+    def referrers(self, repository: str, digest: str) -> tuple[str, ...]:
+        """The digests of what refers to an image, as far as the registry keeps a list of that.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``.
+        """
+        pages = self._pages(repository, f"referrers/{digest}")
+        return tuple(found for page in pages for found in descriptor_digests(page))
+
+    def delete_manifest(self, repository: str, digest: str) -> bool:
+        """Remove an image, or what refers to one, and the tags that name it; False where it was not there.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``; refused also by a registry that removes nothing.
+        """
+        answer = self._request("DELETE", repository, "manifests", digest)
+        if answer.status == 404 and self._proves_absence(answer):
+            return False
+        if answer.status not in (200, 202, 204):
+            raise self._refused(f"did not remove {repository}@{digest}", answer)
+        return True
 
     def fetch_blob(self, repository: str, digest: str, *, limit: int = MAX_ANSWER) -> bytes:
         """The content of that digest, checked against it, at most ``limit`` bytes.
@@ -188,6 +234,24 @@ class RegistryClient:
         if "manifests" in manifest and architecture:
             manifest = self._platform(repository, reference, manifest, architecture)
         return Present(digest=sha256(answer.body), labels=self._labels(repository, manifest))
+
+    def _pages(self, repository: str, listed: str) -> Iterator[dict[str, Any]]:
+        """The pages of a list; none where the registry has no such list."""
+        name = self._name(repository)
+        path = f"/v2/{quote(name)}/{listed}"
+        for _ in range(_MAX_PAGES):
+            answer = self._transport.request("GET", path, repository=name)
+            if answer.status == 404 and (self._proves_absence(answer) or listed.startswith("referrers/")):
+                return
+            page = answer.json()
+            if answer.status != 200 or not isinstance(page, dict):
+                raise self._refused(f"did not list {listed.partition('?')[0]} of {repository}", answer)
+            yield page
+            following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
+            if following is None:
+                return
+            path = self._transport.joined(answer.url, following[1])
+        raise RegistryRefused(f"registry {self._host} lists more of {repository} than {_MAX_PAGES} pages")
 
     def _manifest(self, answer: Response, repository: str, reference: str) -> dict[str, Any] | None:
         if answer.status == 404 and self._proves_absence(answer):
@@ -303,6 +367,14 @@ def index_digests(index: Mapping[str, Any]) -> dict[str, str]:
             if platform.get("os") == "linux" and isinstance(architecture, str) and isinstance(digest, str):
                 digests.setdefault(architecture, digest)
     return digests
+
+
+def descriptor_digests(index: Mapping[str, Any]) -> tuple[str, ...]:
+    """The digests that an index lists, of whatever they are."""
+    entries = index.get("manifests")
+    listed = entries if isinstance(entries, list) else ()
+    digests = (entry.get("digest") for entry in listed if isinstance(entry, dict))
+    return tuple(digest for digest in digests if isinstance(digest, str) and _DIGEST.fullmatch(digest))
 
 
 def clean_labels(labels: Mapping[str, Any]) -> dict[str, str]:

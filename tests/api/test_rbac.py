@@ -11,6 +11,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
 from driver_builder.controller.execute import FIELD_MANAGER, Executor
 from driver_builder.controller.lease import Lease
+from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.objects.loaded import Load
@@ -28,6 +29,8 @@ from driver_builder.planning.actions import (
     StartUnload,
     WidenDaemonSet,
 )
+from driver_builder.retention import record
+from driver_builder.retention.recorder import ImageRecorder, record_path
 from feature_rules.model import Taint
 from kube_api import names
 from kube_api.client import Client
@@ -238,6 +241,21 @@ def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> No
     assert kept["metadata"]["ownerReferences"][0]["name"] == "rbac"
     with pytest.raises(Invalid):
         root.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name=kept["metadata"]["name"]), {"data": {"x": "y"}})
+
+
+def test_driver_builder_may_keep_the_record_of_pushed_images(builder: Client, root: Client) -> None:
+    """Create it, add to it, bring it up to date; and change no other ConfigMap."""
+    seen = factories.with_images(factories.snapshot(), Absent())
+    (action,) = (action for action in plan(seen, factories.SETTINGS).actions if isinstance(action, StartBuild))
+    recorder = ImageRecorder(builder, namespaces=(NAMESPACE,), versions=factories.SETTINGS.template_versions)
+    for digit in "ab":
+        recorder.pushed(action, f"sha256:{digit * 64}")
+    recorder.saw(seen, resolve_all(seen, factories.SETTINGS.template_versions))
+    kept = record.parse(root.get(record_path(NAMESPACE))["data"])
+    assert [image.digest[-1] for image in kept.images] == ["a", "b"]
+    assert kept.observed == record.day_of(factories.NOW)
+    with pytest.raises(Forbidden):
+        builder.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing"), {"data": {"x": "y"}})
 
 
 def test_driver_builder_may_report(builder: Client) -> None:

@@ -231,6 +231,7 @@ def test_nothing_more_is_granted_for_all_namespaces() -> None:
         if "resourceNames" in rule
     }
     assert by_name == {
+        ("configmaps", "driver-builder-images"): ["patch"],
         ("configmaps", "nfd-worker-rules"): ["get", "patch"],
         ("leases", "driver-builder"): ["get", "update"],
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from driver_builder.api import spec_rules
 from driver_builder.cli import output, rollout_view
-from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, add_output_flag
 from driver_builder.cli.rollout_view import Outcome, RolloutView
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
@@ -23,9 +23,6 @@ from kube_api.resources import DRIVER_CONTAINERS
 Json = dict[str, Any]
 
 POLL_SECONDS = 2.0
-EXIT_INTERRUPTED = 130
-"""What a shell returns for a command that Ctrl-C ended."""
-_BARS, _PLAIN_BARS = "█░", "#."
 _ROOM = 8
 """Lines of a terminal besides the targets: sentence, wave, headers, prompt."""
 
@@ -66,7 +63,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
     elif flags.output == "table":
-        print("\n".join(rollout_view.lines(view, bars=_bars())))
+        print("\n".join(rollout_view.lines(view, bars=output.bars())))
     else:
         print(output.document({**view.as_document(), "status": obj.get("status") or {}}, flags.output))
     if flags.output == "table" and (remedies := output.with_remedies("", view.reasons)):
@@ -171,15 +168,18 @@ class _Screen:
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
-        self._height = 0
+        self._lines = output.InPlace()
         self._said = ""
 
     def show(self, view: RolloutView) -> None:
         """Show how it is now."""
         if self._is_terminal:
             columns, height = shutil.get_terminal_size()
-            self._draw(
-                [line[: columns - 1] for line in rollout_view.lines(view, bars=_bars(), rows=max(height - _ROOM, 3))]
+            self._lines.draw(
+                [
+                    line[: columns - 1]
+                    for line in rollout_view.lines(view, bars=output.bars(), rows=max(height - _ROOM, 3))
+                ]
             )
         elif view.sentence != self._said:
             self._said = view.sentence
@@ -188,19 +188,7 @@ class _Screen:
     def end(self, view: RolloutView) -> None:
         """Leave the whole table on the terminal."""
         if self._is_terminal:
-            self._draw(rollout_view.lines(view, bars=_bars()))
-
-    def _draw(self, lines: list[str]) -> None:
-        up = f"\x1b[{self._height}A\r\x1b[J" if self._height else ""
-        print(up + "\n".join(lines), flush=True)
-        self._height = len(lines)
-
-
-def _bars() -> str:
-    """Return the characters of bars, on a terminal."""
-    if not sys.stdout.isatty():
-        return ""
-    return _BARS if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_BARS
+            self._lines.draw(rollout_view.lines(view, bars=output.bars()))
 
 
 def _seconds(timeout: str | None) -> float:

@@ -41,6 +41,7 @@ from driver_builder.model.build import LogSink
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.retention.recorder import ImageRecorder
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
 
@@ -95,8 +96,9 @@ def _act(
     plan_settings = common.plan_settings(settings)
     registries = common.registries(settings, client, account_seconds=SECRET_SECONDS)
     answers = ImageAnswers(registries, wake=wake.set)
+    recorder = ImageRecorder(client, namespaces=settings.namespaces, versions=plan_settings.template_versions)
     builds = BuildQueue(
-        _build_work(client, settings, registries, answers, stop),
+        _build_work(client, settings, registries, answers, stop, recorder=recorder),
         wake=wake.set,
         limit=settings.max_builds,
         secrets=_secrets(client, registries),
@@ -123,6 +125,7 @@ def _act(
         builds=builds,
         settings=plan_settings,
         planned=collector.saw,
+        needed=recorder.saw,
         is_stopping=stop.is_set,
         changes=lambda: writes.changes,
         again=wake.set,
@@ -158,7 +161,13 @@ def _follow_feature_rules(
 
 
 def _build_work(
-    client: Client, settings: Settings, registries: Registries, answers: ImageAnswers, stop: threading.Event
+    client: Client,
+    settings: Settings,
+    registries: Registries,
+    answers: ImageAnswers,
+    stop: threading.Event,
+    *,
+    recorder: ImageRecorder,
 ) -> Work:
     keys = SigningSecrets(client)
 
@@ -169,7 +178,13 @@ def _build_work(
         try:
             with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
                 return build_and_push(
-                    action, builder=builder, registries=registries, secrets=keys, log=log, cancelled=cancelled
+                    action,
+                    builder=builder,
+                    registries=registries,
+                    secrets=keys,
+                    log=log,
+                    cancelled=cancelled,
+                    pushed=partial(recorder.pushed, action),
                 )
         finally:
             # Before the queue says that the build has ended: an absence from before would start it again.

@@ -89,12 +89,17 @@ def scripted_registry(script: Script, *, tls: ssl.SSLContext | None = None) -> I
 
 
 class MemoryRegistry:
-    """A script that keeps blobs, manifests and tags; with ``keeps_referrers`` it is one of OCI distribution 1.1."""
+    """A script that keeps blobs, manifests and tags; with ``keeps_referrers`` it is one of OCI distribution 1.1.
 
-    def __init__(self, *, keeps_referrers: bool = False) -> None:
+    With ``page`` it lists so many tags at once; without ``deletes`` it removes nothing.
+    """
+
+    def __init__(self, *, keeps_referrers: bool = False, deletes: bool = True, page: int = 1000) -> None:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.keeps_referrers = keeps_referrers
+        self.deletes = deletes
+        self.page = page
 
     def __call__(self, request: Request) -> Reply:
         """Answer one request."""
@@ -103,6 +108,10 @@ class MemoryRegistry:
             return Reply(status=202, headers={"Location": f"{request.path}1"})
         if request.method == "PUT":
             return self._put(request, kind, name)
+        if request.method == "DELETE":
+            return self._delete(name)
+        if kind == "tags" or (kind == "referrers" and self.keeps_referrers):
+            return self._tags(request) if kind == "tags" else self._referrers(name)
         media_type, body = self.manifests.get(name, ("", b"")) if kind == "manifests" else ("", b"")
         body = self.blobs.get(name, b"") if kind == "blobs" else body
         if body:
@@ -114,6 +123,36 @@ class MemoryRegistry:
         """A manifest as JSON."""
         content: dict[str, Any] = json.loads(self.manifests[reference][1])
         return content
+
+    @property
+    def tags(self) -> list[str]:
+        """All tags, in their order."""
+        return sorted(name for name in self.manifests if not name.startswith("sha256:"))
+
+    def _delete(self, digest: str) -> Reply:
+        if not self.deletes:
+            return Reply(status=405, body=b'{"errors": [{"code": "UNSUPPORTED", "message": "not enabled"}]}')
+        gone = self.manifests.get(digest)
+        if gone is None:
+            return Reply(status=404, body=b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "unknown"}]}')
+        self.manifests = {name: known for name, known in self.manifests.items() if known != gone}
+        return Reply(status=202)
+
+    def _tags(self, request: Request) -> Reply:
+        (last,) = parse_qs(request.query).get("last", [""])
+        rest = [tag for tag in self.tags if tag > last]
+        shown = rest[: self.page]
+        more = {"Link": f'<{request.path}?last={shown[-1]}>; rel="next"'} if len(rest) > len(shown) else {}
+        return Reply(body=json.dumps({"name": "x", "tags": shown or None}).encode(), headers=more)
+
+    def _referrers(self, digest: str) -> Reply:
+        subjects = {
+            name: json.loads(body).get("subject") or {}
+            for name, (_, body) in self.manifests.items()
+            if name.startswith("sha256:")
+        }
+        listed = [{"digest": name} for name, subject in subjects.items() if subject.get("digest") == digest]
+        return Reply(body=json.dumps({"schemaVersion": 2, "manifests": listed}).encode())
 
     def _put(self, request: Request, kind: str, name: str) -> Reply:
         digest = f"sha256:{hashlib.sha256(request.body).hexdigest()}"

@@ -61,6 +61,9 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         feature_rules=True,
         feature_rules_namespace="driverwright",
         port=8080,
+        gc_repositories=(),
+        keep_days=90,
+        registry_config=None,
     )
 
 

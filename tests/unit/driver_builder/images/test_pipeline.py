@@ -82,7 +82,10 @@ def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
 
 
 def build(
-    host: str, builder: ReadyBuilder | None = None, registries: Registries | None = None
+    host: str,
+    builder: ReadyBuilder | None = None,
+    registries: Registries | None = None,
+    pushed: Callable[[str], None] = lambda _digest: None,
 ) -> tuple[str, list[str]]:
     """Carry out one build; returns digest and log."""
     log: list[str] = []
@@ -99,6 +102,7 @@ def build(
         registries=registries or Registries(MemoryClient()),
         log=log.append,
         cancelled=threading.Event(),
+        pushed=pushed,
     )
     return digest, log
 
@@ -201,6 +205,15 @@ def test_what_was_there_already_is_remembered(server: ScriptedRegistry) -> None:
     registries = Registries(MemoryClient())
     build(server.host, None, registries)
     assert list(registries.pushed().values()) == [digest]
+
+
+def test_what_was_pushed_is_reported_before_it_has_a_tag(server: ScriptedRegistry, memory: MemoryRegistry) -> None:
+    """A controller that is killed in between has recorded it; what another client pushed is not reported."""
+    found: list[tuple[str, bool]] = []
+    digest, _ = build(server.host, pushed=lambda digest: found.append((digest, TAG in memory.manifests)))
+    assert found == [(digest, False)]
+    build(server.host, pushed=lambda digest: found.append((digest, True)))
+    assert found == [(digest, False)]
 
 
 def test_a_tag_that_was_moved_without_an_answer_is_remembered(memory: MemoryRegistry) -> None:

@@ -1,0 +1,190 @@
+"""The command ``gc``: removes driver images that nobody has needed for long from the registry; a dry run by default."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from driver_builder import config
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.cli import common, output
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.cluster.observe import Observer
+from driver_builder.config import Settings
+from driver_builder.desired.desired_target import TemplateVersions
+from driver_builder.desired.resolve_all import resolve_all
+from driver_builder.errors import ConfigurationError
+from driver_builder.model.permissions import Permissions
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.references.registry_access import Registries
+from driver_builder.registry.credentials import Credentials, parse_docker_config
+from driver_builder.registry.registry import RegistryClient
+from driver_builder.retention import record
+from driver_builder.retention.decide import Fate, Rules, Verdict, blindness, by_need, by_tags, still_condemned
+from driver_builder.retention.needed import Needed, needed
+from driver_builder.retention.record import PushedImage, Record
+from driver_builder.retention.recorder import record_path
+from driver_builder.retention.sweep import Sweep
+from kube_api.client import Client
+from kube_api.errors import NotFound
+
+_HEADERS = ("IMAGE", "DIGEST", "SIZE", "LAST NEEDED", "ACTION", "WHY")
+_SHORT_DIGEST = len("sha256:") + 12
+_MIB = 1 << 20
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``gc``."""
+    parser.add_argument("--delete", action="store_true", help="remove the images (default: only show them)")
+    config.add_gc_flags(parser)
+    add_output_flag(parser)
+
+
+def run(flags: argparse.Namespace, settings: Settings) -> int:
+    """Print what may be removed and why the rest stays; returns 1 if something could not be read or removed.
+
+    Raises:
+        ConfigurationError: nothing says what may be removed.
+        KubeApiError: the cluster cannot be read.
+    """
+    if flags.delete and not settings.gc_repositories:
+        raise ConfigurationError(
+            "--gc-repositories: name the repositories that only this cluster uses; nothing else is removed"
+        )
+    client = Client.from_environment(settings.kubeconfig)
+    path = record_path(settings.namespaces[0])
+    try:
+        known = record.parse(client.get(path).get("data") or {})
+    except NotFound:
+        print(f"driver-builder: {path}: the controller has not recorded any pushed image yet", file=sys.stderr)
+        return EXIT_FAILED
+    cluster = _Cluster(client, settings, known)
+    view = cluster.look()
+    sweep = Sweep(_Connections(client, settings, view.snapshot).connect, progress=output.progress)
+    verdicts = by_need(known, view.needed, cluster.rules(view))
+    verdicts = by_tags(verdicts, sweep.look(verdicts))
+    if flags.delete and any(verdict.is_condemned for verdict in verdicts):
+        verdicts = _remove(cluster, sweep, verdicts)
+        _forget(client, path, verdicts)
+    output.progress("")
+    _print(verdicts, flags)
+    for host, words in sweep.troubles.items():
+        print(f"driver-builder: {host} is not asked any more: {words}", file=sys.stderr)
+    return EXIT_FAILED if any(verdict.unseen for verdict in verdicts) else EXIT_OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """The cluster at one moment, and what it needs."""
+
+    snapshot: Snapshot
+    needed: Needed
+    today: date
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Reads the namespaces of the command and those of the controller that wrote the record."""
+
+    client: Client
+    settings: Settings
+    record: Record
+
+    def look(self) -> _View:
+        """Read the cluster.
+
+        Raises:
+            KubeApiError: when any part of it cannot be read.
+        """
+        output.progress("reading the cluster")
+        namespaces = dict.fromkeys((*self.settings.namespaces, *self.record.namespaces))
+        snapshot = Observer(self.client, namespaces=namespaces, clock=time.time).observe()
+        versions = self._versions()
+        found = needed(snapshot, resolve_all(snapshot, versions), versions)
+        return _View(snapshot=snapshot, needed=found, today=record.day_of(snapshot.now))
+
+    def rules(self, view: _View) -> Rules:
+        """Return what decides besides the need."""
+        return Rules(
+            repositories=self.settings.gc_repositories,
+            keep_days=self.settings.keep_days,
+            today=view.today,
+            blind=blindness(self.record, view.snapshot.forbidden.values(), view.today),
+        )
+
+    def _versions(self) -> TemplateVersions:
+        """Without limits of what drivers may use: what is refused now may be allowed again."""
+        return replace(common.plan_settings(self.settings).template_versions, permissions=Permissions())
+
+
+class _Connections:
+    """Connects to registries as the drivers do, or with the passwords of a file."""
+
+    def __init__(self, client: Client, settings: Settings, snapshot: Snapshot) -> None:
+        self._specs = {driver.key: driver.spec for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)}
+        self._registries = Registries(
+            client,
+            ca_file=settings.registry_ca_file,
+            reach=settings.registry_reach,
+            plain_http_passwords=settings.registry_plain_http_passwords,
+            accounts=_accounts(settings),
+        )
+
+    def connect(self, image: PushedImage) -> RegistryClient:
+        """Connect as the spec says now, or as it said when the image was pushed if the driver is gone."""
+        spec = self._specs.get(image.driver)
+        registry = spec.registry if spec is not None and spec.image.host == image.image.host else image.registry
+        return self._registries.connect(image.namespace, registry, image.image.host, image.image.repository)
+
+
+def _accounts(settings: Settings) -> dict[str, Credentials] | None:
+    if settings.registry_config is None:
+        return None
+    try:
+        return parse_docker_config(settings.registry_config.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"--registry-config: {error}") from error
+
+
+def _remove(cluster: _Cluster, sweep: Sweep, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Remove what is still not needed."""
+    view = cluster.look()
+    verdicts = still_condemned(verdicts, by_need(cluster.record, view.needed, cluster.rules(view)))
+    protected = view.needed.digests | {verdict.image.digest for verdict in verdicts if not verdict.is_condemned}
+    return tuple(
+        sweep.remove(verdict, protected=protected) if verdict.is_condemned else verdict for verdict in verdicts
+    )
+
+
+def _forget(client: Client, path: str, verdicts: Iterable[Verdict]) -> None:
+    """Take what was removed out of the record."""
+    gone: dict[str, Any] = {verdict.image.key: None for verdict in verdicts if verdict.fate is Fate.DELETED}
+    if gone:
+        client.patch(path, {"data": gone})
+
+
+def _print(verdicts: tuple[Verdict, ...], flags: argparse.Namespace) -> None:
+    ordered = sorted(verdicts, key=lambda verdict: (verdict.fate is Fate.KEEP, str(verdict.image.image)))
+    if flags.output != "table":
+        print(output.document([verdict.as_document() for verdict in ordered], flags.output))
+        return
+    rows = [
+        (
+            verdict.image.image, verdict.image.digest[:_SHORT_DIGEST], _size(verdict.size), verdict.image.last_needed,
+            verdict.fate.value, verdict.why,
+        )
+        for verdict in ordered
+    ]  # fmt: skip
+    if rows:
+        print(f"{output.table(_HEADERS, rows)}\n")
+    removed = [verdict for verdict in verdicts if verdict.fate is not Fate.KEEP]
+    size = sum(verdict.size or 0 for verdict in removed)
+    what = f"{len(removed)} of {len(verdicts)} images, up to {_size(size)} of layers"
+    print(f"removed {what}" if flags.delete else f"dry run: --delete would remove {what}")
+
+
+def _size(size: int | None) -> str:
+    return "-" if size is None else f"{size / _MIB:.1f} MiB"
