@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DeleteValidationPod,
     DiscoverKernels,
     LabelNode,
     RememberLoaded,
@@ -26,6 +27,7 @@ from driver_builder.planning.actions import (
     SetFinalizer,
     StartBuild,
     StartUnload,
+    StartValidation,
     WidenDaemonSet,
 )
 from driver_builder.planning.plan_view import DriverPlan
@@ -33,7 +35,8 @@ from driver_builder.reasons import TargetState, with_remedy
 from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
-VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
+VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "validate",
+         "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
@@ -88,7 +91,9 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "remove"
         case StartUnload():
             return "unload"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet():
+        case StartValidation():
+            return "validate"
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod() | WidenDaemonSet():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -177,6 +182,8 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
         case ApplyDaemonSet() | WidenDaemonSet():
             return action.target
         case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+            return homes.get(action.node, "")
+        case StartValidation() | DeleteValidationPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DeleteValidationPod,
     DiscoverKernels,
     LabelNode,
     RememberLoaded,
@@ -26,6 +27,7 @@ from driver_builder.planning.actions import (
     SetFinalizer,
     StartBuild,
     StartUnload,
+    StartValidation,
     WidenDaemonSet,
 )
 from kube_api import names
@@ -35,7 +37,9 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
-_Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | ReplacePod | StartUnload | DeleteUnloadPod | SetFinalizer
+_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod
+_MakesPod = StartUnload | StartValidation
+_Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | _DeletesPod | _MakesPod | SetFinalizer
 
 logger = logging.getLogger(__name__)
 
@@ -214,9 +218,9 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod():
+            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
-            case StartUnload():
+            case StartUnload() | StartValidation():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

@@ -1,10 +1,10 @@
 """What the controller writes to Nodes, for an admission policy. Pure.
 
 Labels that say which driver is proven and which kernel a node may boot, and annotations that say in which boot it was
-proven and what is loaded. Taints, ``spec`` and ``status`` of a Node are never written.
+proven, what is loaded, and how its validation ended. Taints, ``spec`` and ``status`` of a Node are never written.
 """
 
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, validated
 from driver_builder.upgrades import upgrade_labels
 from kube_api.names import GROUP
 from kube_api.node_policy import Keys, NodeRights, literal, matches
@@ -14,9 +14,10 @@ PROGRAM = "driver-builder"
 _READY = f"{literal(GROUP)}/[^/]+[.]ready$"
 _READY_FOR = f"{literal(upgrade_labels.PREFIX)}[^/]+$"
 _LOADED = f"{literal(loaded.PREFIX)}[^/]+$"
+_VALIDATED = f"{literal(validated.PREFIX)}[^/]+$"
 
 
 def node_rights() -> NodeRights:
     """Return what the controller may change of any Node."""
-    labels, annotations = matches(_READY, _READY_FOR), matches(_READY, _LOADED)
+    labels, annotations = matches(_READY, _READY_FOR), matches(_READY, _LOADED, _VALIDATED)
     return NodeRights(program=PROGRAM, labels=Keys(labels, labels), annotations=Keys(annotations, annotations))

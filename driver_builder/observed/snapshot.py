@@ -13,6 +13,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.inventory import Node
 
 
@@ -84,7 +85,7 @@ class DriverPod:
     is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
     it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files.
     ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
-    ``unready_since`` is when the pod was last ready.
+    ``unready_since`` is when the pod was last ready. ``device_nodes`` are those that its loader checks.
     """
 
     namespace: str
@@ -106,6 +107,7 @@ class DriverPod:
     image: str = ""
     contrary: LoadReport | None = None
     unready_since: float | None = None
+    device_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +173,7 @@ class Snapshot:
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()
+    validation_pods: tuple[ValidationPod, ...] = ()
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     running_builds: frozenset[str] = frozenset()

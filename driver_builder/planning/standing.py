@@ -5,11 +5,11 @@ driver whose pods are replaced.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from driver_builder.observed.evidence import Finding, judge
+from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.reasons import Reason
@@ -95,6 +95,8 @@ class Weighing:
     asking: frozenset[str]
     label: str
     record: str
+    evidence: Mapping[str, NodeEvidence] = field(default_factory=dict)
+    """That of nodes whose driver may be loaded and not validated."""
 
 
 def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tuple[NodeStanding, ...]:
@@ -117,6 +119,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
         standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
+    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old)
     return NodeStanding(
         **_said_of(node),
         target=by.target,
@@ -126,6 +129,16 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         asked=any(pod.uid in by.asking for pod in replaced),
         why=why,
     )
+
+
+def _validated(standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool) -> tuple[Standing, str]:
+    """Return where a node stands whose driver works and is not validated."""
+    if found is None or found.validation is ValidationState.VALIDATED:
+        return standing, why
+    has_failed = found.validation is ValidationState.FAILED
+    if standing is Standing.UPDATED:
+        return (Standing.FAILED if has_failed else _waiting(is_old=is_old)), found.why
+    return (Standing.BROKEN, found.why) if standing is Standing.WORKING and has_failed else (standing, why)
 
 
 def had_driver(node: Node, label: str, record: str) -> bool:
