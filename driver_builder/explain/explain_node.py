@@ -3,6 +3,7 @@
 import re
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report, validated, validation_pod
@@ -205,6 +206,9 @@ def _unvalidated(context: Context) -> Step | None:
 
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Return the version that is proven on the node, of whatever image; empty for none."""
+    spec = driver.spec
+    if isinstance(spec, DriverSpec) and spec.validation.is_set and driver.ready_label not in node.labels:
+        return ""
     daemon_sets = {item.target: item for item in snapshot.daemon_sets if item.driver == driver.key}
     for pod in snapshot.pods:
         is_of_node = (pod.driver, pod.node) == (driver.key, node.name)
