@@ -84,7 +84,9 @@ def reduced(snapshot: Snapshot) -> Snapshot:
 
 def _node(node: Node, labels: set[str], annotations: set[str]) -> Node:
     labels = labels.union(key for key in node.labels if key.startswith(upgrade_labels.PREFIX))
-    annotations = annotations.union(key for key in node.annotations if key.startswith((loaded.PREFIX, validated.PREFIX)))
+    annotations = annotations.union(
+        key for key in node.annotations if key.startswith((loaded.PREFIX, validated.PREFIX))
+    )
     return replace(node, labels=_only(node.labels, labels), annotations=_only(node.annotations, annotations))
 
 

@@ -2,8 +2,9 @@
 
 A ready label is a fact that stays true while nothing says otherwise. It is set by proof, and goes by contrary evidence:
 another boot or kernel, a load that did not succeed, or the verdict of ``hold`` that a module is not live, is another
-build or lost its device; or the command of ``spec.validation`` that failed (:mod:`driver_builder.observed.validation`). A pod that is missing, being deleted or not ready says nothing: the modules stay where they
-are when a pod goes, a kubelet restarts or the network is down.
+build or lost its device; and by a validation that failed (:mod:`driver_builder.observed.validation`). A pod that is
+missing, being deleted or not ready says nothing: the modules stay where they are when a pod goes, a kubelet restarts or
+the network is down.
 
 The boot and the kernel that a label was proven on are written beside it, as an annotation of the same name. A label
 without a pod is believed only while the node is on that boot of that kernel.

@@ -102,8 +102,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
-            if key.startswith((f"{names.GROUP}/", validated.PREFIX))
-            and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+            if key.startswith((f"{names.GROUP}/", validated.PREFIX)) and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
         | {

@@ -106,6 +106,7 @@ class _Proven:
         self._daemon_set = daemon_set
         self._special = special
         self._label = view.driver.ready_label
+        self._validated = view.validated
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -123,7 +124,7 @@ class _Proven:
             or node.kernel_version != proof.kernel
         ):
             return False
-        if not self._is_validated(annotations.get(self._view.validated), pod):
+        if not self._is_validated(annotations.get(self._validated), pod):
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target,

@@ -6,7 +6,7 @@ Node (with the label, in one patch), delete it. The last pod of a command that f
 """
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
@@ -15,7 +15,7 @@ from driver_builder.objects.validated import Validated
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.validation import UNCHECKED, Progress, Validation
+from driver_builder.observed.validation import UNCHECKED, Progress
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
@@ -33,13 +33,15 @@ MAX_PODS = 100
 _RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
 
 
-@dataclass(slots=True)
-class _Steps:
-    """What is done, and the pods that may be created: of nodes without a label first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What comes next on one node; ``subject`` is what its command is run against now, empty for nothing."""
 
-    actions: list[Action] = field(default_factory=list)
-    starts: list[tuple[bool, str, StartValidation]] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+    node: Node
+    actions: tuple[Action, ...] = ()
+    subject: str = ""
+    is_labelled: bool = False
+    due_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,28 +55,27 @@ class Validating:
 def validate(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart], leaving: Set[str]) -> Validating:
     """Return what comes next on each node that is not ordinary; ``leaving`` are those that the driver leaves."""
     parts = tuple(parts)
-    settled = _settled(parts)
+    names, settled = evidence_of_weighed(view, parts).keys() - leaving, _settled(parts)
+    steps = [_step(view, node, settled, is_wanted=node.name in names) for node in _nodes(view)]
     is_allowed = not permissions.of_validation(spec, view.settings.template_versions.permissions)
-    names = evidence_of_weighed(view, parts).keys() - leaving
-    steps = _Steps()
-    for node in view.others:
-        found = validation_of(view, node) if node.name in names else None
-        if found is not None and found.is_unchecked and not found.is_labelled and _is_settled(found, settled):
-            pod = found.pod
-            replaced = ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, why=UNCHECKED)
-            steps.actions.append(replaced)
-            continue
-        progress = found.progress if found is not None and not found.pod.deleting else None
-        if found is None or progress is None:
-            steps.actions += _ended(view, node, keeps_record=node.name in names and spec.validation.has_command)
-        else:
-            _run(view, spec, node, found, progress, steps, may_start=is_allowed and _may_start(found, settled))
     running = sum(pod.ended_at is None for pods in view.validation_pods.values() for pod in pods)
-    starts = [action for _, _, action in sorted(steps.starts, key=lambda item: item[:2])]
+    starts = sorted((step for step in steps if step.subject), key=lambda step: (step.is_labelled, step.node.name))
+    room = max(0, MAX_PODS - running) if is_allowed else 0
     return Validating(
-        actions=(*steps.actions, *starts[: max(0, MAX_PODS - running)]),
-        requeue_at=min(steps.times, default=None),
+        actions=(
+            *(action for step in steps for action in step.actions),
+            *(_start(view, spec, step.node, step.subject) for step in starts[:room]),
+        ),
+        requeue_at=min((step.due_at for step in steps if step.due_at is not None), default=None),
     )
+
+
+def _nodes(view: DriverView) -> Iterable[Node]:
+    """Return the nodes that are not ordinary; where nothing is validated, those with something left of it."""
+    if view.validation.is_set:
+        return view.others
+    key, pods = view.validated, view.validation_pods
+    return [node for node in view.others if key in node.annotations or node.name in pods]
 
 
 def forget(view: DriverView, nodes: Iterable[Node]) -> tuple[Action, ...]:
@@ -94,45 +95,40 @@ def _settled(parts: Iterable[TargetPart]) -> frozenset[str]:
     )
 
 
-def _is_settled(found: Validation, settled: Set[str]) -> bool:
-    return found.finding is Finding.WORKS and found.pod.node in settled
+def _step(view: DriverView, node: Node, settled: Set[str], *, is_wanted: bool) -> _Step:
+    """Return what comes next on a node; those in ``settled`` have what is wanted."""
+    found = validation_of(view, node) if is_wanted else None
+    if found is None or found.pod.deleting:
+        return _Step(node=node, actions=_ended(view, node, keeps_record=is_wanted and view.validation.has_command))
+    works = found.finding is Finding.WORKS
+    if works and found.is_unchecked and not found.is_labelled and node.name in settled:
+        pod = found.pod
+        replaced = ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, why=UNCHECKED)
+        return _Step(node=node, actions=(replaced,))
+    if found.progress is None:
+        return _Step(node=node, actions=_ended(view, node, keeps_record=False))
+    # Not against a driver that is labelled, and about to be replaced by another.
+    may_start = works and (not found.is_labelled or node.name in settled)
+    return _run(view, node, found.progress, is_labelled=found.is_labelled, may_start=may_start)
 
 
-def _may_start(found: Validation, settled: Set[str]) -> bool:
-    """Return whether a command may run: not against a driver that is labelled, and about to be replaced by another."""
-    return found.finding is Finding.WORKS and (not found.is_labelled or _is_settled(found, settled))
-
-
-def _run(
-    view: DriverView,
-    spec: DriverSpec,
-    node: Node,
-    found: Validation,
-    progress: Progress,
-    steps: _Steps,
-    *,
-    may_start: bool,
-) -> None:
+def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool, may_start: bool) -> _Step:
     """Run the command on a node, or record how it ended."""
-    record, pods = progress.record, view.validation_pods.get(node.name, ())
-    steps.actions += _delete(pod for pod in pods if pod.subject != record.subject)
+    record, pods, now = progress.record, view.validation_pods.get(node.name, ()), view.snapshot.now
+    actions = _delete(pod for pod in pods if pod.subject != record.subject)
     has_begun = record.succeeded or record.failures > 0
-    known = validated.parse(node.annotations.get(view.validated))
-    if has_begun and known != record:
-        steps.actions.append(_remember(view, node, record, "the validation pod ended"))
-        return
-    if progress.pod is not None:
-        # What ended is recorded: the pod can go. Of a command that failed for good it stays.
-        if progress.pod.ended_at is not None and progress.state is not ValidationState.FAILED:
-            steps.actions += _delete((progress.pod,))
-        return
-    if progress.state is not ValidationState.UNDECIDED or pods or not may_start:
-        return
-    due_at = _due_at(record, view.snapshot.now)
-    if view.snapshot.now < due_at:
-        steps.times.append(due_at)
-        return
-    steps.starts.append((found.is_labelled, node.name, _start(view, spec, node, record.subject)))
+    if has_begun and validated.parse(node.annotations.get(view.validated)) != record:
+        return _Step(node=node, actions=(*actions, _remember(view, node, record, "the validation pod ended")))
+    if progress.pod is not None and progress.pod.ended_at is not None:
+        # Its end is recorded: it can go. Of a command that failed for good it stays.
+        is_over = progress.state is not ValidationState.FAILED
+        return _Step(node=node, actions=(*actions, *(_delete((progress.pod,)) if is_over else ())))
+    if pods or not may_start or progress.state is not ValidationState.UNDECIDED:
+        return _Step(node=node, actions=actions)
+    due_at = _due_at(record, now)
+    if now < due_at:
+        return _Step(node=node, actions=actions, due_at=due_at)
+    return _Step(node=node, actions=actions, subject=record.subject, is_labelled=is_labelled)
 
 
 def _due_at(record: Validated, now: float) -> float:

@@ -133,9 +133,10 @@ TEXTS = (
     '"a"', "a\\", "a\x00", "{{ a }}", "(", "[", "a{2000}", "10%", "101%", "0%", "5s", "10s", "24h", "24h1s", "1d",
     "docker", "6.1.0-55+x~y", "6", "6.1\n", "r.io/a", "r.io/a:1", "R.IO/a", "r.io/A", "r.io/a__b", "r.io/a--b",
     "debian:12", f"debian{DIGEST}", f"r.io/a{DIGEST}", f"r.io/a:1{DIGEST}", f"driverwright-cache/a{DIGEST}",
-    "driverwright-cache/a", "docker.io/driverwright-build/a:1", "/dev/a", "/dev/a/b", "/dev/", "/dev/../a", "/dev/a:b", "a:5000/b", "a:500000/b", "0" * 40, "0" * 41, "0" * 64,
+    "driverwright-cache/a", "docker.io/driverwright-build/a:1", "a:5000/b", "a:500000/b", "0" * 40, "0" * 41, "0" * 64,
     "https://h", "https://h/", "https://h/a", "http://h/a", "https://xn--a-b.example:8443/~a/b%20c", "ftp://h/a",
     "https://u:p@h/a", "https://a..b/c", "https://-a/b", "https://h/a?b=c", "git@h:a", "ssh://git@h/a",
+    "/dev/a", "/dev/a/b", "/dev/", "/dev/../a", "/dev/a:b",
     "1:2.0-1+b~c", "1^2", "x=1", "x.y=1", "x-y=1", "=1", "x=é", "x=\x07", "x=a|b", "Exists",
 )  # fmt: skip
 """What is judged for each text."""

@@ -223,7 +223,7 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
      "-c hold --previous"),
     ("device node missing", lambda: not_loaded("DeviceNodeMissing", "device node /dev/edu0 is missing"), "load", B,
      "device node /dev/edu0 is missing", "udev"),
-    ("validation has not begun", lambda: validating(), "label", W, "validation is running", "describe pod edu-validate-"),
+    ("validation has not begun", validating, "label", W, "validation is running", "describe pod edu-validate-"),
     ("validation is tried again", lambda: validating(failures=1, message="no answer"), "label", W,
      "validation failed 1 of 3 times and is tried again: no answer", "describe pod edu-validate-"),
     ("validation failed", lambda: validating(failures=3, message="no answer"), "label", B,
