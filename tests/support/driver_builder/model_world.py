@@ -140,9 +140,9 @@ class World:
         for pod in self.pods_on(name):
             pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
-    def remove_module(self, name: str) -> None:
+    def remove_module(self, name: str, result: str = "NotLive") -> None:
         """Let somebody remove the module on a node: the containers that hold it end with a verdict."""
-        verdict = {"result": "NotLive", "kernel": self.kernels[name], "bootID": self.boots[name],
+        verdict = {"result": result, "kernel": self.kernels[name], "bootID": self.boots[name],
                    "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
         self.silence(name)
         for pod in self.pods_on(name):

@@ -225,11 +225,11 @@ def test_a_new_driver_has_no_label_before_it_is_validated() -> None:
     edit(world, version="2.0.0")
     for _ in range(80):
         world.reconcile()
+        validated_now = [node for _, node, _ in world.validations[3:]]
+        assert {name for name, value in ready(world).items() if value == "2.0.0"} <= set(validated_now)
         for step in (world.finish_builds, *world.steps()):
             step()
             assert sum(value is None for value in ready(world).values()) <= 1
-        validated_now = [node for _, node, _ in world.validations[3:]]
-        assert {name for name, value in ready(world).items() if value == "2.0.0"} <= set(validated_now)
         world.now += 1
     settle(world)
     assert ready(world) == dict.fromkeys("abc", "2.0.0")
@@ -282,6 +282,22 @@ def test_a_missing_device_node_keeps_the_label_away() -> None:
     assert "b: DeviceNodeMissing: device node /dev/edu0 is missing" in world.status()["targets"][0]["message"]
     world.missing.clear()
     settle(world)
+    assert ready(world) == ALL_READY
+
+
+def test_a_device_node_that_goes_takes_the_label() -> None:
+    """The driver is loaded again, as after any loss, until the node is back."""
+    world = fleet(validation=DEVICES)
+    settle(world)
+    before = driver_pods(world)
+    world.missing.add("b")
+    world.remove_module("b", "DeviceNodeMissing")
+    world.reconcile()
+    assert ready(world) == without("b")
+    world.settle()
+    assert {name for name, uid in driver_pods(world).items() if uid != before[name]} == {"b"}
+    world.missing.clear()
+    world.settle()
     assert ready(world) == ALL_READY
 
 
