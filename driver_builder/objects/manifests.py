@@ -297,6 +297,8 @@ def _pod_spec(
     if spec.validation.device_nodes:
         hold["env"] = [item for item in environment if item["name"] == DEVICE_NODES]
         hold["volumeMounts"] = [*hold["volumeMounts"], _DEVICES.mount]
+        # Under SELinux the type of other containers may not look at every device node. Ignored without it.
+        hold["securityContext"] = {**unprivileged, "seLinuxOptions": {"type": "spc_t"}}
     pod: Json = {
         # A driver must be able to load before the node's network is up: it may be a network driver.
         "hostNetwork": True,

@@ -306,6 +306,8 @@ def test_device_nodes_are_in_the_pod_and_change_nothing_on_the_node() -> None:
         container = containers(pod_spec(with_nodes))[name]
         assert environment(container)["DEVICE_NODES"] == "/dev/edu0 /dev/dri/card0"
         assert {"name": "dev", "mountPath": "/host/dev", "readOnly": True} in container["volumeMounts"]
+    hold = containers(pod_spec(with_nodes))["hold"]["securityContext"]
+    assert (hold["privileged"], hold["seLinuxOptions"]) == (False, {"type": "spc_t"})
     before, after = made()["metadata"]["annotations"], with_nodes["metadata"]["annotations"]
     assert before[manifests.FINGERPRINT_ANNOTATION] == after[manifests.FINGERPRINT_ANNOTATION]
     assert before[manifests.TEMPLATE_ANNOTATION] != after[manifests.TEMPLATE_ANNOTATION]
