@@ -50,6 +50,7 @@ from driver_builder.status.status import Trouble, previous_targets
 from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
+from driver_builder.validation.validation_step import forget, validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +196,9 @@ def _plan_driver(
     actions += tidy(view)
     actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
     repairs = repair(view, parts, leaving.nodes)
-    actions += (*repairs.actions, *ahead.actions, *labels)
-    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, rebuilds.heard_at)
+    validating = validate(view, driver.spec, parts, leaving.nodes)
+    actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels)
+    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, validating.requeue_at, rebuilds.heard_at)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
         driver=driver,
@@ -249,7 +251,7 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer."""
     driver = view.driver
     going = removal.remove(view, view.nodes)
-    actions: list[Action] = [*going.actions, *labels]
+    actions: list[Action] = [*forget(view, view.nodes.values()), *going.actions, *labels]
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
         # While there are two DaemonSets, the label says which of them a node belongs to.

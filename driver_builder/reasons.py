@@ -49,6 +49,7 @@ class Reason(StrEnum):
     SOAKING = "Soaking"
     ROLLOUT_WAITING = "RolloutWaiting"
     ROLLOUT_HALTED = "RolloutHalted"
+    VALIDATION_FAILED = "ValidationFailed"
     ALL_NODES_READY = "AllNodesReady"
     NO_KERNEL_MAPPING = "NoKernelMapping"
     SKIPPED_BY_MAPPING = "SkippedByMapping"
@@ -108,6 +109,7 @@ class Reason(StrEnum):
     LOAD_FAILED = "LoadFailed"
     PARAMETERS_DIFFER = "ParametersDiffer"
     NO_DEVICE = "NoDevice"
+    DEVICE_NODE_MISSING = "DeviceNodeMissing"
     WRONG_KERNEL = "WrongKernel"
     NOT_LIVE = "NotLive"
     OTHER_BUILD = "OtherBuild"
@@ -192,6 +194,12 @@ _TARGETS = {
         "The new image does not work on more nodes than spec.rollout.maxFailed allows, or an admin has undone the wave",
         "Run driver-builder explain NODE for the nodes in the message; then correct the driver: another spec, source or"
         " rebuild begins a new wave (docs/upgrades.md)",
+        _BLOCKED,
+    ),
+    Reason.VALIDATION_FAILED: _means(
+        "The command of spec.validation failed on a node; its modules are loaded, and it has no ready label",
+        "Run driver-builder explain NODE for the node in the message: it prints how to see the log, and to run the"
+        " command again. It runs again by itself after the next boot, and with another driver or command",
         _BLOCKED,
     ),
     Reason.ALL_NODES_READY: _means("The driver is proven to work on every node", "", TargetState.READY),
@@ -462,6 +470,11 @@ _LOADS = {
     Reason.NO_DEVICE: _means(
         "The module is live, and no device is bound to it",
         "Check that the device is there and that no other driver has it: lspci -nnk on the node",
+        _LOADING,
+    ),
+    Reason.DEVICE_NODE_MISSING: _means(
+        "The modules are live, and a device node of spec.validation.deviceNodes is not there",
+        "Check that the device is there, what udev or the driver calls its node, and spec.validation.deviceNodes",
         _LOADING,
     ),
     Reason.WRONG_KERNEL: _means(

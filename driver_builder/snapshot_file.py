@@ -17,7 +17,7 @@ from driver_builder.model import images
 from driver_builder.model.build import SourceFiles, source_digest
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.images import ImageRef
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, validated
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import OwnTemplate, Snapshot, Source, SourceMissing
 from driver_builder.planning.plan_view import PlanSettings
@@ -87,7 +87,9 @@ def reduced(snapshot: Snapshot) -> Snapshot:
 
 def _node(node: Node, labels: set[str], annotations: set[str]) -> Node:
     labels = labels.union(key for key in node.labels if key.startswith(upgrade_labels.PREFIX))
-    annotations = annotations.union(key for key in node.annotations if key.startswith(loaded.PREFIX))
+    annotations = annotations.union(
+        key for key in node.annotations if key.startswith((loaded.PREFIX, validated.PREFIX))
+    )
     return replace(node, labels=_only(node.labels, labels), annotations=_only(node.annotations, annotations))
 
 

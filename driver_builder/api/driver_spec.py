@@ -120,6 +120,32 @@ class PreflightSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationSettings:
+    """``spec.validation``: what a ready label needs besides the load.
+
+    ``device_nodes`` are files below ``/dev``. ``command`` runs once per node and boot in ``image``, and is tried again
+    ``retries`` times; it is empty where there is no image.
+    """
+
+    device_nodes: tuple[str, ...] = ()
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    timeout_seconds: float = 300.0
+    retries: int = 2
+    privileged: bool = True
+
+    @property
+    def has_command(self) -> bool:
+        """Return whether a command has to succeed."""
+        return self.image is not None
+
+    @property
+    def is_set(self) -> bool:
+        """Return whether a ready label needs anything besides the load."""
+        return self.has_command or bool(self.device_nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMapping:
     """One rule of ``spec.kernelMappings``: ``pattern`` matches whole kernel releases; the first match wins.
 
@@ -153,6 +179,7 @@ class DriverSpec:
     signing: Signing | None
     rollout: RolloutSettings
     preflight: PreflightSettings
+    validation: ValidationSettings
     tolerations: tuple[Json, ...]
     priority_class_name: str | None
     image_pull_secrets: tuple[str, ...]

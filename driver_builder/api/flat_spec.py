@@ -18,6 +18,7 @@ from driver_builder.api.driver_spec import (
     PreflightSettings,
     RegistrySettings,
     SourceSpec,
+    ValidationSettings,
 )
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.model.build import ModuleSpec, Signing
@@ -64,6 +65,7 @@ class FlatSpec:
     pull_secrets: tuple[str, ...]
     unused: tuple[str, ...]
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    validation: ValidationSettings = field(default_factory=ValidationSettings)
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -97,6 +99,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         pull_secrets=spec.image_pull_secrets,
         unused=spec.unused,
         rollout=spec.rollout,
+        validation=spec.validation,
     )
 
 
@@ -115,6 +118,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         signing=flat.signing,
         rollout=flat.rollout,
         preflight=PreflightSettings(follow_repository=flat.follow_repository),
+        validation=flat.validation,
         tolerations=flat.tolerations,
         priority_class_name=flat.priority_class,
         image_pull_secrets=flat.pull_secrets,

@@ -22,6 +22,7 @@ from driver_builder.api.driver_spec import (
     Pattern,
     PreflightSettings,
     RegistrySettings,
+    ValidationSettings,
     compiled,
     literal,
 )
@@ -35,6 +36,7 @@ from driver_builder.api.spec_rules import (
     ARG_VALUE,
     BASE_IMAGE,
     CONFIG_MAP_KEY,
+    DEVICE_NODE,
     KERNEL,
     LABEL_KEY,
     LABEL_VALUE,
@@ -57,7 +59,6 @@ from driver_builder.model import images
 from driver_builder.model.images import ImageRepository
 
 RESERVED: Mapping[str, tuple[object, ...]] = {
-    "validation": (),
     "retention": (),
 }
 """Fields that are checked but not used yet, each with the values that ask for nothing. Status and lint say so."""
@@ -67,6 +68,8 @@ MAX_REGEXPS = 16384
 
 MAX_SECRETS = 16
 """Secrets of a build."""
+MAX_DEVICE_NODES = 16
+MAX_RETRIES = 10
 DEFAULT_CA_KEY = "ca.crt"
 MAX_LISTED = 5
 """Problems that one message lists at most."""
@@ -106,7 +109,8 @@ def read_spec(spec: object) -> Reading:
 
 def _spec(spec: Reader) -> DriverSpec:
     registry, build, module = spec.object("registry"), spec.object("build"), spec.object("module")
-    _check_next_steps(spec)
+    spec.object("retention").number("versions", low=1, high=1000)
+    validation = _validation(spec)
     return DriverSpec(
         version=spec.needed("version", VERSION),
         node_selector=spec.pairs("nodeSelector", LABEL_KEY, LABEL_VALUE),
@@ -119,10 +123,14 @@ def _spec(spec: Reader) -> DriverSpec:
         signing=read_signing(spec),
         rollout=read_rollout(spec.object("rollout")),
         preflight=PreflightSettings(follow_repository=spec.object("preflight").flag("followRepository")),
+        validation=validation,
         tolerations=_tolerations(spec),
         priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
         image_pull_secrets=_names(spec, "imagePullSecrets"),
-        unused=tuple(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
+        unused=(
+            *_unused_validation(spec, validation),
+            *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
+        ),
     )
 
 
@@ -310,10 +318,32 @@ def _tolerations(spec: Reader) -> tuple[Json, ...]:
     return tuple(items)
 
 
-def _check_next_steps(spec: Reader) -> None:
-    """Check what is not used yet."""
-    validation = spec.object("validation")
-    if spec.has("validation") and not validation.words("command", TEXT):
+def _validation(spec: Reader) -> ValidationSettings:
+    validation, default = spec.object("validation"), ValidationSettings()
+    device_nodes = validation.words("deviceNodes", DEVICE_NODE, most=MAX_DEVICE_NODES)
+    image, command = validation.text("image", BASE_IMAGE), validation.words("command", TEXT)
+    timeout, retries = validation.duration("timeout"), validation.number("retries", low=0, high=MAX_RETRIES)
+    privileged = validation.flag("privileged") or not validation.has("privileged")
+    is_of_devices = bool(validation.given.get("deviceNodes")) and not validation.has("image")
+    if spec.has("validation") and not validation.items("command") and not is_of_devices:
         validation.wrong("name at least the program", "command")
-    validation.duration("timeout")
-    spec.object("retention").number("versions", low=1, high=1000)
+    # A command without an image was reserved before images were read: it is not acted on.
+    return ValidationSettings(
+        device_nodes=device_nodes,
+        image=image,
+        command=command if image is not None else (),
+        timeout_seconds=default.timeout_seconds if timeout is None else timeout,
+        retries=default.retries if retries is None else retries,
+        privileged=privileged,
+    )
+
+
+def _unused_validation(spec: Reader, validation: ValidationSettings) -> tuple[str, ...]:
+    given = spec.given.get("validation")
+    if validation.has_command or not isinstance(given, Mapping):
+        return ()
+    return tuple(f"spec.validation.{name}" for name in _OF_A_COMMAND if given.get(name) is not None)
+
+
+_OF_A_COMMAND = ("command", "timeout", "retries", "privileged")
+"""Fields of a validation that mean nothing without an image."""

@@ -150,9 +150,9 @@ class Reader:
         if count > most:
             self.wrong(f"it has {count} entries: write at most {most}", *way)
 
-    def words(self, name: str, rule: Rule) -> tuple[str, ...]:
+    def words(self, name: str, rule: Rule, *, most: int = MAX_ITEMS) -> tuple[str, ...]:
         """Read a list of strings."""
-        values = enumerate(self.items(name))
+        values = enumerate(self.items(name, most=most))
         return tuple(value for index, value in values if self.check(value, rule, name, index))
 
     def pairs(self, name: str, keys: Rule, values: Rule) -> dict[str, str]:

@@ -96,6 +96,11 @@ ABSOLUTE_PATH = Rule(
     "must be absolute and without '..', of letters, digits and . _ + @ - /",
     1024,
 )
+DEVICE_NODE = Rule(
+    re.compile(rf"/dev/{_NO_CLIMB}[A-Za-z0-9._+@:-]+(?:/[A-Za-z0-9._+@:-]+)*"),
+    "is not a device node: write its absolute path below /dev without '..', such as /dev/nvidia0, of letters, digits "
+    "and . _ + @ : - /",
+)
 RELATIVE_PATH = Rule(
     re.compile(rf"{_NO_CLIMB}{_SEGMENTS}"),
     "must be relative and without '..', of letters, digits and . _ + @ - /: write a folder of the source such as src",

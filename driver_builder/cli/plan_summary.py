@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DeleteValidationPod,
     DiscoverKernels,
     LabelNode,
     MoveNode,
@@ -28,6 +29,7 @@ from driver_builder.planning.actions import (
     SetFinalizer,
     StartBuild,
     StartUnload,
+    StartValidation,
     WidenDaemonSet,
 )
 from driver_builder.planning.plan_view import DriverPlan
@@ -35,7 +37,8 @@ from driver_builder.reasons import TargetState, with_remedy
 from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
-VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
+VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "validate",
+         "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
@@ -90,7 +93,11 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "remove"
         case StartUnload():
             return "unload"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet() | PlaceDaemonSet():
+        case StartValidation():
+            return "validate"
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod():
+            return "keep tidy"
+        case WidenDaemonSet() | PlaceDaemonSet():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -179,6 +186,8 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
         case ApplyDaemonSet() | WidenDaemonSet() | PlaceDaemonSet():
             return action.target
         case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+            return homes.get(action.node, "")
+        case StartValidation() | DeleteValidationPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -96,6 +96,7 @@ class Observer:
             pods=found.pods,
             orphaned_pods=found.orphaned,
             unload_pods=found.unload_pods,
+            validation_pods=found.validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             forbidden=forbidden,
             # Whether the drivers of a namespace that may not be read still need their builds is not known.

@@ -1,4 +1,4 @@
-"""Whose the pods in the cache are: those of our DaemonSets, those whose DaemonSet is gone, and unload pods."""
+"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or unload and validation pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
 from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import PodsByDriver
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
 
@@ -18,6 +19,7 @@ class Pods:
     pods: PodsByDriver
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[UnloadPod, ...]
+    validation_pods: tuple[ValidationPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class _Group:
     daemon_sets: tuple[DaemonSet, ...]
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
-    unload_pods: tuple[OwnedPod, ...]
+    own: tuple[OwnedPod, ...]
+    """Unload and validation pods."""
 
 
 class PodReader:
@@ -45,15 +48,13 @@ class PodReader:
         self._groups = {
             driver: self._group(driver, owned, daemon_sets, owners) for driver, owned in sorted(found.items())
         }
-        unload_pods = (item for group in self._groups.values() for item in group.unload_pods)
+        own = [item.pod for group in self._groups.values() for item in group.own
+               if item.owner == uids.get(item.pod.driver)]  # fmt: skip
         return Pods(
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
-            unload_pods=tuple(
-                item.pod
-                for item in unload_pods
-                if isinstance(item.pod, UnloadPod) and item.owner == uids.get(item.pod.driver)
-            ),
+            unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
+            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
         )
 
     def _group(
@@ -74,5 +75,5 @@ class PodReader:
                 for item in others
                 if item.owner not in owners and isinstance(item.pod, DriverPod)
             ),
-            unload_pods=tuple(item for item in others if isinstance(item.pod, UnloadPod)),
+            own=tuple(item for item in others if not isinstance(item.pod, DriverPod)),
         )

@@ -1,4 +1,4 @@
-"""What a pod of the API server says, as a value of the snapshot: a driver pod, an unload pod. Pure.
+"""What a pod of the API server says, as a value of the snapshot: a driver, an unload, a validation pod. Pure.
 
 What others wrote is capped and made printable here.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
-from driver_builder.objects import load_report, loaded, manifests, slots, unload_pod
+from driver_builder.objects import load_report, loaded, manifests, slots, unload_pod, validated, validation_pod
 from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.status.status import parse_timestamp
 from kube_api.resources import DAEMON_SETS
@@ -22,17 +23,19 @@ class OwnedPod:
     """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    pod: DriverPod | UnloadPod
+    pod: DriverPod | UnloadPod | ValidationPod
 
 
 def read_owned_pod(obj: Json) -> OwnedPod | None:
     """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
     owner = controller_of(obj)
-    pod: DriverPod | UnloadPod | None = None
+    pod: DriverPod | UnloadPod | ValidationPod | None = None
     if owner.get("kind") == DAEMON_SETS.kind:
         pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
     elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
+    elif owner and validation_pod.VALIDATION_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_validation_pod(obj), lambda _error: None)
     return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
 
 
@@ -59,10 +62,33 @@ def read_unload_pod(obj: Json) -> UnloadPod:
     )
 
 
-def _end_of(ended: Json) -> str:
+def read_validation_pod(obj: Json) -> ValidationPod:
+    """Read a validation pod: its container succeeded, or the pod failed in some way."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    container = _container_status(status.get("containerStatuses"), validation_pod.CONTAINER)
+    ended = (container.get("state") or {}).get("terminated") or {}
+    created_at = parse_timestamp(metadata.get("creationTimestamp")) or 0.0
+    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    is_late = status.get("reason") == "DeadlineExceeded"
+    said = _trouble(status) or _end_of(ended, "the command") or str(status.get("message") or "")
+    return ValidationPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        node=obj["spec"].get("nodeName", ""),
+        subject=shared(metadata["labels"][validation_pod.VALIDATION_LABEL]),
+        ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
+        deleting="deletionTimestamp" in metadata,
+        succeeded=bool(ended) and ended.get("exitCode") == 0 and not is_late,
+        message=validated.words(f"not done within spec.validation.timeout: {said}".rstrip(": ") if is_late else said),
+    )
+
+
+def _end_of(ended: Json, who: str = "the unload pod") -> str:
     """Return how a container ended that says nothing itself."""
     code, message = ended.get("exitCode") or 0, str(ended.get("message") or "").strip()
-    return f"the unload pod failed ({code}): {message}".removesuffix(": ") if code else ""
+    return f"{who} failed ({code}): {message}".removesuffix(": ") if code else ""
 
 
 def _pod(obj: Json) -> DriverPod:
@@ -96,6 +122,7 @@ def _pod(obj: Json) -> DriverPod:
         image=shared(_image(obj)),
         contrary=None if is_refuted else _contrary(load_ended=ended, hold_ended=_ended(hold)),
         unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),
+        device_nodes=_device_nodes(obj),
     )
 
 
@@ -111,6 +138,13 @@ def read_pod(obj: Json) -> DriverPod:
 
 def _init_containers(obj: Json) -> list[Json]:
     return obj["spec"].get("initContainers") or []
+
+
+def _device_nodes(obj: Json) -> tuple[str, ...]:
+    """Return the device nodes that the loader of a pod checks."""
+    load = next((item for item in _init_containers(obj) if item["name"] == manifests.LOAD_CONTAINER), {})
+    found = (item.get("value") for item in load.get("env") or () if item["name"] == manifests.DEVICE_NODES)
+    return tuple(shared(word) for word in (next(found, None) or "").split())
 
 
 def _mounts(obj: Json, path: str) -> bool:

@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DeleteValidationPod,
     DiscoverKernels,
     LabelNode,
     MoveNode,
@@ -28,6 +29,7 @@ from driver_builder.planning.actions import (
     SetFinalizer,
     StartBuild,
     StartUnload,
+    StartValidation,
     TakeNode,
     WidenDaemonSet,
 )
@@ -38,16 +40,10 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
-_Write = (
-    ApplyDaemonSet
-    | WidenDaemonSet
-    | PlaceDaemonSet
-    | DeleteDaemonSet
-    | ReplacePod
-    | StartUnload
-    | DeleteUnloadPod
-    | SetFinalizer
-)
+_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod
+_MakesPod = StartUnload | StartValidation
+_OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
+_Write = _OfDaemonSet | _DeletesPod | _MakesPod | SetFinalizer
 _ON_NODE = LabelNode | MoveNode | RememberLoaded
 
 logger = logging.getLogger(__name__)
@@ -235,9 +231,9 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod():
+            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
-            case StartUnload():
+            case StartUnload() | StartValidation():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

@@ -63,10 +63,11 @@ def of_target(
 
     ``template`` is the one of ours that it would be built by, None for a custom one.
     """
+    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed))
     if rule.image is not None:
-        return (*_selector(spec, allowed), *_prebuilt(spec, rule, allowed))
+        return (*of_nodes, *_prebuilt(spec, rule, allowed))
     of_images = (*_base_image(base_image, allowed), *_tools_image(_TEMPLATE, template, allowed))
-    return (*_selector(spec, allowed), *_build(spec, allowed, secrets), *of_images, *_mirror(spec, rule, allowed))
+    return (*of_nodes, *_build(spec, allowed, secrets), *of_images, *_mirror(spec, rule, allowed))
 
 
 def words(refusals: tuple[Refusal, ...]) -> str:
@@ -82,12 +83,22 @@ def of_spec(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str] =
         for refusal in (_rule(spec, rule, allowed) if rule is None or not rule.skip else ())
     )
     of_build = (*_build(spec, allowed, secrets), *_base_image(spec.build.base_image, allowed))
-    return tuple(dict.fromkeys((*_selector(spec, allowed), *of_build, *of_rules)))
+    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed))
+    return tuple(dict.fromkeys((*of_nodes, *of_build, *of_rules)))
 
 
 def refuses_selector(spec: DriverSpec, allowed: Permissions) -> bool:
     """Return whether a driver may not select the nodes that it selects: where it should be is not known."""
     return next(_selector(spec, allowed), None) is not None
+
+
+def of_validation(spec: DriverSpec, allowed: Permissions) -> tuple[Refusal, ...]:
+    """Return why the image of a validation may not run on nodes."""
+    image = spec.validation.image
+    if image is None or permissions.allows_image(allowed.base_images, image):
+        return ()
+    path = ("spec", "validation", "image")
+    return (Refusal(path=path, value=shown(image), setting=permissions.BASE_IMAGES),)
 
 
 def of_base_image(image: str, allowed: Permissions) -> Refusal | None:

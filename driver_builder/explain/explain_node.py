@@ -3,14 +3,17 @@
 import re
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
-from driver_builder.objects import load_report
+from driver_builder.objects import load_report, validated, validation_pod
 from driver_builder.observed import evidence, pairs
-from driver_builder.observed.evidence import Finding, is_current
+from driver_builder.observed.evidence import Finding, ValidationState, is_current
 from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
+from driver_builder.planning.plan_labels import validation_of
+from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason, TargetState, remedy_of
 from driver_builder.status.rollout_status import previous_wave
 from kube_api import names
@@ -161,7 +164,8 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
         words = f"the node runs {verdict.kernel}, its labels say {kernel}"
         return waiting("load", words, remedy_of(Reason.WRONG_KERNEL))
     if result != load_report.LOADED:
-        known = remedy_of(result) if result == Reason.NO_DEVICE else _advice(_LOAD_ADVICE, verdict.message)
+        is_of_device = result in (Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING)
+        known = remedy_of(result) if is_of_device else _advice(_LOAD_ADVICE, verdict.message)
         logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
         return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
@@ -178,12 +182,33 @@ def label_check(context: Context, pod: DriverPod) -> Step:
     version = evidence.version_of(pod, context.node, label=label, daemon_sets=context.daemon_sets)
     if there == version:
         return ok("label", f"the node has {label}={version}", f"workloads select it by {label}")
+    if (unvalidated := _unvalidated(context)) is not None:
+        return unvalidated
     was = f" (it is {there!r})" if there is not None else ""
     return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(context.driver))
 
 
+def _unvalidated(context: Context) -> Step | None:
+    """Say why a driver that is loaded is not validated; None if it is."""
+    driver, node = context.driver, context.node
+    found = validation_of(DriverView.of(context.snapshot, driver, context.settings), node)
+    if found is None or found.state is ValidationState.VALIDATED:
+        return None
+    name = validation_pod.name_of(driver.key, node.name)
+    if found.state is ValidationState.FAILED:
+        logs = f"kubectl -n {driver.namespace} logs {name}"
+        again = f"kubectl -n {driver.namespace} delete pod {name}; kubectl annotate node {node.name} "
+        again += f"{validated.annotation(driver.key)}-"
+        return broken("label", found.why, f"{logs}; once its cause is gone, run it again: {again}")
+    step = f"kubectl -n {driver.namespace} describe pod {name}" if found.progress is not None else "Wait"
+    return waiting("label", found.why, step)
+
+
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Return the version that is proven on the node, of whatever image; empty for none."""
+    spec = driver.spec
+    if isinstance(spec, DriverSpec) and spec.validation.is_set and driver.ready_label not in node.labels:
+        return ""
     daemon_sets = pairs.by_target(item for item in snapshot.daemon_sets if item.driver == driver.key)
     for pod in snapshot.pods:
         is_of_node = (pod.driver, pod.node) == (driver.key, node.name)

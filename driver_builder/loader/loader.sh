@@ -27,6 +27,7 @@
 #   BLACKLIST      modules that nobody may load on the node: a file in /etc/modprobe.d keeps modprobe and udev from it
 #   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
 #   NODE_REBUILDS  <node>:<token>..., the same for single nodes; NODE_NAME is this one
+#   DEVICE_NODES   /dev/<name>..., which must be there once the modules are loaded; the node's /dev is /host/dev
 #
 # And for unload:
 #
@@ -45,6 +46,7 @@ sys=${SYSFS:-/sys}
 proc=${PROC:-/proc}
 host_modules=${HOST_MODULES:-/host/lib/modules}
 host_firmware=${HOST_FIRMWARE:-/host/lib/firmware}
+host_dev=${HOST_DEV:-/host/dev}
 run_folder=${HOST_RUN:-/host/run/driverwright}
 rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
@@ -67,6 +69,7 @@ blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.c
 to_remove=${REMOVE_MODULES:-}
 # What this run has unloaded of them, the last one first.
 removed=
+device_nodes=${DEVICE_NODES:-}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
 hold_seconds=${HOLD_SECONDS:-5}
@@ -198,8 +201,15 @@ find_devices() {
     [ -n "$devices" ]
 }
 
-# check_modules: fails when a module is not live, is another build, or has no device; sets lost, module and why.
-check_modules() {
+# find_device_node PATH: a character or block device of this name is on the node, or a relative link to one.
+find_device_node() {
+    [ -c "$host_dev/${1#/dev/}" ] || [ -b "$host_dev/${1#/dev/}" ]
+}
+
+# check_driver: fails when a module is not live, is another build, or has no device, or a device node is missing; sets
+# lost, module and why.
+check_driver() {
+    local node
     for module in $modules; do
         is_live "$module" || {
             lost=NotLive why="module $module is not loaded"
@@ -211,6 +221,12 @@ check_modules() {
         }
         ! look_up needs-device "$module" || find_devices "$module" || {
             lost=NoDevice why="no device is bound to module $module"
+            return 1
+        }
+    done
+    for node in $device_nodes; do
+        find_device_node "$node" || {
+            lost=DeviceNodeMissing why="device node $node is missing"
             return 1
         }
     done
@@ -970,6 +986,17 @@ wait_for_device() {
     done
 }
 
+# udev makes the node of a device a moment after the kernel has it, where devtmpfs does not.
+wait_for_device_node() {
+    local waited=0
+    until find_device_node "$1"; do
+        [ "$waited" -lt "$device_timeout" ] ||
+            refuse DeviceNodeMissing "${modules##* }" "the modules are loaded, but device node $1 of spec.validation.deviceNodes is missing (waited $device_timeout s)"
+        sleep 1
+        waited=$((waited + 1))
+    done
+}
+
 # --- The commands.
 
 # The node's labels lag behind its kernel after a reboot: the pod waits until it is replaced.
@@ -1001,6 +1028,9 @@ load() {
     for name in $modules; do
         wait_for_device "$name"
     done
+    for name in $device_nodes; do
+        wait_for_device_node "$name"
+    done
     write_loaded
 }
 
@@ -1019,7 +1049,7 @@ hold() {
         say "the node runs $kernel, this image is for $built_for: $wrong_kernel"
     fi
     while :; do
-        if [ "$kernel" != "$built_for" ] || check_modules; then
+        if [ "$kernel" != "$built_for" ] || check_driver; then
             seen=
         elif [ "$seen" = "$lost $module" ]; then
             write_verdict "$lost" ",\"module\":$(quoted "$module"),\"message\":$(quoted "$why")"
@@ -1041,7 +1071,7 @@ unready() {
 
 probe() {
     [ "$kernel" = "$built_for" ] || unready "the node runs $kernel, this image is for $built_for"
-    check_modules || unready "$why"
+    check_driver || unready "$why"
 }
 
 # is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.

@@ -19,8 +19,8 @@ _LONGEST = 16384
 _LONGEST_WORD = 128
 
 LOADED = "Loaded"
-CONTRARY = frozenset({Reason.NOT_LIVE, Reason.OTHER_BUILD, Reason.NO_DEVICE})
-"""Results that ``hold`` ends with when a module has changed: removed, another build, or without its device."""
+CONTRARY = frozenset({Reason.NOT_LIVE, Reason.OTHER_BUILD, Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING})
+"""Results that ``hold`` ends with when a module has changed: removed, another build, or without its device or node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,8 @@ MAX_NAME_LENGTH = 46
 LOADER_CONTAINER = "loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
+DEVICE_NODES = "DEVICE_NODES"
+"""The variable with the device nodes that ``load`` waits for and ``hold`` checks."""
 LOADER_FOLDER = "/driverwright"
 """Where a driver pod has the loader: in a folder that the loader's image is copied into."""
 
@@ -209,10 +211,15 @@ _RUN = _HostFolder(name="run", path="/run/driverwright")
 it has set."""
 
 
+_DEVICES = _HostFolder(name="dev", path="/dev", read_only=True)
+"""Where ``deviceNodes`` are looked for, by ``hold`` as well. Nothing is opened there."""
+
+
 def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
     """Mount no more of the node than the spec needs, or needed before."""
     asked = ((_FIRMWARE, spec.module.firmware_path), (_BLACKLISTS, spec.module.blacklist))
-    return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN)
+    devices = (_DEVICES,) if spec.validation.device_nodes else ()
+    return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN, *devices)
 
 
 def _environment(
@@ -229,6 +236,7 @@ def _environment(
         "BLACKLIST": " ".join(spec.module.blacklist),
         "REBUILD": rebuild,
         "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
+        DEVICE_NODES: " ".join(spec.validation.device_nodes),
     }
     owner = {"name": "DRIVER", "value": files_owner(driver, target.short_hash)}
     variables: list[Json] = [owner, *({"name": name, "value": value} for name, value in values.items() if value)]
@@ -293,6 +301,11 @@ def _pod_spec(
         "volumeMounts": [{**loader, "readOnly": True}],
         "readinessProbe": {"exec": {"command": _loader_command("probe")}, "periodSeconds": 10, "timeoutSeconds": 30},
     }
+    if spec.validation.device_nodes:
+        hold["env"] = [item for item in environment if item["name"] == DEVICE_NODES]
+        hold["volumeMounts"] = [*hold["volumeMounts"], _DEVICES.mount]
+        # Under SELinux the type of other containers may not look at every device node. Ignored without it.
+        hold["securityContext"] = {**unprivileged, "seLinuxOptions": {"type": "spc_t"}}
     pod: Json = {
         # A driver must be able to load before the node's network is up: it may be a network driver.
         "hostNetwork": True,

@@ -2,8 +2,9 @@
 
 A ready label is a fact that stays true while nothing says otherwise. It is set by proof, and goes by contrary evidence:
 another boot or kernel, a load that did not succeed, or the verdict of ``hold`` that a module is not live, is another
-build or lost its device. A pod that is missing, being deleted or not ready says nothing: the modules stay where they
-are when a pod goes, a kubelet restarts or the network is down.
+build or lost its device; and by a validation that failed (:mod:`driver_builder.observed.validation`). A pod that is
+missing, being deleted or not ready says nothing: the modules stay where they are when a pod goes, a kubelet restarts or
+the network is down.
 
 The boot and the kernel that a label was proven on are written beside it, as an annotation of the same name. A label
 without a pod is believed only while the node is on that boot of that kernel.
@@ -30,12 +31,23 @@ class Finding(StrEnum):
     """It has not reported yet."""
 
 
+class ValidationState(StrEnum):
+    """How far the validation of a driver that is loaded is (:mod:`driver_builder.observed.validation`)."""
+
+    VALIDATED = "validated"
+    """Also where nothing has to be validated."""
+    UNDECIDED = "undecided"
+    """It runs, is tried again, or has not begun."""
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvidence:
     """What the ready label of a node is to say, None for no label, and why.
 
     ``works`` says that a pod proves it now; without it a label that is there is only left as it is. ``proven_on`` is
     the boot and kernel of the proof, ``silent_since`` when the last pod that proved it was last ready, where known.
+    ``validation`` is why there is no label for a driver that is loaded.
     """
 
     version: str | None
@@ -43,6 +55,7 @@ class NodeEvidence:
     proven_on: str = ""
     why: str = ""
     silent_since: float | None = None
+    validation: ValidationState = ValidationState.VALIDATED
 
 
 def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
@@ -104,7 +117,7 @@ def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[s
     daemon_set = daemon_sets.get(pod.target)
     if daemon_set is not None and daemon_set.version and is_current(pod, daemon_set):
         return daemon_set.version
-    return node.labels.get(label, pod.version) if _is_as_labelled(pod, node, label) else pod.version
+    return node.labels.get(label, pod.version) if is_as_labelled(pod, node, label) else pod.version
 
 
 def place(proven: load_report.LoadReport) -> str:
@@ -112,7 +125,7 @@ def place(proven: load_report.LoadReport) -> str:
     return f"{proven.boot_id} {proven.kernel}"
 
 
-def _is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
+def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
     """Return whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
     known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
     if pod.proof is None or known is None or node.annotations.get(label) != place(pod.proof):

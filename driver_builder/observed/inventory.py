@@ -8,7 +8,7 @@ from typing import Any
 
 from driver_builder.memo import OfEach, remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, validated
 from driver_builder.observed.node_labels import NodeLabels
 from kube_api import names
 from kube_api.text import bounded_token, printable
@@ -102,7 +102,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
-            if key.startswith(f"{names.GROUP}/") and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+            if key.startswith((f"{names.GROUP}/", validated.PREFIX)) and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
         | {

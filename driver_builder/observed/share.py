@@ -31,6 +31,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         pods=PodsByDriver({key: of_driver(snapshot.pods, key)}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
+        validation_pods=of_driver(snapshot.validation_pods, key),
     )
 
 

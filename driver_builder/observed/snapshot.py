@@ -15,6 +15,7 @@ from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.inventory import Node
 
 
@@ -93,7 +94,8 @@ class DriverPod:
     is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
     it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files.
     ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
-    ``unready_since`` is when the pod was last ready, ``slot`` that of its DaemonSet.
+    ``unready_since`` is when the pod was last ready, ``slot`` that of its DaemonSet. ``device_nodes`` are those
+    that its loader checks.
     """
 
     namespace: str
@@ -116,6 +118,7 @@ class DriverPod:
     contrary: LoadReport | None = None
     unready_since: float | None = None
     slot: str = ""
+    device_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,7 @@ class Snapshot:
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()
+    validation_pods: tuple[ValidationPod, ...] = ()
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     running_builds: frozenset[str] = frozenset()

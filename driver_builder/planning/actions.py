@@ -218,6 +218,15 @@ class RememberLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RememberValidated(RememberLoaded):
+    """Record on a Node how the command of the validation ended there, or remove the record."""
+
+    def __str__(self) -> str:
+        verb = "forget" if self.value is None else "remember"
+        return f"{verb} how the validation of {self.driver} ended on node {self.node} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnload:
     """Create the pod that unloads a driver from a node."""
 
@@ -242,6 +251,33 @@ class DeleteUnloadPod:
 
     def __str__(self) -> str:
         return f"delete unload pod {self.namespace}/{self.name} of node {self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartValidation:
+    """Create the pod that validates a driver on a node."""
+
+    namespace: str
+    name: str
+    driver: str
+    node: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"validate {self.driver} on node {self.node} (pod {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteValidationPod:
+    """Delete a validation pod that has finished, or whose driver is not validated any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete validation pod {self.namespace}/{self.name} of node {self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,5 +306,7 @@ Action = (
     | RememberLoaded
     | StartUnload
     | DeleteUnloadPod
+    | StartValidation
+    | DeleteValidationPod
     | SetFinalizer
 )

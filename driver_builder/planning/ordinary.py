@@ -8,13 +8,14 @@ a wave the nodes that wait for it are of the same kind: there the driver works f
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
 from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
-from driver_builder.observed import evidence
-from driver_builder.observed.evidence import Finding
+from driver_builder.observed import evidence, validation
+from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
@@ -41,6 +42,7 @@ class Ordinary:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
     pairs: Mapping[str, Pair] = field(default_factory=dict)
+    validation: ValidationSettings = field(default_factory=ValidationSettings)
 
 
 def _never(_name: str) -> bool:
@@ -53,6 +55,8 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     special = _special(view)
     changed = _changed_nodes(before.nodes, view.nodes) | _changed_pods(before.pods, view.own_pods)
     changed |= special ^ before.special
+    if before.validation != view.validation:
+        before = Ordinary(validation=view.validation)
     if not changed and (before.places, before.daemon_sets, before.pairs) == (places, view.daemon_sets, view.pairs):
         return before
     others: dict[KernelTarget, tuple[str, ...]] = {}
@@ -92,6 +96,7 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         pods=view.own_pods,
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
+        validation=view.validation,
     )
 
 
@@ -114,7 +119,7 @@ def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> 
 def _special(view: DriverView) -> frozenset[str]:
     """Return the nodes of which something else is known."""
     conflicts = (name for conflict in view.conflicts for name in conflict.nodes)
-    return view.orphans.union(view.unload_pods, view.notes, view.rebuilds.pending, conflicts)
+    return view.orphans.union(view.unload_pods, view.validation_pods, view.notes, view.rebuilds.pending, conflicts)
 
 
 class _Proven:
@@ -127,6 +132,7 @@ class _Proven:
         self._label = view.driver.ready_label
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
+        self._validated = view.validated
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -151,6 +157,8 @@ class _Proven:
             or node.labels.get(self._view.wave_label) != self._moved
         ):
             return False
+        if not self._is_validated(annotations.get(self._validated), pod):
+            return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
                 pod.leaves_modules, pod.firmware, pod.blacklist)  # fmt: skip
@@ -158,6 +166,13 @@ class _Proven:
             self._records[face] = self._record(node, pod)
         record = self._records[face]
         return record is not None and record.is_of(annotations.get(self._view.record), proof.boot_id)
+
+    def _is_validated(self, text: str | None, pod: DriverPod) -> bool:
+        """Return whether a Node records that the command has succeeded; nothing, where there is none."""
+        if text is None:
+            return not self._view.validation.has_command
+        found = validation.progress(self._view.validation, pod, validated.parse(text), (), self._view.snapshot.now)
+        return found is not None and found.state is ValidationState.VALIDATED
 
     def _record(self, node: Node, pod: DriverPod) -> loaded.Around | None:
         """Return what the Node has to record of such a pod, None if the pod does not prove what is wanted."""

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
-from driver_builder.observed import evidence
+from driver_builder.objects import validated
+from driver_builder.observed import evidence, validation
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.validation import Validation
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.plan_view import DriverView, TargetPart
 
@@ -34,7 +36,25 @@ def evidence_of_weighed(view: DriverView, parts: Iterable[TargetPart]) -> dict[s
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:
     """Return the evidence of a node from all pods of the driver there."""
-    return evidence.of_node(node, view.pods_on(node.name), label=view.driver.ready_label, daemon_sets=view.daemon_sets)
+    pods, label = view.pods_on(node.name), view.driver.ready_label
+    found = evidence.of_node(node, pods, label=label, daemon_sets=view.daemon_sets)
+    return found if found.version is None else validation.weighed(found, validation_of(view, node))
+
+
+def validation_of(view: DriverView, node: Node) -> Validation | None:
+    """Return what is known of the validation of the driver on a node; None where nothing is to be validated."""
+    if not view.validation.is_set:
+        return None
+    return validation.of_node(
+        view.validation,
+        node,
+        view.pods_on(node.name),
+        validated.parse(node.annotations.get(view.validated)),
+        view.validation_pods.get(node.name, ()),
+        label=view.driver.ready_label,
+        daemon_sets=view.daemon_sets,
+        now=view.snapshot.now,
+    )
 
 
 def unlabel(view: DriverView) -> list[LabelNode]:

@@ -21,7 +21,7 @@ from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import manifests, slots
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.observed.evidence import NodeEvidence, is_current
+from driver_builder.observed.evidence import NodeEvidence, ValidationState, is_current
 from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet
@@ -87,6 +87,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         record=view.record,
         wave_label=view.wave_label,
         lanes=found,
+        evidence=part.evidence if view.validation.is_set else {},
     )
     standing = TargetStanding(
         target=item.target.short_hash,
@@ -107,6 +108,11 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
         return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
+    of_current = (node for node in nodes if node in current)
+    failed = next((node for node in of_current if part.evidence[node].validation is ValidationState.FAILED), None)
+    if failed is not None:
+        words = f"{failed}: {part.evidence[failed].why.removeprefix(f'{Reason.VALIDATION_FAILED}: ')}"
+        return made.blocked(Reason.VALIDATION_FAILED, words)
     return made
 
 

@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.memo import remembers_last
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, validated
 from driver_builder.objects.unload_pod import UnloadPod
+from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed import inventory, pairs, rebuild
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.evidence import NodeEvidence
@@ -104,6 +105,8 @@ class DriverView:
     """Nodes with pods whose DaemonSet is gone."""
     unload_pods: Mapping[str, list[UnloadPod]] = field(default_factory=dict)
     """By node."""
+    validation_pods: Mapping[str, list[ValidationPod]] = field(default_factory=dict)
+    """By node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
     wanted: tuple[DesiredTarget, ...] = ()
@@ -134,6 +137,9 @@ class DriverView:
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
             unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
+        validation_pods: dict[str, list[ValidationPod]] = {}
+        for validation_pod in of_driver(snapshot.validation_pods, driver.key):
+            validation_pods.setdefault(validation_pod.node, []).append(validation_pod)
         return cls(
             snapshot=snapshot,
             settings=settings,
@@ -146,6 +152,7 @@ class DriverView:
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
             unload_pods=unload_pods,
+            validation_pods=validation_pods,
             notes=previous_notes(driver.status),
             record=loaded.annotation(driver.key),
             others=snapshot.nodes,
@@ -170,6 +177,16 @@ class DriverView:
     def suspension(self) -> Suspension | None:
         """Return why builds of this driver are suspended, None while they are not."""
         return self.snapshot.suspended.get("") or self.snapshot.suspended.get(self.driver.key)
+
+    @property
+    def validation(self) -> ValidationSettings:
+        """What a ready label needs besides the load; nothing if the spec is invalid."""
+        return self.driver.spec.validation if isinstance(self.driver.spec, DriverSpec) else ValidationSettings()
+
+    @property
+    def validated(self) -> str:
+        """The annotation that records on a Node how the command of the validation ended."""
+        return validated.annotation(self.driver.key)
 
     @property
     def modules(self) -> tuple[ModuleSpec, ...]:

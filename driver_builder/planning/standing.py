@@ -5,12 +5,12 @@ driver whose pods are replaced.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.observed.evidence import Finding, judge
+from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.reasons import Reason
@@ -138,6 +138,8 @@ class Weighing:
     record: str
     wave_label: str = ""
     lanes: Lanes | None = None
+    evidence: Mapping[str, NodeEvidence] = field(default_factory=dict)
+    """That of nodes whose driver may be loaded and not validated."""
 
     def is_in_front(self, node: Node) -> bool:
         """Return whether a node belongs to the DaemonSet that brings what is wanted."""
@@ -175,6 +177,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
         standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
+    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old)
     return NodeStanding(
         **_said_of(node),
         target=by.target,
@@ -191,6 +194,16 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
 def _is_first_load(node: Node, pod: DriverPod) -> bool:
     """Return whether a pod is about to load: nothing failed yet."""
     return judge(node, pod)[0] is Finding.NOTHING and not pod.message
+
+
+def _validated(standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool) -> tuple[Standing, str]:
+    """Return where a node stands whose driver works and is not validated."""
+    if found is None or found.validation is ValidationState.VALIDATED:
+        return standing, why
+    has_failed = found.validation is ValidationState.FAILED
+    if standing is Standing.UPDATED:
+        return (Standing.FAILED if has_failed else _waiting(is_old=is_old)), found.why
+    return (Standing.BROKEN, found.why) if standing is Standing.WORKING and has_failed else (standing, why)
 
 
 def had_driver(node: Node, label: str, record: str) -> bool:

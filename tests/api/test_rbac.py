@@ -13,7 +13,7 @@ from driver_builder.controller.execute import FIELD_MANAGER, Executor
 from driver_builder.controller.lease import Lease
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
-from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects import manifests, unload_pod, validation_pod
 from driver_builder.objects.loaded import Load
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
@@ -21,12 +21,15 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     DeleteUnloadPod,
+    DeleteValidationPod,
     LabelNode,
     RememberLoaded,
+    RememberValidated,
     ReplacePod,
     SetFinalizer,
     StartBuild,
     StartUnload,
+    StartValidation,
     WidenDaemonSet,
 )
 from driver_builder.retention import record
@@ -202,6 +205,27 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     assert executor.perform((clear, delete, replace, release)) == ()
     assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
     queue.stop()
+
+
+def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
+    """It creates the pod of a command on a node, records its end there, and deletes it."""
+    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"))["metadata"]["uid"]
+    asked = factories.driver("rbac", spec_changes={"validation": {"image": "r.io/test", "command": ["/test"]}})
+    asked = dataclasses.replace(asked, uid=uid)
+    pod = validation_pod.manifest(asked, factories.spec_of(asked), node="node-a", subject="0" * 16)
+    name, record = pod["metadata"]["name"], "validated.driverwright.io/driverwright.rbac"
+    begin = StartValidation(namespace=NAMESPACE, name=name, driver="driverwright/rbac", node="node-a", manifest=pod)
+    end = RememberValidated(node="node-a", driver="driverwright/rbac", annotation=record, value="{}", why="")
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    executor = Executor(builder, queue)
+    try:
+        assert executor.perform((begin, end)) == ()
+        assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][record] == "{}"
+        made = root.get(PODS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
+        gone = DeleteValidationPod(namespace=NAMESPACE, name=name, uid=made, node="node-a")
+        assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
+    finally:
+        queue.stop()
 
 
 def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:

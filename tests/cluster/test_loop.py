@@ -5,6 +5,7 @@ The tests build on each other, in the order they are written in: a step that fai
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from demo.scenario import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY
 from demo.stage import LOAD_SECONDS
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
+from driver_builder.objects import validated
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
@@ -204,6 +206,52 @@ def test_what_changes_nothing_on_a_node_moves_nothing(scenario: Scenario) -> Non
     scenario.wait_for_ready()
     assert acts.pod_uids(scenario) == pods
     assert acts.live_module(guest) == module
+
+
+def test_a_ready_label_needs_the_validation_once_it_has_failed(scenario: Scenario) -> None:
+    """A command that succeeds on the device takes no label and replaces no pod; one that fails takes the label.
+
+    Then the pods are replaced by some that check the device node, and with that alone the nodes are ready again.
+    """
+    pods = acts.pod_uids(scenario)
+    works = {
+        "deviceNodes": ["/dev/edu0"],
+        "image": scenario.images["edu-workload"],
+        "command": ["/bin/factorial", "10"],
+        "retries": 0,
+    }
+    validate(scenario, works)
+    acts.wait_until(scenario, "both nodes are validated", lambda: validated_nodes(scenario) == set(scenario.guests))
+    watch_labels(scenario, times=1)
+    assert acts.pod_uids(scenario) == pods
+    fails = ["/bin/busybox", "sh", "-c", "echo the device gave no answer >/dev/termination-log; exit 3"]
+    validate(scenario, {"command": fails})
+    for guest in scenario.guests.values():
+        target = acts.wait_for_reason(scenario, guest.kernel.release, "ValidationFailed")
+        assert target["message"] == f"{guest.name}: the command failed (3): the device gave no answer"
+        assert READY_LABEL not in scenario.cluster.labels(guest.name)
+        assert guest.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
+    acts.wait_for_events(scenario, "ValidationFailed")
+    for name, uid in pods.items():
+        wait_for_another_pod(scenario, name, uid)
+    validate(scenario, dict.fromkeys(("image", "command", "retries")))
+    scenario.wait_for_ready()
+    validate(scenario, None)
+    acts.wait_until(scenario, "no Node has a record", lambda: validated_nodes(scenario) == set())
+    scenario.wait_for_ready()
+
+
+def validate(scenario: Scenario, validation: dict[str, Any] | None) -> None:
+    """Let somebody change what a ready label needs besides the load."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    scenario.cluster.client.patch(path, {"spec": {"validation": validation}})
+
+
+def validated_nodes(scenario: Scenario) -> set[str]:
+    """Name the nodes that record that a command succeeded."""
+    key = validated.annotation(f"{NAMESPACE}/{DRIVER}")
+    records = {name: scenario.cluster.node(name)["metadata"]["annotations"].get(key) for name in scenario.guests}
+    return {name for name, text in records.items() if (found := validated.parse(text)) is not None and found.succeeded}
 
 
 def wait_for_another_pod(scenario: Scenario, node: str, uid: str) -> None:

@@ -38,6 +38,7 @@ PAIR, A_KEY = (
 SOAK, SOAK_OF_NOTHING = "must be a duration from 10s to 168h", "soak requires canary or canaryNodeSelector"
 WINDOW = "must be a duration from 1m to 168h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
+A_COMMAND = "command is required with image, and without deviceNodes"
 NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
@@ -50,6 +51,8 @@ GOOD: dict[str, Json] = {
     "a Secret for a Job": {"build": {"builder": "job", "secrets": [{"name": "a"}]}},
     "no Secrets": {"build": {"secrets": []}},
     "deadlines at both ends": {"build": {"deadline": "10s"}, "validation": {"command": ["a"], "timeout": "24h"}},
+    "device nodes": {"validation": {"deviceNodes": ["/dev/a"]}},
+    "a validation": {"validation": {"image": "r.io/a", "command": ["a"], "privileged": False, "retries": 0}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
     "a template": {"build": {"template": "debian"}},
     "mappings": {
@@ -118,6 +121,8 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "too long a soak": ({"rollout": {"soak": "168h1s", "canary": "10%"}}, {SOAK}),
     "too short a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "59s"}]}}, {WINDOW}),
     "too long a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "169h"}]}}, {WINDOW}),
+    "a validation of nothing": ({"validation": {"deviceNodes": []}}, {A_COMMAND}),
+    "a validation without a program": ({"validation": {"deviceNodes": ["/dev/a"], "image": "r.io/a"}}, {A_COMMAND}),
     "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),
     "no key": ({"signing": {}}, {A_KEY}),
     "parameters of another module": (

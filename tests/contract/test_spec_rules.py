@@ -54,7 +54,14 @@ FULL: Json = {
         "firmwarePath": "/a",
     },
     "signing": SIGNING,
-    "validation": {"command": ["a"], "timeout": "30s"},
+    "validation": {
+        "deviceNodes": ["/dev/a"],
+        "image": "r.io/a:1",
+        "command": ["a"],
+        "timeout": "30s",
+        "retries": 1,
+        "privileged": False,
+    },
     "rollout": {
         "strategy": "waves",
         "order": "nodeName",
@@ -110,6 +117,9 @@ WIDER: dict[str, tuple[Any, str]] = {
     "module.parameters": ({"a": ["x y"]}, "as above"),
     "module.parameters.*": (["x y"], "as above"),
     "module.parameters.*.[]": ("x y", "as above"),
+    "validation.image": ("debian::12", "a schema has no grammar of names"),
+    "validation.deviceNodes": (["/dev/../a"], "a pattern of RE2 cannot exclude '..'"),
+    "validation.deviceNodes.[]": ("/dev/../a", "as above"),
     "rollout.canaryNodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
     "rollout.canaryNodeSelector.*": (None, NULL),
     "rollout.windows.[].cron": ("60 * * * *", "a schema cannot tell a time that never comes"),
@@ -126,6 +136,7 @@ TEXTS = (
     "driverwright-cache/a", "docker.io/driverwright-build/a:1", "a:5000/b", "a:500000/b", "0" * 40, "0" * 41, "0" * 64,
     "https://h", "https://h/", "https://h/a", "http://h/a", "https://xn--a-b.example:8443/~a/b%20c", "ftp://h/a",
     "https://u:p@h/a", "https://a..b/c", "https://-a/b", "https://h/a?b=c", "git@h:a", "ssh://git@h/a",
+    "/dev/a", "/dev/a/b", "/dev/", "/dev/../a", "/dev/a:b",
     "1:2.0-1+b~c", "1^2", "x=1", "x.y=1", "x-y=1", "=1", "x=é", "x=\x07", "x=a|b", "Exists",
 )  # fmt: skip
 """What is judged for each text."""

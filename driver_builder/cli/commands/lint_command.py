@@ -34,6 +34,8 @@ from driver_builder.observed.inventory import Node
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.resources import DRIVER_CONTAINERS
 
+_WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
+
 
 class Severity(StrEnum):
     """An error keeps the driver from working; a warning is something to know."""
@@ -193,7 +195,9 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     if reading.spec is None:
         return
     for unused in reading.spec.unused:
-        yield Severity.WARNING, tuple(unused.split(".")), "is reserved: this version ignores it"
+        is_of_image = unused.startswith("spec.validation.")
+        words = _WITHOUT_IMAGE if is_of_image else "is reserved: this version ignores it"
+        yield Severity.WARNING, tuple(unused.split(".")), words
     secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
     for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
         yield Severity.ERROR, refusal.path, refusal.message

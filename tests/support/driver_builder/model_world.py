@@ -26,7 +26,7 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects import manifests, unload_pod, validation_pod
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, StartBuild
@@ -67,6 +67,12 @@ class World:
         """Which driver loaded a module, by node and module: what the loader records on the node."""
         self.loads: list[tuple[str, str]] = []
         """Which driver's pod loaded its modules on which node, in this order."""
+        self.missing: set[str] = set()
+        """Nodes without the device nodes that drivers expect."""
+        self.invalid: dict[str, int] = {}
+        """How often the command of a validation fails on a node, from now on."""
+        self.validations: list[tuple[str, str, str]] = []
+        """Which driver's command ran on which node, in which boot, in this order."""
         self.in_use: set[str] = set()
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
@@ -104,8 +110,10 @@ class World:
         self.live[name] = {}
         self.in_use.discard(name)
         for pod in self.pods_on(name):
-            if unload_pod.UNLOAD_LABEL not in _labels(pod):
+            if _is_driver_pod(pod):
                 pod["status"] = {}
+            elif validation_pod.VALIDATION_LABEL in _labels(pod) and not pod.get("status"):
+                pod["status"] = {"phase": "Failed", "message": "the node has booted"}
         annotations = {names.BOOT_ID_ANNOTATION: boot_id}
         body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
         self.client.patch(NODES.path(name=name), body)
@@ -132,9 +140,9 @@ class World:
         for pod in self.pods_on(name):
             pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
-    def remove_module(self, name: str) -> None:
+    def remove_module(self, name: str, result: str = "NotLive") -> None:
         """Let somebody remove the module on a node: the containers that hold it end with a verdict."""
-        verdict = {"result": "NotLive", "kernel": self.kernels[name], "bootID": self.boots[name],
+        verdict = {"result": result, "kernel": self.kernels[name], "bootID": self.boots[name],
                    "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
         self.silence(name)
         for pod in self.pods_on(name):
@@ -302,7 +310,7 @@ class World:
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """Return the parts of a round, between any two of which a pass may happen."""
-        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
+        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload, self._validate)
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
         yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
@@ -358,7 +366,7 @@ class World:
     def _load(self) -> None:
         """Play the loader of each pod that is new or was refused: by its node, its image and whose modules are live."""
         for _, pod in self._objects("pods"):
-            if (pod.get("status") and not _is_refused(pod)) or unload_pod.UNLOAD_LABEL in _labels(pod):
+            if (pod.get("status") and not _is_refused(pod)) or not _is_driver_pod(pod):
                 continue
             node = pod["spec"]["nodeName"]
             kernel = self.kernels[node]
@@ -384,6 +392,9 @@ class World:
                     if name not in self.live[node] or (node, name) not in self.owners:
                         self.owners[node, name] = driver
                 self.live[node] |= modules
+                expected = _environment(pod["spec"]["initContainers"][-1]).get(manifests.DEVICE_NODES)
+                if expected and node in self.missing:
+                    verdict |= {"result": "DeviceNodeMissing", "message": f"device node {expected} is missing"}
             pod["status"] = pod_status(verdict, ready=verdict["result"] == "Loaded")
 
     def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:
@@ -399,7 +410,7 @@ class World:
             if pod["spec"]["nodeName"] in self.dead:
                 continue
             node = pod["spec"]["nodeName"]
-            environment = {item["name"]: item["value"] for item in pod["spec"]["containers"][0]["env"]}
+            environment = _environment(pod["spec"]["containers"][0])
             named = dict(word.split(":") for word in environment["UNLOAD"].split())
             ours = [name for name, identity in named.items() if self.live[node].get(name) == identity]
             same_boot = environment["BOOT_ID"] == self.boots[node]
@@ -416,6 +427,23 @@ class World:
                 "phase": "Succeeded",
                 "startTime": timestamp(self.now),
                 "containerStatuses": [{"name": unload_pod.CONTAINER, "state": {"terminated": ended}}],
+            }
+
+    def _validate(self) -> None:
+        """Play each new validation pod: its command ends at once."""
+        for _, pod in self._objects("pods"):
+            node = pod["spec"]["nodeName"]
+            is_new = not pod.get("status") and "deletionTimestamp" not in pod["metadata"]
+            if not is_new or validation_pod.VALIDATION_LABEL not in _labels(pod) or node in self.dead:
+                continue
+            self.validations.append((_labels(pod)[manifests.DRIVER_LABEL], node, self.boots[node]))
+            fails = self.invalid.get(node, 0) > 0
+            self.invalid[node] = self.invalid.get(node, 0) - fails
+            ended = {"exitCode": int(fails), "message": "no answer" if fails else "", "finishedAt": timestamp(self.now)}
+            pod["status"] = {
+                "phase": "Failed" if fails else "Succeeded",
+                "startTime": timestamp(self.now),
+                "containerStatuses": [{"name": validation_pod.CONTAINER, "state": {"terminated": ended}}],
             }
 
     # ------------------------------------------------------------ what can be said about it
@@ -492,11 +520,19 @@ def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
     return spec if leaves_modules else {**spec, "initContainers": older}
 
 
+def _is_driver_pod(pod: Object) -> bool:
+    return not {unload_pod.UNLOAD_LABEL, validation_pod.VALIDATION_LABEL}.intersection(_labels(pod))
+
+
+def _environment(container: Object) -> dict[str, str]:
+    return {item["name"]: item.get("value", "") for item in container.get("env") or ()}
+
+
 def _is_refused(pod: Object) -> bool:
-    """Return whether a pod's loader was refused a module: the kubelet starts it again."""
+    """Return whether a pod's loader refused: the kubelet starts it again."""
     ended = pod["status"].get("initContainerStatuses") or [{}]
     message = ((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}"
-    return bool(json.loads(message).get("result") == "ModuleConflict")
+    return json.loads(message).get("result") in ("ModuleConflict", "DeviceNodeMissing")
 
 
 def _labels(obj: Object) -> Mapping[str, str]:

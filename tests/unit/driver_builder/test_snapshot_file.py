@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.cli.output import document
 from driver_builder.errors import ConfigurationError
@@ -152,6 +152,14 @@ def test_a_file_from_before_waves_is_read() -> None:
     spec = read.drivers[0].spec
     assert isinstance(spec, DriverSpec)
     assert spec.rollout == RolloutSettings()
+
+
+def test_a_file_from_before_validations_is_read() -> None:
+    """Its drivers validate nothing."""
+    read, _ = from_document(changed("snapshot/drivers/0/spec/validation", ...))
+    spec = read.drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert spec.validation == ValidationSettings()
 
 
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:

@@ -15,6 +15,7 @@ from driver_builder.api.driver_spec import (
     ModuleSettings,
     PreflightSettings,
     RegistrySettings,
+    ValidationSettings,
 )
 from driver_builder.api.rollout_settings import RolloutSettings, Share
 from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
@@ -24,7 +25,6 @@ from driver_builder.model.images import ImageRepository
 from tests.support.driver_builder.factories import spec
 
 RESERVED_VALUES: dict[str, Any] = {
-    "validation": {"command": ["/bin/true"], "timeout": "30s"},
     "retention": {"versions": 3},
 }
 
@@ -68,7 +68,14 @@ def test_a_whole_spec_becomes_values() -> None:
                 "firmwarePath": "/lib/firmware",
             },
             signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
-            validation=RESERVED_VALUES["validation"],
+            validation={
+                "deviceNodes": ["/dev/edu0", "/dev/dri/card0"],
+                "image": "registry.example.com/edu-test:1",
+                "command": ["/test", "--all"],
+                "timeout": "90s",
+                "retries": 0,
+                "privileged": False,
+            },
             rollout={"maxUnavailable": "10%"},
             retention=RESERVED_VALUES["retention"],
             preflight={"followRepository": True},
@@ -112,6 +119,14 @@ def test_a_whole_spec_becomes_values() -> None:
         signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
         rollout=RolloutSettings(max_unavailable=Share(10, is_percent=True)),
         preflight=PreflightSettings(follow_repository=True),
+        validation=ValidationSettings(
+            device_nodes=("/dev/edu0", "/dev/dri/card0"),
+            image="registry.example.com/edu-test:1",
+            command=("/test", "--all"),
+            timeout_seconds=90.0,
+            retries=0,
+            privileged=False,
+        ),
         tolerations=({"operator": "Exists"},),
         priority_class_name="high",
         image_pull_secrets=("pull",),
@@ -136,6 +151,29 @@ def test_a_ca_lies_under_the_usual_key() -> None:
     """What most tools call it."""
     read = parse_spec(spec(registry={"caConfigMap": {"name": "ca"}, "plainHttp": False}))
     assert read.registry == RegistrySettings(ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
+
+
+@pytest.mark.parametrize(
+    ("written", "unused"),
+    [
+        pytest.param({"command": ["/test"]}, ["command"], id="alone"),
+        pytest.param({"command": ["/test"], "timeout": "30s"}, ["command", "timeout"], id="with a timeout"),
+        pytest.param({"command": ["/test"], "deviceNodes": ["/dev/edu0"]}, ["command"], id="with device nodes"),
+    ],
+)
+def test_a_command_without_an_image_is_not_acted_on(written: dict[str, Any], unused: list[str]) -> None:
+    """It was reserved before images were read."""
+    read = parse_spec(spec(validation=written))
+    assert not read.validation.has_command
+    assert read.validation.command == ()
+    assert read.unused == tuple(f"spec.validation.{name}" for name in unused)
+
+
+def test_a_command_has_defaults() -> None:
+    """Five minutes, two more tries, and the devices of its node."""
+    read = parse_spec(spec(validation={"image": "r.io/test", "command": ["/test"]})).validation
+    assert (read.timeout_seconds, read.retries, read.privileged, read.is_set) == (300.0, 2, True, True)
+    assert not parse_spec(spec()).validation.is_set
 
 
 def test_null_is_not_given() -> None:
@@ -460,6 +498,20 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "at least the program",
             id="validation of nothing",
         ),
+        pytest.param({"validation": {"image": "r.io/a", "deviceNodes": ["/dev/a"]}}, "spec.validation.command", "",
+                     "at least the program", id="image without a command"),
+        pytest.param({"validation": {"deviceNodes": []}}, "spec.validation.command", "", "at least the program",
+                     id="no device nodes"),
+        pytest.param({"validation": {"deviceNodes": ["edu0"]}}, "spec.validation.deviceNodes[0]", "'edu0'",
+                     "below /dev", id="device node elsewhere"),
+        pytest.param({"validation": {"deviceNodes": ["/dev/../etc/passwd"]}}, "spec.validation.deviceNodes[0]",
+                     "'/dev/../etc/passwd'", "without '..'", id="device node that climbs"),
+        pytest.param({"validation": {"deviceNodes": ["/dev/a"] * 17}}, "spec.validation.deviceNodes", "17",
+                     "at most 16", id="too many device nodes"),
+        pytest.param({"validation": {"image": "a::b", "command": ["a"]}}, "spec.validation.image", "'a::b'",
+                     "image reference", id="image of a validation"),
+        pytest.param({"validation": {"image": "a", "command": ["a"], "retries": 11}}, "spec.validation.retries", "11",
+                     "from 0 to 10", id="retries"),
         pytest.param({"retention": {"versions": True}}, "spec.retention.versions", "True", "from 1 to", id="retention"),
         pytest.param({"tolerations": ["all"]}, "spec.tolerations[0]", "'all'", "operator: Exists", id="toleration"),
         pytest.param({"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0].name", "", "is missing", id="pull secret"),
@@ -471,7 +523,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             id="preflight",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_field_is_named_with_value_and_remedy(
     changes: dict[str, Any], field: str, value: str, remedy: str
 ) -> None:

@@ -85,6 +85,12 @@ REFUSED = [
         id="base image",
     ),
     pytest.param(
+        {"validation": {"image": "evil.example/x:1", "command": ["/x"]}},
+        {"allowed_base_images": "docker.io/library/*"},
+        "spec.validation.image: 'evil.example/x:1' is not allowed by --allowed-base-images of driver-builder",
+        id="image of a validation",
+    ),
+    pytest.param(
         {},
         {"allowed_base_images": "r.io/mirror/*"},
         "spec.build.baseImage: 'debian:bookworm-slim' is not allowed by --allowed-base-images of driver-builder",

@@ -13,6 +13,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.checks import explain
 from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
+from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
@@ -37,6 +38,7 @@ from tests.support.driver_builder.factories import (
     pod,
     ready_snapshot,
     snapshot,
+    spec_of,
     wanted,
     with_images,
 )
@@ -115,6 +117,22 @@ def not_ready(**changes: Any) -> Snapshot:
     """Make a snapshot whose node is not Ready, with or without its pod."""
     seen = ready_snapshot(replace(node(), ready=False))
     return replace(seen, **{"pods": tuple(replace(pod, ready=False) for pod in seen.pods), **changes})
+
+
+def validating(settings: dict[str, Any] | None = None, **record: Any) -> Snapshot:
+    """Make a snapshot whose driver works and is not validated; the Node may record how that went."""
+    settings = settings or {"image": "r.io/test", "command": ["/test"]}
+    seen = replace(ready_snapshot(driver=driver(spec_changes={"validation": settings})), nodes=(node(),))
+    if not record or seen.pods[0].proof is None:
+        return seen
+    subject = validation_pod.subject_of(
+        spec_of(seen.drivers[0]).validation,
+        boot_id=seen.pods[0].proof.boot_id,
+        fingerprint=seen.pods[0].fingerprint,
+    )
+    written = validated.render(validated.Validated(subject=subject, pod="uid", failed_at=int(NOW), **record))
+    annotations = {**node().annotations, validated.annotation(f"{NAMESPACE}/edu"): written}
+    return replace(seen, nodes=(replace(node(), annotations=annotations),))
 
 
 def refused() -> Snapshot:
@@ -203,6 +221,15 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("not heard of", lambda: with_pod(ready=False), "load", W, "does not refute the driver", "describe pod"),
     ("module removed by hand", lambda: with_pod(ready=False, contrary=GONE), "load", B, "edudrv is not live",
      "-c hold --previous"),
+    ("device node missing", lambda: not_loaded("DeviceNodeMissing", "device node /dev/edu0 is missing"), "load", B,
+     "device node /dev/edu0 is missing", "udev"),
+    ("validation has not begun", validating, "label", W, "validation is running", "describe pod edu-validate-"),
+    ("validation is tried again", lambda: validating(failures=1, message="no answer"), "label", W,
+     "validation failed 1 of 3 times and is tried again: no answer", "describe pod edu-validate-"),
+    ("validation failed", lambda: validating(failures=3, message="no answer"), "label", B,
+     "ValidationFailed: no answer", "annotate node node-a validated.driverwright.io/driverwright.edu-"),
+    ("device nodes not checked", lambda: validating({"deviceNodes": ["/dev/edu0"]}), "label", W,
+     "its driver pod does not check spec.validation.deviceNodes yet", "Wait"),
     ("not labelled", lambda: replace(ready_snapshot(), nodes=(node(),)), "label", W, f"no {READY_LABEL}=1.0.0 yet",
      "No controller"),
     ("labelled otherwise", lambda: replace(ready_snapshot(), nodes=(node(labels={READY_LABEL: "0.1"}),)), "label", W,

@@ -110,13 +110,27 @@ def test_an_error_is_said_with_its_line(
     assert words in found["message"]
 
 
-def test_a_reserved_field_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        pytest.param("retention: {versions: 2}", "spec.retention: is reserved: this version ignores it", id="reserved"),
+        pytest.param(
+            "validation: {command: [/test]}",
+            "spec.validation.command: is not acted on without spec.validation.image: name the image that the command "
+            "runs in",
+            id="a command without an image",
+        ),
+    ],
+)
+def test_a_field_that_nothing_acts_on_is_a_warning(
+    manifest: Path, capsys: pytest.CaptureFixture[str], field: str, message: str
+) -> None:
     """It does no harm, but the admin has to know that it does nothing: exit code 0."""
-    name = spoil(manifest, "  module:", "  retention: {versions: 2}\n  module:")
+    name = spoil(manifest, "  module:", f"  {field}\n  module:")
     assert linted(name) == 0
     where, severity, driver, *what = capsys.readouterr().out.splitlines()[1].split()
     assert (where, severity, driver) == (f"{name}:14", "warning", "edu")
-    assert " ".join(what) == "spec.retention: is reserved: this version ignores it"
+    assert " ".join(what) == message
 
 
 def test_all_drivers_of_all_files_are_checked(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -299,6 +299,25 @@ def test_two_drivers_and_two_targets_leave_no_file_in_common() -> None:
     assert len({owner(container, kernel) for container in drivers for kernel in (KERNEL, OTHER_KERNEL)}) == 4
 
 
+def test_device_nodes_are_in_the_pod_and_change_nothing_on_the_node() -> None:
+    """The DaemonSet is written anew, and no pod is replaced for it."""
+    with_nodes = made(driver(spec_changes={"validation": {"deviceNodes": ["/dev/edu0", "/dev/dri/card0"]}}))
+    for name in ("load", "hold"):
+        container = containers(pod_spec(with_nodes))[name]
+        assert environment(container)["DEVICE_NODES"] == "/dev/edu0 /dev/dri/card0"
+        assert {"name": "dev", "mountPath": "/host/dev", "readOnly": True} in container["volumeMounts"]
+    hold = containers(pod_spec(with_nodes))["hold"]["securityContext"]
+    assert (hold["privileged"], hold["seLinuxOptions"]) == (False, {"type": "spc_t"})
+    before, after = made()["metadata"]["annotations"], with_nodes["metadata"]["annotations"]
+    assert before[manifests.FINGERPRINT_ANNOTATION] == after[manifests.FINGERPRINT_ANNOTATION]
+    assert before[manifests.TEMPLATE_ANNOTATION] != after[manifests.TEMPLATE_ANNOTATION]
+
+
+def test_a_command_changes_no_driver_pod() -> None:
+    """It runs in a pod of its own."""
+    assert made(driver(spec_changes={"validation": {"image": "r.io/test", "command": ["/test"]}})) == made()
+
+
 @pytest.mark.parametrize("privileges", LoaderPrivileges)
 def test_what_unloads_may_do_what_loads_may(privileges: LoaderPrivileges) -> None:
     """One setting for both, and nothing else of the pod depends on it."""

@@ -2,7 +2,8 @@
 
 A history is a list of events between reconciles that may be cut off after any action: several drivers with mappings of
 every kind, nodes that join, leave and boot other kernels, sources and versions that change, builds that fail once or
-for good, registries that give no answer, prebuilt images that come late, pauses, deletions, killed controllers.
+for good, registries that give no answer, prebuilt images that come late, validations, pauses, deletions, killed
+controllers.
 """
 
 import json
@@ -49,6 +50,12 @@ MAPPINGS: dict[str, Callable[[str], list[Object] | None]] = {
         {"literal": NEW_KERNEL, "image": str(PREBUILT[driver])},
         {"regexp": "6[.]1[.].*"},
     ],
+}
+VALIDATIONS: dict[str, Object | None] = {
+    "nothing": None,
+    "a command": {"image": "r.io/test", "command": ["/test"], "deviceNodes": None},
+    "device nodes": {"image": None, "command": None, "deviceNodes": ["/dev/edu0"]},
+    "both": {"image": "r.io/test", "command": ["/other"], "deviceNodes": ["/dev/edu0"]},
 }
 OUTAGES: tuple[ImageState, ...] = (Unreachable(message="m"), Unauthorized(message="m"), Invalid(message="m"))
 
@@ -168,6 +175,10 @@ def _apply(world: StoryWorld, driver: str, mapping: str) -> None:
         world.patch_driver(driver, {"spec": {"kernelMappings": MAPPINGS[mapping](driver)}})
 
 
+def _validate(world: StoryWorld, driver: str, what: str) -> None:
+    world.patch_driver(driver, {"spec": {"validation": VALIDATIONS[what]}})
+
+
 def _upgrade(world: StoryWorld, driver: str) -> None:
     world.versions[driver] += 1
     world.patch_driver(driver, {"spec": {"version": f"1.0.{world.versions[driver]}"}})
@@ -269,6 +280,7 @@ steps = st.one_of(
     _step("boot", _join_or_boot, nodes, kernels),
     _step("leave", _leave, nodes),
     _step("upgrade", _upgrade, drivers),
+    _step("validate", _validate, drivers, st.sampled_from([*VALIDATIONS])),
     _step("edit the source", _edit_source, st.sampled_from(["int x;", "int y;"])),
     _step("rebuild", _annotate, drivers, one_or_two),
     _step("rebuild for the node", _ask_node, nodes, one_or_two),

@@ -1,0 +1,97 @@
+"""The pod that runs the command of ``spec.validation`` on one node: its manifest, its name, and how it ended. Pure.
+
+It is bound to the node, as an unload pod is, and runs once. A container gets all device nodes of its node only if it is
+privileged, because nothing else opens the container's device cgroup without a device plugin. On the node's network a
+network driver's interfaces are there, and no CNI plugin is needed.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
+from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
+from kube_api import names
+from kube_api.resources import PODS
+
+Json = dict[str, Any]
+
+VALIDATION_LABEL = f"{names.GROUP}/validation"
+"""On a validation pod: the subject that it validates. No driver pod has it."""
+
+CONTAINER = "validate"
+
+_MAX_NAME = 44
+_UNPRIVILEGED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "privileged": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationPod:
+    """One validation pod as it is; ``ended_at`` is None while it runs, ``message`` says why it does not, or failed."""
+
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    node: str
+    subject: str
+    ended_at: float | None = None
+    deleting: bool = False
+    succeeded: bool = False
+    message: str = ""
+
+
+def subject_of(settings: ValidationSettings, *, boot_id: str, fingerprint: str) -> str:
+    """Return the digest of what is validated: a command, against what a driver pod has loaded, in a boot."""
+    parts = [boot_id, fingerprint, settings.image, settings.command, settings.privileged]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def name_of(driver: str, node: str) -> str:
+    """Return the name of the validation pod of a driver (``namespace/name``) and a node: always the same."""
+    digest = hashlib.sha256(f"{driver}\0{node}".encode()).hexdigest()[:10]
+    return f"{driver.partition('/')[2][:_MAX_NAME].rstrip('-.')}-validate-{digest}"
+
+
+def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: str) -> Json:
+    """Build the pod that validates a driver on a node."""
+    settings = spec.validation
+    container = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "command": list(settings.command),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"privileged": True} if settings.privileged else _UNPRIVILEGED,
+        "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
+    }
+    labels = {
+        "app.kubernetes.io/managed-by": "driver-builder",
+        DRIVER_LABEL: driver.name,
+        VALIDATION_LABEL: subject,
+    }
+    secrets = [{"name": name} for name in spec.image_pull_secrets]
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            "name": name_of(driver.key, node),
+            "namespace": driver.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(driver, blocks_deletion=False)],
+        },
+        "spec": {
+            # Bound here: no scheduler refuses it a place on a node that is cordoned, full or tainted.
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "priorityClassName": spec.priority_class_name or "system-node-critical",
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": int(settings.timeout_seconds),
+            "terminationGracePeriodSeconds": 5,
+            "containers": [container],
+            **({"imagePullSecrets": secrets} if secrets else {}),
+        },
+    }

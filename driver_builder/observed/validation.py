@@ -1,0 +1,150 @@
+"""What ``spec.validation`` adds to the evidence of a node: validated, failed, or not known yet. Pure.
+
+A node whose driver is loaded, and not validated on this boot, has no ready label. Where the label is there for the same
+modules on the same boot, as when the validation is first set, it stays until the validation fails.
+
+Device nodes are checked by the driver pod. One that was made before they were set does not check them: it is replaced
+where the node has no label, and stays where it has one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from driver_builder.api.driver_spec import ValidationSettings
+from driver_builder.objects.validated import Validated
+from driver_builder.objects.validation_pod import ValidationPod, subject_of
+from driver_builder.observed import evidence
+from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod
+from driver_builder.reasons import Reason
+
+UNCHECKED = "its driver pod does not check spec.validation.deviceNodes yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where the command stands in the boot of a pod's proof; ``record`` is what the Node has to say of it.
+
+    ``pod`` is the validation pod that is under way or ended.
+    """
+
+    state: ValidationState
+    record: Validated
+    pod: ValidationPod | None = None
+    why: str = ""
+
+
+def progress(
+    settings: ValidationSettings,
+    pod: DriverPod,
+    known: Validated | None,
+    validation_pods: Iterable[ValidationPod],
+    now: float,
+) -> Progress | None:
+    """Weigh what a Node records and how its validation pod ended; None where no command has to run for a pod."""
+    if not settings.has_command or pod.proof is None:
+        return None
+    subject = subject_of(settings, boot_id=pod.proof.boot_id, fingerprint=pod.fingerprint)
+    record = known if known is not None and known.subject == subject else Validated(subject=subject)
+    run = next((item for item in validation_pods if item.subject == subject), None)
+    # One that is being deleted is recorded already, or was deleted by hand: then the command runs again.
+    has_ended = run is not None and run.ended_at is not None and not run.deleting
+    if run is not None and has_ended and not record.succeeded and record.pod != run.uid:
+        record = _with_end(record, run, now)
+    if record.succeeded:
+        return Progress(state=ValidationState.VALIDATED, record=record, pod=run)
+    if record.failures > settings.retries:
+        return Progress(
+            state=ValidationState.FAILED, record=record, pod=run, why=f"{Reason.VALIDATION_FAILED}: {record.message}"
+        )
+    why = f"validation is running{f': {run.message}' if run is not None and run.message else ''}"
+    if record.failures:
+        tries = f"failed {record.failures} of {settings.retries + 1} times"
+        why = f"validation {tries} and is tried again: {record.message}"
+    return Progress(state=ValidationState.UNDECIDED, record=record, pod=run, why=why)
+
+
+def _with_end(record: Validated, run: ValidationPod, now: float) -> Validated:
+    if run.succeeded:
+        return Validated(subject=record.subject, succeeded=True)
+    return replace(
+        record,
+        failures=record.failures + 1,
+        pod=run.uid,
+        failed_at=int(now),
+        message=run.message or "the command failed",
+    )
+
+
+def is_unchecked(settings: ValidationSettings, pod: DriverPod, daemon_sets: Mapping[str, DaemonSet]) -> bool:
+    """Return whether a pod has what is wanted on its node, and does not check the device nodes that are wanted.
+
+    A pod that is to be replaced anyway checks those of its own time.
+    """
+    daemon_set = daemon_sets.get(pod.target)
+    is_wanted = daemon_set is not None and evidence.is_current(pod, daemon_set)
+    return is_wanted and not set(settings.device_nodes).issubset(pod.device_nodes)
+
+
+def proving(node: Node, pods: Iterable[DriverPod]) -> tuple[DriverPod, Finding] | None:
+    """Return the pod whose load stands on a node, and whether it works now or is silent."""
+    said = [(pod, evidence.judge(node, pod)[0]) for pod in pods]
+    order = (Finding.WORKS, Finding.SILENT)
+    return next((item for finding in order for item in said if item[1] is finding), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What is known of one node: ``pod`` is its driver pod, ``progress`` that of the command."""
+
+    state: ValidationState
+    pod: DriverPod
+    finding: Finding
+    progress: Progress | None
+    is_unchecked: bool
+    is_labelled: bool
+    """The ready label is there for what the pod has loaded."""
+    why: str = ""
+
+
+def of_node(
+    settings: ValidationSettings,
+    node: Node,
+    pods: Iterable[DriverPod],
+    known: Validated | None,
+    validation_pods: Iterable[ValidationPod],
+    *,
+    label: str,
+    daemon_sets: Mapping[str, DaemonSet],
+    now: float,
+) -> Validation | None:
+    """Return what is known of a node's validation; None where no load stands there."""
+    found = proving(node, pods)
+    if found is None:
+        return None
+    pod, finding = found
+    command = progress(settings, pod, known, validation_pods, now)
+    unchecked = is_unchecked(settings, pod, daemon_sets)
+    state = ValidationState.VALIDATED if command is None else command.state
+    why = "" if command is None else command.why
+    if unchecked and state is ValidationState.VALIDATED:
+        state, why = ValidationState.UNDECIDED, UNCHECKED
+    return Validation(
+        state=state,
+        pod=pod,
+        finding=finding,
+        progress=command,
+        is_unchecked=unchecked,
+        is_labelled=label in node.labels and evidence.is_as_labelled(pod, node, label),
+        why=why,
+    )
+
+
+def weighed(found: NodeEvidence, validation: Validation | None) -> NodeEvidence:
+    """Add to the evidence of a node what its validation says."""
+    if found.version is None or validation is None or validation.state is ValidationState.VALIDATED:
+        return found
+    if validation.state is ValidationState.UNDECIDED and validation.is_labelled:
+        return found
+    return NodeEvidence(version=None, why=validation.why, validation=validation.state)
