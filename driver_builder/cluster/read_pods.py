@@ -70,7 +70,14 @@ def read_validation_pod(obj: Json) -> ValidationPod:
     created_at = parse_timestamp(metadata.get("creationTimestamp")) or 0.0
     has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
     is_late = status.get("reason") == "DeadlineExceeded"
-    said = _trouble(status) or _end_of(ended, "the command") or str(status.get("message") or "")
+    # The first is the kubelet's word for a container that was never started, or is lost; any other reason of a pod says
+    # that the kubelet ended it, such as Evicted.
+    is_lost = ended.get("reason") == "ContainerStatusUnknown" or bool(status.get("reason") and not is_late)
+    has_run = bool(ended) and not is_lost
+    said = _trouble(status) or (_end_of(ended, "the command") if has_run else str(status.get("message") or ""))
+    if is_late:
+        late = "not done within spec.validation.timeout" if has_run else "not started within spec.validation.timeout"
+        said = f"{late}: {said}".rstrip(": ")
     return ValidationPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -80,8 +87,9 @@ def read_validation_pod(obj: Json) -> ValidationPod:
         subject=shared(metadata["labels"][validation_pod.VALIDATION_LABEL]),
         ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
         deleting="deletionTimestamp" in metadata,
-        succeeded=bool(ended) and ended.get("exitCode") == 0 and not is_late,
-        message=validated.words(f"not done within spec.validation.timeout: {said}".rstrip(": ") if is_late else said),
+        has_run=has_run,
+        succeeded=has_run and ended.get("exitCode") == 0 and not is_late,
+        message=validated.words(said),
     )
 
 

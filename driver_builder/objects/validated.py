@@ -26,8 +26,8 @@ _UID = re.compile(r"[A-Za-z0-9-]{0,64}")
 class Validated:
     """How the command ended: it ``succeeded``, or failed so many times.
 
-    ``pod`` is the uid of the validation pod that failed last, ``failed_at`` when that was recorded, in whole seconds,
-    ``message`` what it reported.
+    ``pod`` is the uid of the validation pod that failed last, or did not run; ``failed_at`` when that was recorded, in
+    whole seconds; ``message`` what it reported.
     """
 
     subject: str
@@ -67,7 +67,7 @@ def render(validated: Validated) -> str:
     content: dict[str, object] = {"subject": validated.subject}
     if validated.succeeded:
         content["succeeded"] = True
-    if validated.failures:
+    if validated.pod:
         content |= {"failures": validated.failures, "pod": validated.pod, "failedAt": validated.failed_at}
         content["message"] = validated.message
     return json.dumps(content, separators=(",", ":"))

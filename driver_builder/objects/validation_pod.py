@@ -29,7 +29,10 @@ _UNPRIVILEGED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPod:
-    """One validation pod as it is; ``ended_at`` is None while it runs, ``message`` says why it does not, or failed."""
+    """One validation pod as it is; ``ended_at`` is None while it runs, ``message`` says why it does not, or failed.
+
+    ``has_run`` says that its command has ended, well or not: one that was never started says nothing of the driver.
+    """
 
     namespace: str
     name: str
@@ -39,6 +42,7 @@ class ValidationPod:
     subject: str
     ended_at: float | None = None
     deleting: bool = False
+    has_run: bool = False
     succeeded: bool = False
     message: str = ""
 

@@ -59,9 +59,9 @@ def progress(
             state=ValidationState.FAILED, record=record, pod=run, why=f"{Reason.VALIDATION_FAILED}: {record.message}"
         )
     why = f"validation is running{f': {run.message}' if run is not None and run.message else ''}"
-    if record.failures:
-        tries = f"failed {record.failures} of {settings.retries + 1} times"
-        why = f"validation {tries} and is tried again: {record.message}"
+    if record.pod:
+        tries = f"failed {record.failures} of {settings.retries + 1} times and " if record.failures else ""
+        why = f"validation {tries}is tried again: {record.message}"
     return Progress(state=ValidationState.UNDECIDED, record=record, pod=run, why=why)
 
 
@@ -70,10 +70,10 @@ def _with_end(record: Validated, run: ValidationPod, now: float) -> Validated:
         return Validated(subject=record.subject, succeeded=True)
     return replace(
         record,
-        failures=record.failures + 1,
+        failures=record.failures + run.has_run,
         pod=run.uid,
         failed_at=int(now),
-        message=run.message or "the command failed",
+        message=run.message or ("the command failed" if run.has_run else "its pod did not run"),
     )
 
 

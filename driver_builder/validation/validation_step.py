@@ -116,7 +116,7 @@ def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool,
     """Run the command on a node, or record how it ended."""
     record, pods, now = progress.record, view.validation_pods.get(node.name, ()), view.snapshot.now
     actions = _delete(pod for pod in pods if pod.subject != record.subject)
-    has_begun = record.succeeded or record.failures > 0
+    has_begun = record.succeeded or bool(record.pod)
     if has_begun and validated.parse(node.annotations.get(view.validated)) != record:
         return _Step(node=node, actions=(*actions, _remember(view, node, record, "the validation pod ended")))
     if progress.pod is not None and progress.pod.ended_at is not None:
@@ -133,9 +133,9 @@ def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool,
 
 def _due_at(record: Validated, now: float) -> float:
     """Return when the command runs next. A time that has not come yet is of another clock."""
-    if not record.failures or record.failed_at > now:
+    if not record.pod or record.failed_at > now:
         return 0.0
-    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** (record.failures - 1))
+    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
 
 
 def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> StartValidation:

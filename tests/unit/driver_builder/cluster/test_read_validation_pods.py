@@ -30,6 +30,7 @@ def ended(code: int, message: str = "", **more: Any) -> dict[str, Any]:
     return {"phase": "Failed", "containerStatuses": [{"name": "validate", "state": state}], **more}
 
 
+UNKNOWN = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "could not be located"}}
 WAITING = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
 
 ENDS = [
@@ -42,6 +43,11 @@ ENDS = [
                  id="too long, and ended well"),
     pytest.param({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"}, 1_700_000_000.0,
                  False, "The node was low on memory", id="evicted"),
+    pytest.param({"phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active on the node too long",
+                  "containerStatuses": [{"name": "validate", "state": UNKNOWN}]}, 1_700_000_000.0, False,
+                 "not started within spec.validation.timeout: Pod was active on the node too long", id="never started"),
+    pytest.param({**ended(137), "reason": "Evicted", "message": "The node was low on memory"}, ENDED_AT, False,
+                 "The node was low on memory", id="evicted while it ran"),
     pytest.param({"phase": "Pending", "containerStatuses": [{"name": "validate", "state": WAITING}]}, None, False,
                  "ErrImagePull: not found", id="image cannot be pulled"),
 ]  # fmt: skip
@@ -52,6 +58,7 @@ def test_a_pod_says_how_it_ended(status: dict[str, Any], ended_at: float | None,
     """Only its container's own end with 0 is a success."""
     pod = read(status)
     assert (pod.ended_at, pod.succeeded, pod.message) == (ended_at, succeeded, message)
+    assert pod.has_run is (ended_at == ENDED_AT and status.get("reason") != "Evicted")
     assert (pod.namespace, pod.node, pod.subject) == (NAMESPACE, "node-a", "0123456789abcdef")
 
 

@@ -16,6 +16,7 @@ SUBJECT = "0123456789abcdef"
             Validated(subject=SUBJECT, failures=2, pod="a-b", failed_at=1_700_000_000, message='no "answer"'),
             id="failed",
         ),
+        pytest.param(Validated(subject=SUBJECT, pod="a-b", failed_at=1, message="not started"), id="did not run"),
     ],
 )
 def test_a_record_is_read_as_it_was_written(record: Validated) -> None:

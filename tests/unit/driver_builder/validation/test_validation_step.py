@@ -58,7 +58,8 @@ def pod(**changes: Any) -> ValidationPod:
     return replace(good, **changes)
 
 
-ENDED: dict[str, Any] = {"ended_at": NOW - 1, "message": "no answer"}
+ENDED: dict[str, Any] = {"ended_at": NOW - 1, "has_run": True, "message": "no answer"}
+NOT_RUN = Validated(subject=SUBJECT, pod="uid-run", failed_at=int(NOW), message="not started")
 FAILED = Validated(subject=SUBJECT, failures=1, pod="uid-run", failed_at=int(NOW) - 10, message="no answer")
 FAILED_FOR_GOOD = replace(FAILED, failures=2)
 SUCCEEDED = Validated(subject=SUBJECT, succeeded=True)
@@ -104,6 +105,18 @@ def test_a_failure_is_counted_with_what_it_reported() -> None:
     ]
     expected = replace(FAILED_FOR_GOOD, pod="second", failed_at=int(NOW))
     assert validated.parse(action.value) == expected
+
+
+def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
+    """A registry that is away for long, or an eviction, does not fail the node: it is tried again and again."""
+    ended = pod(uid="uid-run", ended_at=NOW - 1, message="not started")
+    assert plan(seen(pods=(ended,)), SETTINGS).drivers[0].targets[0].message == (
+        "0 of 1 nodes ready; node-a: validation is tried again: not started"
+    )
+    (action,) = [item for item in plan(seen(pods=(ended,)), SETTINGS).actions if isinstance(item, RememberValidated)]
+    assert validated.parse(action.value) == NOT_RUN
+    later = replace(seen(record=NOT_RUN), now=NOW + 30)
+    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, StartValidation)] == ["node-a"]
 
 
 def test_the_next_try_is_looked_for_in_time() -> None:
