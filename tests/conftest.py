@@ -46,22 +46,3 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         for ground in fixtures.running:
             report.sections.append((f"Testbed {ground.name}", diagnosis.write(ground, report.nodeid)))
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, object, object]:
-    """Make reports fit for the way between pytest-xdist's processes, which takes no lone surrogates.
-
-    Tests of hostile names print some.
-    """
-    return _encodable((yield))
-
-
-def _encodable(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_encodable(item) for item in value)
-    return value
