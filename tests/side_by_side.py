@@ -18,7 +18,7 @@ from _pytest.runner import runtestprotocol
 PROCESSES = len(os.sched_getaffinity(0)) + 1
 """More than cores: some tests wait for most of their time."""
 
-TAKEN_AT_ONCE = 8
+TAKEN_AT_ONCE = 20
 """Tests of one file. Few, or one process works long after the others; many, or each process makes all fixtures."""
 
 NUMBER = 4
