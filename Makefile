@@ -26,7 +26,7 @@ test-long: $(READY) ## Run the long tests: studies, soaks, tests of the testbed
 	@$(BIN)/python tools/run_tests.py --long
 
 unit: $(READY) ## Run the unit tests, which need only Python (a minute)
-	@$(PYTEST) tests/unit tests/contract -q -n 3 --dist worksteal -m "not long"
+	@$(BIN)/python tools/run_tests.py --unit
 
 integration: $(READY) ## Run the tests against a real API server, engine and registry
 	@$(PYTEST) -m "(api or engine) and not long"

@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+from collections.abc import Callable
+from functools import cache
 
 
 def settle() -> None:
@@ -17,6 +19,13 @@ def settle() -> None:
 
 def give_back() -> None:
     """Give free pages back to the system."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
+    trim = _malloc_trim()
     if trim is not None:
         trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], object] | None:
+    """Find the function once: each handle of the C library is another class."""
+    found: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return found  # glibc has it, musl does not

@@ -47,7 +47,7 @@ def bounded_message(text: str, limit: int = MAX_MESSAGE) -> str:
     text = printable(text, limit)
     if _stored_size(text) <= limit:
         return text
-    ends = accumulate(_stored_size(character) for character in text)
+    ends = accumulate(_ESCAPED.get(character) or len(character.encode()) for character in text)
     return text[: sum(end <= limit - len(_CUT) for end in ends)] + _CUT
 
 

@@ -23,8 +23,6 @@ LONGEST_MESSAGE = 1000
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write down what took its time, and say at once what failed."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        return
     path = os.environ.get("DRIVERWRIGHT_TIMES")
     if path and (report.duration >= WORTH_A_LINE or report.outcome != "passed"):
         with Path(path).open("a") as file:
@@ -39,4 +37,6 @@ def _shortened(report: pytest.TestReport) -> str:
     text = report.longreprtext
     message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")[:LONGEST_MESSAGE]
     end = text[-LONGEST_FAILURE:]
-    return end if message in end else f"{message}\n[...]\n{end}"
+    shortened = end if message in end else f"{message}\n[...]\n{end}"
+    # Tests of hostile names print some that no output takes.
+    return shortened.encode(errors="backslashreplace").decode()

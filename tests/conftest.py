@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from testbed import diagnosis, fixtures
 from testbed.fixtures import control_plane_ground, engine_ground, ground, parts_ground
@@ -21,7 +21,7 @@ REAL_PARTS = ("api", "engine", "kernel", "cluster")
 
 # Derandomized: what a change did not touch does not fail it.
 settings.register_profile(
-    "ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci", max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,8 +31,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, which says what it needs; those of ``cluster`` share one, in one process."""
+    """Mark each test by its folder, which says what it needs, and properties as ``costly``.
+
+    Those of ``cluster`` share one, in one process.
+    """
     for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("costly")
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in REAL_PARTS:
             item.add_marker(folder)
@@ -46,22 +51,3 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         for ground in fixtures.running:
             report.sections.append((f"Testbed {ground.name}", diagnosis.write(ground, report.nodeid)))
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, object, object]:
-    """Make reports fit for the way between pytest-xdist's processes, which takes no lone surrogates.
-
-    Tests of hostile names print some.
-    """
-    return _encodable((yield))
-
-
-def _encodable(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_encodable(item) for item in value)
-    return value

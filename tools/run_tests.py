@@ -1,9 +1,10 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
-The unit tests come first, on both cores. Then three processes run side by side: one has the tests that share the
-cluster and is shown as it goes, one those that mostly wait for a controller, and one all others that need single parts;
-these two are shown when they end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took;
-what a failed test's testbed looked like is in ``build/artefacts``. The long tests run one part after the other.
+The unit tests come first, on all cores (``tests.side_by_side``); with ``make unit`` they are all. Then three processes
+run side by side: one has the tests that share the cluster and is shown as it goes, one those that mostly wait for a
+controller, and one all others that need single parts; these two are shown when they end. Each leaves a JUnit file in
+``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
+``build/artefacts``. The long tests run one part after the other.
 """
 
 import os
@@ -28,8 +29,8 @@ from testbed.progress import PlainLines  # noqa: E402
 COLLECTED_WITH = ("busybox-static", "gcc")
 """What tests look for when they are collected, so it has to be there before."""
 
-UNIT = ("tests/unit", "tests/contract", "-n", "3", "--dist", "worksteal", "-q")
-"""More processes than cores: some of these tests wait for most of their time."""
+UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
+"""Those that wait for long come first, or one process would wait for them at the end."""
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
 LIVES = ("tests/api/test_killed_controller.py", "tests/api/test_landings.py", "tests/api/test_soak.py")
 """A controller's process and played nodes: they take minutes and hardly any processor time."""
@@ -138,22 +139,23 @@ def durations() -> list[tuple[float, str]]:
 def main() -> int:
     """Run all parts; 1 when one of them found something."""
     began = time.monotonic()
-    if why_unsupported() is None:
+    only_unit, long = "--unit" in sys.argv, "--long" in sys.argv
+    if not only_unit and why_unsupported() is None:
         ensure_packages(COLLECTED_WITH, PlainLines())
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.iterdir():
         old.unlink()
-    long = "--long" in sys.argv
     if long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
-    ended = [part for stage in stages(long=long) for part in run_stage(stage)]
+    ended = [part for stage in stages(long=long)[: 1 if only_unit else None] for part in run_stage(stage)]
     lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
     (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")
     print(*ended, sep="\n")
     passed = all(part.passed for part in ended)
+    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}"
     wall, cpu = time.monotonic() - began, sum(part.cpu for part in ended)
-    print(f"make test: {'passed' if passed else 'FAILED'} in {wall:.0f} s, {cpu:.0f} CPU-seconds", flush=True)
+    print(f"{verdict} in {wall:.0f} s, {cpu:.0f} CPU-seconds", flush=True)
     return 0 if passed else 1
 
 

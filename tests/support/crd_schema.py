@@ -58,9 +58,9 @@ def in_cel(part: Json, value: Any) -> Any:
 
 def refusals(value: Any, part: Json = SCHEMA) -> Iterator[str]:
     """The messages of all rules that a value breaks, anywhere in it."""
-    for rule in part.get(RULES, ()):
-        if compiled(rule["rule"]).eval(data={"self": in_cel(part, value)}).value() is not True:
-            yield rule["message"]
+    if rules := part.get(RULES, ()):
+        seen = {"self": in_cel(part, value)}
+        yield from (rule["message"] for rule in rules if compiled(rule["rule"]).eval(data=seen).value() is not True)
     if isinstance(value, dict):
         for name, child in value.items():
             yield from refusals(child, part.get("properties", {}).get(name, {}))

@@ -1,7 +1,7 @@
 """An API server in memory: it keeps objects as the real one does, as far as the controller can see."""
 
 import json
-import pickle
+import marshal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -229,7 +229,7 @@ def _with_containers(known: Object, patch: Object) -> Object:
 
 def copied(value: _Value) -> _Value:
     """Copy plain data, many times faster than ``copy.deepcopy``."""
-    made: _Value = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own data of a moment ago
+    made: _Value = marshal.loads(marshal.dumps(value))  # noqa: S302 - our own data of a moment ago
     return made
 
 

@@ -83,9 +83,15 @@ def request_for(node: Node, **changes: Any) -> BuildRequest:
     return replace(request, **changes)
 
 
+_rendered: dict[str, str] = {}
+
+
 def dockerfile(node: Node, **changes: Any) -> str:
-    """Render a node's template."""
-    return render(request_for(node, **changes), templates_directory())
+    """Render a node's template; the same request only once."""
+    request = request_for(node, **changes)
+    if (known := repr(request)) not in _rendered:
+        _rendered[known] = render(request, templates_directory())
+    return _rendered[known]
 
 
 def test_every_template_is_tested() -> None:

@@ -40,6 +40,7 @@ def test_a_template_is_rendered_with_its_values() -> None:
             "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
             "it takes more than 1 s of CPU time",
             id="loops without an end",
+            marks=pytest.mark.long,
         ),
     ],
 )

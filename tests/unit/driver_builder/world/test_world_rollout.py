@@ -447,7 +447,7 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
 
 
 @pytest.mark.costly
-@few(25)
+@few(12)
 @given(
     st.lists(kernels, min_size=2, max_size=4),
     st.sampled_from((*DRIVERS[:1], None)),

@@ -150,7 +150,7 @@ def test_builds_that_fail_while_no_status_can_be_written_are_tried_less_and_less
         reconciler(world, world.builds).reconcile()
         started += [world.now for key in world.builds.running if key not in running]
         world.finish_builds()
-        world.now += 10
+        world.now += 30
     waits = [after - before for before, after in pairwise(started)]
     assert waits == sorted(waits)
     assert len(started) < 10
