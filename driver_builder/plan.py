@@ -18,6 +18,7 @@ from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, Sk
 from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
+from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -40,6 +41,8 @@ from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.node_lock import locks
+from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
@@ -93,7 +96,8 @@ def plan(
         inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
-    parts = list(admit(parts, settings.max_unavailable_nodes))
+    held = locks(inventory.held(snapshot.nodes), snapshot.now)
+    parts = list(prepare(admit(parts, settings.max_unavailable_nodes, held), snapshot))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+PAUSE_LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9_.-]*[.])?deploy[.][A-Za-z0-9_.-]*[A-Za-z0-9]"
+"""Keys of labels by which operators deploy their DaemonSets to a node, such as ``nvidia.com/gpu.deploy.device-plugin``.
+
+Who writes a DriverContainer may change no other label of a Node: the admission policy has the same expression.
+"""
+
 
 class Strategy(StrEnum):
     """``strategy``: waves within a budget, or all nodes at once."""

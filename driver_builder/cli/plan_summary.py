@@ -20,6 +20,7 @@ from driver_builder.planning.actions import (
     DeleteDaemonSet,
     DeleteUnloadPod,
     DiscoverKernels,
+    HoldNode,
     LabelNode,
     RememberLoaded,
     ReplacePod,
@@ -33,7 +34,8 @@ from driver_builder.reasons import TargetState, with_remedy
 from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
-VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "keep tidy")
+VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",
+         "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
@@ -80,6 +82,8 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
+        case HoldNode():
+            return "prepare"
         case ReplacePod():
             return "replace"
         case LabelNode(version=version):
@@ -176,7 +180,7 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.request.target.id
         case ApplyDaemonSet() | WidenDaemonSet():
             return action.target
-        case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+        case ReplacePod() | LabelNode() | RememberLoaded() | HoldNode() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -20,6 +20,7 @@ from driver_builder.planning.actions import (
     DeleteDaemonSet,
     DeleteUnloadPod,
     DiscoverKernels,
+    HoldNode,
     LabelNode,
     RememberLoaded,
     ReplacePod,
@@ -35,6 +36,7 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
+_OnNode = LabelNode | RememberLoaded | HoldNode
 _Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | ReplacePod | StartUnload | DeleteUnloadPod | SetFinalizer
 
 logger = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ def batches(
     """
     found: dict[object, list[Action]] = {}
     for action in actions:
-        place = (action.node, apart(action)) if isinstance(action, LabelNode | RememberLoaded) else id(action)
+        place = (action.node, apart(action)) if isinstance(action, _OnNode) else id(action)
         found.setdefault(place, []).append(action)
     return tuple(tuple(batch) for batch in found.values())
 
@@ -96,8 +98,8 @@ class Executor:
         the second driver without an answer the rest is left to the next reconcile, because each action would wait as
         long. The same holds when the controller is to stop, because another one may act already.
 
-        A pod is replaced after the label that its node loses is removed. Where that was not written for now the pod
-        stays: it may be the only evidence.
+        A pod is replaced after the label that its node loses is removed, and after its node is locked. Where the label
+        was not written for now the pod stays: it may be the only evidence. So it does where the lock was not taken.
         """
         failed: list[FailedAction] = []
         unwritten: set[tuple[str, str]] = set()
@@ -116,7 +118,9 @@ class Executor:
                 break
             outcomes = self._outcomes(waiting)
             for action, error in outcomes:
-                if error is not None:
+                if isinstance(action, HoldNode) and error is not None:
+                    unwritten.add((owner_of(action), action.node))
+                if error is not None and not isinstance(error, Conflict | NotFound):
                     failed.append(FailedAction(action=action, error=error))
                     logger.warning("%s", failed[-1])
                     if isinstance(action, LabelNode) and isinstance(error, KubeApiError) and error.is_temporary:
@@ -141,7 +145,8 @@ class Executor:
     def _outcomes(self, batch: tuple[Action, ...]) -> list[tuple[Action, KubeApiError | InternalError | None]]:
         """Perform a batch; one that is refused is tried action by action: one driver's mistake stops no other's."""
         error = contained("action", str(batch[0]), partial(self._try, batch), lambda error: error)
-        is_temporary = isinstance(error, KubeApiError) and error.is_temporary
+        # Of a lock that was lost: what else is written on the Node does not depend on it.
+        is_temporary = isinstance(error, KubeApiError) and error.is_temporary and not isinstance(error, Conflict)
         if error is None or is_temporary or len(batch) == 1:
             return [(action, error) for action in batch]
         return [
@@ -156,6 +161,7 @@ class Executor:
         except (NotFound, Conflict) as error:
             # The cluster changed since the snapshot; the next reconcile sees it.
             logger.info("%s: conflict: %s", batch[0], error)
+            return error if any(isinstance(action, HoldNode) for action in batch) else None
         except KubeApiError as error:
             return error
         return None
@@ -173,7 +179,7 @@ class Executor:
             case DiscoverKernels():
                 if self._discoveries is not None:
                     self._discoveries.submit(action)
-            case LabelNode() | RememberLoaded():
+            case LabelNode() | RememberLoaded() | HoldNode():
                 self._patch_node(action.node, batch)
             case _:
                 self._write(action)
@@ -183,14 +189,37 @@ class Executor:
         # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
         labels: dict[str, str | None] = {}
         annotations: dict[str, str | None] = {}
+        holds: list[HoldNode] = []
         for action in actions:
             if isinstance(action, LabelNode):
                 labels[action.label] = action.version
                 annotations |= action.annotations
             elif isinstance(action, RememberLoaded):
                 annotations[action.annotation] = action.value
+            elif isinstance(action, HoldNode):
+                holds.append(action)
+                labels |= action.labels
+                annotations |= action.annotations
         metadata = {name: values for name, values in (("labels", labels), ("annotations", annotations)) if values}
-        self._client.patch(NODES.path(name=node), {"metadata": metadata})
+        self._client.patch(NODES.path(name=node), self._held(holds, metadata) if holds else {"metadata": metadata})
+
+    def _held(self, holds: Iterable[HoldNode], metadata: Object) -> Object:
+        """Return a patch that is refused where the Node is another one than these actions expect.
+
+        Raises:
+            NotFound: the Node is gone.
+            Conflict: somebody else has its lock now.
+        """
+        (first, *_) = holds = list(holds)
+        # By a list: to read a single Node would need another permission.
+        found = self._client.list(NODES.path(), field_selector=f"metadata.name={first.node}").items
+        if not found:
+            raise NotFound(f"Node {first.node} is gone", status=404)
+        known: Object = found[0]["metadata"]
+        lock = (known.get("annotations") or {}).get(names.LOCK_ANNOTATION)
+        if any(hold.seen != lock for hold in holds):
+            raise Conflict(f"the lock of Node {first.node} is {lock!r} now", status=409)
+        return {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
 
     def _write(self, action: _Write) -> None:
         match action:

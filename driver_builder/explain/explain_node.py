@@ -12,6 +12,7 @@ from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.rollout.node_lock import lock_of
 from driver_builder.status.rollout_status import previous_wave
 from kube_api import names
 
@@ -89,17 +90,28 @@ def pull_check(context: Context) -> Step:
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
     if context.daemon_set is not None and not is_current(pod, context.daemon_set):
-        # What all drivers together hold back is in the status alone.
-        wave = previous_wave(context.driver.status) or context.decided.wave
-        words = f"pod {pod.name} runs the previous image" + (f"; {wave.phase}: {wave.message}" if wave else "")
-        if context.node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
-            step = f"kubectl annotate node {context.node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
-            return waiting("pull", f"pod {pod.name} runs the previous image: the node is left out", step)
-        return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
+        return _of_before(context, pod)
     if pod.proof is None and _PULL_FAILED.match(pod.message):
         step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"
         return broken("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
-    return ok("pull", f"pod {pod.name} is on the node")
+    lock = lock_of(context.node)
+    return ok("pull", f"pod {pod.name} is on the node" + (f"; the node {lock}" if lock else ""))
+
+
+def _of_before(context: Context, pod: DriverPod) -> Step:
+    """Say why a pod still has the image of before."""
+    node, lock = context.node, lock_of(context.node)
+    words = f"pod {pod.name} runs the previous image"
+    if node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
+        step = f"kubectl annotate node {node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
+        return waiting("pull", f"{words}: the node is left out", step)
+    if lock is not None and lock.holder != context.driver.key:
+        step = f"Wait; if its holder is gone: kubectl annotate node {node.name} {names.LOCK_ANNOTATION}-"
+        return waiting("pull", f"{words}: the node {lock}", step)
+    # What all drivers together hold back is in the status alone.
+    wave = previous_wave(context.driver.status) or context.decided.wave
+    words += f"; {wave.phase}: {wave.message}" if wave else ""
+    return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
 
 
 def _no_pod(context: Context) -> Step:

@@ -175,6 +175,26 @@ class RememberLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldNode:
+    """Take, renew or release the lock of a Node, with what else changes there, in one patch.
+
+    Nothing is written if the lock is not ``seen`` any more (None: there was none). ``annotations`` and ``labels`` are
+    set, None removes one; ``taint`` says whether our taint is to be there, None leaves it.
+    """
+
+    node: str
+    driver: str
+    seen: str | None
+    annotations: Mapping[str, str | None]
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taint: bool | None = None
+    why: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} for {self.driver}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnload:
     """Create the pod that unloads a driver from a node."""
 
@@ -223,6 +243,7 @@ Action = (
     | ReplacePod
     | LabelNode
     | RememberLoaded
+    | HoldNode
     | StartUnload
     | DeleteUnloadPod
     | SetFinalizer

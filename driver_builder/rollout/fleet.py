@@ -3,20 +3,26 @@
 Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds back what would be too much at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.rollout.node_lock import Lock
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
 
 
 @dataclass(slots=True)
 class _Work:
-    """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for."""
+    """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for.
+
+    ``locks`` are those of the nodes.
+    """
 
     max_nodes: int
+    locks: Mapping[str, Lock]
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
@@ -24,6 +30,8 @@ class _Work:
         """Return why a driver may not be replaced on a node now; empty if it may."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
+        if node in self.locks and self.locks[node].holder != driver:
+            return f"node {node} {self.locks[node]}"
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
             return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
@@ -35,14 +43,17 @@ class _Work:
         self.taken.add(node)
 
 
-def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, ...]:
-    """Hold back the replacements that cost a working driver where another driver is at work; the first key goes first.
+def admit(
+    parts: Iterable[DriverPlan], max_nodes: int = 0, locks: Mapping[str, Lock] = MappingProxyType({})
+) -> tuple[DriverPlan, ...]:
+    """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
-    together may answer for, 0 if they are not limited.
+    together may answer for, 0 if they are not limited. ``locks`` are those of nodes: a node that a driver has locked
+    goes before the others.
     """
     parts = tuple(parts)
-    work = _Work(max_nodes)
+    work = _Work(max_nodes, locks)
     for part in parts:
         at_once = (
             action.node
@@ -52,7 +63,27 @@ def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, 
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
         work.taken |= part.taken
-    return tuple(_admitted(part, work) if part.budgeted else part for part in parts)
+    return tuple(_admitted(_begun_first(part, locks), work) if part.budgeted else part for part in parts)
+
+
+def _begun_first(part: DriverPlan, locks: Mapping[str, Lock]) -> DriverPlan:
+    """Let nodes that the driver has locked go in place of others: what is begun there is not begun anew elsewhere."""
+    own = {node for node, lock in locks.items() if lock.holder == part.driver.key}
+    late = [action for action in part.reserve if action.node in own]
+    fresh = [node for node in sorted(part.budgeted, reverse=True) if node not in own]
+    instead = dict(zip(fresh, late, strict=False))
+    if not instead:
+        return part
+    going = {action.node for action in instead.values()}
+    waiting = [action for action in part.actions if isinstance(action, ReplacePod) and action.node in instead]
+    staying = (action for action in part.actions if action not in waiting)
+    others = (action for action in part.reserve if action.node not in going)
+    return replace(
+        part,
+        actions=(*staying, *instead.values()),
+        budgeted=part.budgeted.difference(instead) | going,
+        reserve=(*sorted(waiting, key=lambda action: action.node), *others),
+    )
 
 
 def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:

@@ -23,6 +23,8 @@ class MemoryClient(Client):
         self.faults: list[KubeApiError] = []
         self.forbidden: tuple[str, ...] = ()
         """Parts of the paths that may not be read."""
+        self.unpatchable: tuple[str, ...] = ()
+        """Paths that may not be patched or created below."""
         self.clock: Callable[[], float] = lambda: NOW
         self._count = 0
         self._log: list[tuple[int, str, WatchEvent]] = []
@@ -41,14 +43,13 @@ class MemoryClient(Client):
     def list(
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
-        """Read a collection; a selector names one label, with or without its value."""
+        """Read a collection; a selector names one label, with or without its value, or one field."""
         self._maybe_fail(path)
-        assert not field_selector
         with self._lock:
             found = [
                 copied(obj)
                 for where, obj in sorted(self.objects.items())
-                if where.rpartition("/")[0] == path and _is_selected(obj, label_selector)
+                if _is_in(path, where) and _is_selected(obj, label_selector) and _has_field(obj, field_selector)
             ]
             if metadata_only:
                 found = [{"metadata": obj["metadata"]} for obj in found]
@@ -136,6 +137,8 @@ class MemoryClient(Client):
     def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
         """Merge a patch; a subresource is a part of the object."""
         self._maybe_fail()
+        if path in self.unpatchable:
+            raise Forbidden(f"PATCH {path}: 403 Forbidden", status=403)
         assert isinstance(body, dict)
         with self._lock:
             path = path.removesuffix("/status")
@@ -198,6 +201,20 @@ class MemoryClient(Client):
             raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
+
+
+def _is_in(collection: str, path: str) -> bool:
+    """Return whether an object is in a collection; that of all namespaces names none."""
+    root, _, plural = collection.rpartition("/")
+    return path.rpartition("/")[0] == collection or (
+        "/namespaces/" not in collection and path.startswith(f"{root}/namespaces/") and path.split("/")[-2] == plural
+    )
+
+
+def _has_field(obj: Object, field_selector: str) -> bool:
+    field, _, value = field_selector.partition("=")
+    part, _, name = field.partition(".")
+    return not field or (obj.get(part) or {}).get(name) == value
 
 
 def _is_selected(obj: Object, label_selector: str) -> bool:
