@@ -6,6 +6,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report
+from driver_builder.objects.tolerations import with_ours
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding, is_current
 from driver_builder.observed.inventory import Node, Taint
@@ -132,10 +133,11 @@ def _no_pod(context: Context) -> Step:
 def _not_tolerated(context: Context) -> Taint | None:
     """Return a taint that keeps the driver's pods away; without tolerations in the spec they tolerate everything."""
     wanted = context.spec.tolerations
+    tolerated = (*with_ours(wanted), *_OF_DAEMON_SETS)
     against = (
         taint
         for taint in context.node.taints
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(map(taint.is_tolerated, (*wanted, *_OF_DAEMON_SETS)))
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(map(taint.is_tolerated, tolerated))
     )
     return next(against, None) if wanted else None
 
