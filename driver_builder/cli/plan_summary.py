@@ -20,6 +20,7 @@ from driver_builder.planning.actions import (
     DeleteDaemonSet,
     DeleteUnloadPod,
     DiscoverKernels,
+    EvictPod,
     HoldNode,
     LabelNode,
     RememberLoaded,
@@ -82,7 +83,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
-        case HoldNode():
+        case HoldNode() | EvictPod():
             return "prepare"
         case ReplacePod():
             return "replace"
@@ -180,7 +181,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.request.target.id
         case ApplyDaemonSet() | WidenDaemonSet():
             return action.target
-        case ReplacePod() | LabelNode() | RememberLoaded() | HoldNode() | StartUnload() | DeleteUnloadPod():
+        case (
+            ReplacePod() | LabelNode() | RememberLoaded() | HoldNode() | EvictPod() | StartUnload() | DeleteUnloadPod()
+        ):
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

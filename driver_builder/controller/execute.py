@@ -9,10 +9,12 @@ from typing import assert_never
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.silence import Silence
 from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.errors import InternalError
 from driver_builder.objects import manifests
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
@@ -20,6 +22,7 @@ from driver_builder.planning.actions import (
     DeleteDaemonSet,
     DeleteUnloadPod,
     DiscoverKernels,
+    EvictPod,
     HoldNode,
     LabelNode,
     RememberLoaded,
@@ -37,7 +40,16 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 FIELD_MANAGER = "driver-builder"
 
 _OnNode = LabelNode | RememberLoaded | HoldNode
-_Write = ApplyDaemonSet | WidenDaemonSet | DeleteDaemonSet | ReplacePod | StartUnload | DeleteUnloadPod | SetFinalizer
+_Write = (
+    ApplyDaemonSet
+    | WidenDaemonSet
+    | DeleteDaemonSet
+    | ReplacePod
+    | EvictPod
+    | StartUnload
+    | DeleteUnloadPod
+    | SetFinalizer
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +84,20 @@ def _is_later(action: Action) -> bool:
     return not (isinstance(action, LabelNode) and action.version is None)
 
 
+def _tainted(taints: list[Object], holds: Iterable[HoldNode]) -> list[Object] | None:
+    """Return the taints of a Node with or without ours, as asked; None where nothing changes."""
+    asked = [hold.taint for hold in holds if hold.taint is not None]
+    others = [item for item in taints if item.get("key") != names.UPGRADING_TAINT]
+    if not asked or asked[-1] is (len(others) < len(taints)):
+        return None
+    return [*others, *([{"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}] if asked[-1] else [])]
+
+
 class Executor:
-    """Carries out actions against one cluster and one build queue, until ``is_stopping``."""
+    """Carries out actions against one cluster and one build queue, until ``is_stopping``.
+
+    ``refused_evictions`` are those that the API server refused, by the uid of the pod: the next reconcile reads them.
+    """
 
     def __init__(
         self,
@@ -82,8 +106,10 @@ class Executor:
         discoveries: DiscoveryQueue | None = None,
         *,
         is_stopping: Callable[[], bool] = lambda: False,
+        refused_evictions: dict[str, EvictionRefused] | None = None,
     ) -> None:
         self._client = client
+        self._evictions = Evictions(client, {} if refused_evictions is None else refused_evictions)
         self._builds = builds
         self._discoveries = discoveries
         self._is_stopping = is_stopping
@@ -110,7 +136,7 @@ class Executor:
                 action
                 for action in batch
                 if owner_of(action) not in strikes.unanswered
-                and not (isinstance(action, ReplacePod) and (owner_of(action), action.node) in unwritten)
+                and not (isinstance(action, ReplacePod | EvictPod) and (owner_of(action), action.node) in unwritten)
             )
             if not waiting:
                 continue
@@ -216,10 +242,12 @@ class Executor:
         if not found:
             raise NotFound(f"Node {first.node} is gone", status=404)
         known: Object = found[0]["metadata"]
+        taints = _tainted((found[0].get("spec") or {}).get("taints") or [], holds)
         lock = (known.get("annotations") or {}).get(names.LOCK_ANNOTATION)
         if any(hold.seen != lock for hold in holds):
             raise Conflict(f"the lock of Node {first.node} is {lock!r} now", status=409)
-        return {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
+        patch: Object = {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
+        return patch if taints is None else {**patch, "spec": {"taints": taints or None}}
 
     def _write(self, action: _Write) -> None:
         match action:
@@ -245,6 +273,8 @@ class Executor:
                 self._client.delete(path, uid=action.uid)
             case ReplacePod() | DeleteUnloadPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
+            case EvictPod():
+                self._evictions.evict(action)
             case StartUnload():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():

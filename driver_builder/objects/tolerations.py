@@ -3,7 +3,7 @@
 A DaemonSet makes no pod on a node whose taint it does not tolerate, and we taint the nodes on which it has to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 OURS: tuple[Json, ...] = tuple({"key": key, "operator": "Exists"} for key in (PENDING_TAINT, UPGRADING_TAINT))
 
 
-def with_ours(tolerations: Iterable[Json]) -> list[Json]:
+def with_ours(tolerations: Iterable[Mapping[str, Any]]) -> list[Json]:
     """Return the tolerations of a pod of ours."""
-    given = list(tolerations)
+    given = [dict(item) for item in tolerations]
     return [*given, *(item for item in OURS if item not in given)]

@@ -166,11 +166,16 @@ class _Fleet:
 def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
     by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     asking = {name: value for name, node in by_name.items() if (value := node.rebuild)}
-    held = tuple(node for node in by_name.values() if not _HOLDS.isdisjoint(node.annotations))
+    held = tuple(node for node in by_name.values() if _is_held(node))
     return _Fleet(by_name=by_name, targets=_TARGETS.of(by_name), asking=asking, held=held, taken={})
 
 
 _HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION})
+
+
+def _is_held(node: Node) -> bool:
+    is_annotated = not _HOLDS.isdisjoint(node.annotations)
+    return is_annotated or any(taint.key == names.UPGRADING_TAINT for taint in node.taints)
 
 
 def _take(fleet: _Fleet, wanted: tuple[tuple[str, str], ...]) -> Inventory:

@@ -31,6 +31,9 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         pods=PodsByDriver({key: of_driver(snapshot.pods, key)}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
+        # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
+        node_pods={},
+        refused_evictions={},
     )
 
 

@@ -14,6 +14,7 @@ from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.node_pods import EvictionRefused, NodePods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,10 @@ class Snapshot:
     unload_pods: tuple[UnloadPod, ...] = ()
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
+    node_pods: Mapping[str, NodePods] = field(default_factory=dict)
+    """All pods of the nodes that are drained now."""
+    refused_evictions: Mapping[str, EvictionRefused] = field(default_factory=dict)
+    """By the uid of the pod."""
     running_builds: frozenset[str] = frozenset()
     queued_builds: Mapping[str, int] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)

@@ -195,6 +195,20 @@ class HoldNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict a pod that uses the driver on a node, at the time ``at``; its PodDisruptionBudget may refuse that."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"evict pod {self.namespace}/{self.name} from node {self.node}: it uses the driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnload:
     """Create the pod that unloads a driver from a node."""
 
@@ -244,6 +258,7 @@ Action = (
     | LabelNode
     | RememberLoaded
     | HoldNode
+    | EvictPod
     | StartUnload
     | DeleteUnloadPod
     | SetFinalizer

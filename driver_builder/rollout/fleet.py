@@ -3,13 +3,12 @@
 Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds back what would be too much at once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.rollout.node_lock import Lock
+from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
 
@@ -18,11 +17,11 @@ from kube_api.text import first_few
 class _Work:
     """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for.
 
-    ``locks`` are those of the nodes.
+    ``holds`` is what is written on the nodes.
     """
 
     max_nodes: int
-    locks: Mapping[str, Lock]
+    holds: Holds
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
@@ -30,8 +29,8 @@ class _Work:
         """Return why a driver may not be replaced on a node now; empty if it may."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
-        if node in self.locks and self.locks[node].holder != driver:
-            return f"node {node} {self.locks[node]}"
+        if why := self.holds.obstacle(node, driver):
+            return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
             return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
@@ -43,17 +42,16 @@ class _Work:
         self.taken.add(node)
 
 
-def admit(
-    parts: Iterable[DriverPlan], max_nodes: int = 0, locks: Mapping[str, Lock] = MappingProxyType({})
-) -> tuple[DriverPlan, ...]:
+def admit(parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
-    together may answer for, 0 if they are not limited. ``locks`` are those of nodes: a node that a driver has locked
-    goes before the others.
+    together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
+    has locked goes before the others.
     """
     parts = tuple(parts)
-    work = _Work(max_nodes, locks)
+    holds = Holds() if holds is None else holds
+    work = _Work(max_nodes, holds)
     for part in parts:
         at_once = (
             action.node
@@ -63,14 +61,13 @@ def admit(
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
         work.taken |= part.taken
-    return tuple(_admitted(_begun_first(part, locks), work) if part.budgeted else part for part in parts)
+    return tuple(_admitted(_begun_first(part, holds), work) if part.budgeted else part for part in parts)
 
 
-def _begun_first(part: DriverPlan, locks: Mapping[str, Lock]) -> DriverPlan:
+def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
     """Let nodes that the driver has locked go in place of others: what is begun there is not begun anew elsewhere."""
-    own = {node for node, lock in locks.items() if lock.holder == part.driver.key}
-    late = [action for action in part.reserve if action.node in own]
-    fresh = [node for node in sorted(part.budgeted, reverse=True) if node not in own]
+    late = [action for action in part.reserve if holds.is_begun(action.node, part.driver.key)]
+    fresh = [node for node in sorted(part.budgeted, reverse=True) if not holds.is_begun(node, part.driver.key)]
     instead = dict(zip(fresh, late, strict=False))
     if not instead:
         return part

@@ -10,7 +10,6 @@ contains the Node's resourceVersion. It expires ten minutes after it was renewed
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from driver_builder.observed.inventory import Node
@@ -78,9 +77,3 @@ def render_lock(holder: str, node: Node, now: float) -> str:
     """Write a lock that is renewed now."""
     content = {"holder": holder, "bootID": node.boot_id or "", "renewTime": timestamp(now)}
     return json.dumps(content, separators=(",", ":"))
-
-
-def locks(nodes: Iterable[Node], now: float) -> dict[str, Lock]:
-    """Return the locks that all but their holders have to honour, by node."""
-    found = {node.name: lock for node in nodes if (lock := lock_of(node)) is not None}
-    return {name: lock for name, lock in found.items() if not lock.is_expired(now)}

@@ -6,6 +6,7 @@ from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.node_lock import Lock
 from driver_builder.status.rollout_status import Phase, Wave
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
@@ -69,12 +70,14 @@ def test_a_node_that_no_wave_took_uses_up_nothing() -> None:
 
 def test_a_node_that_somebody_else_has_locked_is_left_alone() -> None:
     """The next one goes in its place, and the message says who holds it."""
-    held = {"x": Lock(holder="gpu-partitioner", renewed=NOW)}
+    held = Holds(locks={"x": Lock(holder="gpu-partitioner", renewed=NOW)})
     (found,) = admit((part("a", "x", reserve="y"),), 0, held)
     assert gone((found,)) == ["y"]
     assert found.wave is not None
     assert "node x is locked by gpu-partitioner until" in found.wave.message
-    assert gone(admit((part("a", "x"), part("b", "x")), 0, {"x": Lock(holder=f"{NAMESPACE}/b", renewed=NOW)})) == [
+    assert gone(
+        admit((part("a", "x"), part("b", "x")), 0, Holds(locks={"x": Lock(holder=f"{NAMESPACE}/b", renewed=NOW)}))
+    ) == [
         "",
         "x",
     ]
@@ -82,7 +85,7 @@ def test_a_node_that_somebody_else_has_locked_is_left_alone() -> None:
 
 def test_a_node_that_is_begun_goes_before_others() -> None:
     """Otherwise a node that comes back first in the order would leave the work on another one half done."""
-    held = {"z": Lock(holder=f"{NAMESPACE}/a", renewed=NOW)}
+    held = Holds(locks={"z": Lock(holder=f"{NAMESPACE}/a", renewed=NOW)})
     (found,) = admit((part("a", "xy", reserve="wz"),), 0, held)
     assert gone((found,)) == ["xz"]
     assert found.budgeted == frozenset("xz")

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.rollout.node_lock import Lock, lock_of, locks, parse_lock, render_lock
+from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.node_lock import Lock, lock_of, parse_lock, render_lock
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, NOW, node
 
@@ -50,9 +51,10 @@ def test_a_lock_of_another_boot_is_renewed_at_once() -> None:
 
 
 def test_locks_that_have_expired_bind_nobody() -> None:
-    """The others are listed with who holds them, and until when."""
+    """The others are named with who holds them, and until when."""
     locked = replace(node(), annotations={names.LOCK_ANNOTATION: OURS})
-    found = locks((locked, node("node-b")), NOW)
-    assert str(found["node-a"]) == "is locked by ns/edu until 2023-11-14T22:23:20Z"
-    assert set(found) == {"node-a"}
-    assert locks((locked,), NOW + 600) == {}
+    words = "node node-a is locked by ns/edu until 2023-11-14T22:23:20Z"
+    found = Holds.of((locked, node("node-b")), NOW)
+    assert [found.obstacle("node-a", "ns/other"), found.obstacle("node-a", "ns/edu")] == [words, ""]
+    assert found.obstacle("node-b", "ns/other") == ""
+    assert Holds.of((locked,), NOW + 600).obstacle("node-a", "ns/other") == ""
