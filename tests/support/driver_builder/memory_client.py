@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from driver_builder.status.status import timestamp
 from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object, WatchEvent
-from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, TooManyRequests
 from tests.support.driver_builder.factories import NOW
 
 _Value = TypeVar("_Value")
@@ -25,6 +25,9 @@ class MemoryClient(Client):
         """Parts of the paths that may not be read."""
         self.unpatchable: tuple[str, ...] = ()
         """Paths that may not be patched or created below."""
+        self.budgets: set[str] = set()
+        """Paths of pods that a PodDisruptionBudget keeps."""
+        self.evicted: list[str] = []
         self.clock: Callable[[], float] = lambda: NOW
         self._count = 0
         self._log: list[tuple[int, str, WatchEvent]] = []
@@ -112,9 +115,17 @@ class MemoryClient(Client):
         self._log.append((self._count, path.rpartition("/")[0], WatchEvent(kind, copied(obj))))
 
     def create(self, path: str, body: Object) -> Object:
-        """Create an object."""
+        """Create an object, or evict a pod."""
         self._maybe_fail()
+        if path.endswith("/eviction"):
+            return self._evict(path.removesuffix("/eviction"), body["deleteOptions"]["preconditions"]["uid"])
         return self._store(f"{path}/{body['metadata']['name']}", body, fresh=True)
+
+    def _evict(self, path: str, uid: str) -> Object:
+        if path in self.budgets:
+            raise TooManyRequests(f"POST {path}: 429 TooManyRequests: the disruption budget needs it", status=429)
+        self.evicted.append(path)
+        return self.delete(path, uid=uid)
 
     def replace(self, path: str, body: Object) -> Object:
         """Replace an object when its version is the newest."""

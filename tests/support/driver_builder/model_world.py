@@ -27,6 +27,7 @@ from driver_builder.model.images import (
 )
 from driver_builder.model.repositories import Discovery
 from driver_builder.objects import manifests, unload_pod
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, StartBuild
@@ -84,6 +85,7 @@ class World:
         self.offered: tuple[str, ...] = ()
         self.asked = 0
         self.discoveries = ModelDiscoveries()
+        self.refused_evictions: dict[str, EvictionRefused] = {}
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
@@ -200,6 +202,7 @@ class World:
             builds=self.builds,
             discoveries=self.discoveries,
             clock=lambda: self.now,
+            refused_evictions=self.refused_evictions,
         )
 
     def writer(self) -> Writer:
@@ -240,7 +243,7 @@ class World:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
-        executor = Executor(self.writer(), self.builds, self.discoveries)
+        executor = Executor(self.writer(), self.builds, self.discoveries, refused_evictions=self.refused_evictions)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
@@ -257,6 +260,7 @@ class World:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.builds = ModelBuilds()
         self.discoveries = ModelDiscoveries()
+        self.refused_evictions = {}
         self._cache = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
@@ -305,7 +309,9 @@ class World:
         return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
-        yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+        """Give the objects of a kind, and of pods those that are ours."""
+        found = [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+        yield from ((path, obj) for path, obj in found if plural != "pods" or f"/namespaces/{NAMESPACE}/" in path)
 
     def _collect_orphans(self) -> None:
         uids = {obj["metadata"]["uid"] for obj in self.client.objects.values()}

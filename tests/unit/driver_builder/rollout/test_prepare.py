@@ -249,7 +249,7 @@ def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
     seen = with_images(snapshot())
     known = pod(seen)
     action = replace(REPLACE, uid=known.uid)
-    changes = {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
+    changes: dict[str, Any] = {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
     found = drained(part(action), node(), **changes)
     assert [type(item) for item in found.actions] == [HoldNode, ReplacePod]
     other = {**changes, "pods": (replace(known, expected={"edudrv": "FFFF"}),)}
