@@ -99,7 +99,7 @@ def plan(
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
-    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot)
+    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot, settings.loader_image)
     parts = list(prepared.parts)
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))

@@ -18,11 +18,13 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     CancelBuild,
     DeleteDaemonSet,
+    DeletePullPod,
     DeleteUnloadPod,
     DiscoverKernels,
     EvictPod,
     HoldNode,
     LabelNode,
+    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -83,7 +85,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
-        case HoldNode() | EvictPod():
+        case HoldNode() | PullImage() | EvictPod():
             return "prepare"
         case ReplacePod():
             return "replace"
@@ -93,7 +95,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "remove"
         case StartUnload():
             return "unload"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | WidenDaemonSet():
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeletePullPod() | WidenDaemonSet():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -181,9 +183,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.request.target.id
         case ApplyDaemonSet() | WidenDaemonSet():
             return action.target
-        case (
-            ReplacePod() | LabelNode() | RememberLoaded() | HoldNode() | EvictPod() | StartUnload() | DeleteUnloadPod()
-        ):
+        case ReplacePod() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+            return homes.get(action.node, "")
+        case HoldNode() | PullImage() | DeletePullPod() | EvictPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -103,6 +103,7 @@ class Observer:
             pods=found.pods,
             orphaned_pods=found.orphaned,
             unload_pods=found.unload_pods,
+            pull_pods=found.pull_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
             refused_evictions=self._refusals(node_pods),

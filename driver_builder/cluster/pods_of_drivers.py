@@ -1,4 +1,4 @@
-"""Whose the pods in the cache are: those of our DaemonSets, those whose DaemonSet is gone, and unload pods."""
+"""Whose the pods in the cache are: those of our DaemonSets, those whose DaemonSet is gone, unload and pull pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.by_driver import PodsByDriver
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
@@ -18,6 +19,7 @@ class Pods:
     pods: PodsByDriver
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[UnloadPod, ...]
+    pull_pods: tuple[PullPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class _Group:
     daemon_sets: tuple[DaemonSet, ...]
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
-    unload_pods: tuple[OwnedPod, ...]
+    short_lived: tuple[OwnedPod, ...]
+    """Unload and pull pods."""
 
 
 class PodReader:
@@ -45,15 +48,13 @@ class PodReader:
         self._groups = {
             driver: self._group(driver, owned, daemon_sets, owners) for driver, owned in sorted(found.items())
         }
-        unload_pods = (item for group in self._groups.values() for item in group.unload_pods)
+        every = (item for group in self._groups.values() for item in group.short_lived)
+        short_lived = [item.pod for item in every if item.owner == uids.get(item.pod.driver)]
         return Pods(
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
-            unload_pods=tuple(
-                item.pod
-                for item in unload_pods
-                if isinstance(item.pod, UnloadPod) and item.owner == uids.get(item.pod.driver)
-            ),
+            unload_pods=tuple(pod for pod in short_lived if isinstance(pod, UnloadPod)),
+            pull_pods=tuple(pod for pod in short_lived if isinstance(pod, PullPod)),
         )
 
     def _group(
@@ -74,5 +75,5 @@ class PodReader:
                 for item in others
                 if item.owner not in owners and isinstance(item.pod, DriverPod)
             ),
-            unload_pods=tuple(item for item in others if isinstance(item.pod, UnloadPod)),
+            short_lived=tuple(item for item in others if not isinstance(item.pod, DriverPod)),
         )

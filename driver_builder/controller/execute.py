@@ -20,11 +20,13 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     CancelBuild,
     DeleteDaemonSet,
+    DeletePullPod,
     DeleteUnloadPod,
     DiscoverKernels,
     EvictPod,
     HoldNode,
     LabelNode,
+    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -45,6 +47,8 @@ _Write = (
     | WidenDaemonSet
     | DeleteDaemonSet
     | ReplacePod
+    | PullImage
+    | DeletePullPod
     | EvictPod
     | StartUnload
     | DeleteUnloadPod
@@ -271,11 +275,11 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod():
+            case ReplacePod() | DeleteUnloadPod() | DeletePullPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case EvictPod():
                 self._evictions.evict(action)
-            case StartUnload():
+            case StartUnload() | PullImage():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

@@ -33,6 +33,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         unload_pods=of_driver(snapshot.unload_pods, key),
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
         node_pods={},
+        pull_pods=(),
         refused_evictions={},
     )
 

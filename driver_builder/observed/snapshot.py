@@ -12,6 +12,7 @@ from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
@@ -172,6 +173,7 @@ class Snapshot:
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()
+    pull_pods: tuple[PullPod, ...] = ()
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)

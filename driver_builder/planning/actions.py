@@ -195,6 +195,32 @@ class HoldNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PullImage:
+    """Create the pod that brings a driver image to a node."""
+
+    namespace: str
+    name: str
+    node: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"pull the next image on node {self.node} (pod {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePullPod:
+    """Delete a pull pod that is done, or whose image is not wanted there any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete pull pod {self.namespace}/{self.name} of node {self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
     """Evict a pod that uses the driver on a node, at the time ``at``; its PodDisruptionBudget may refuse that."""
 
@@ -258,6 +284,8 @@ Action = (
     | LabelNode
     | RememberLoaded
     | HoldNode
+    | PullImage
+    | DeletePullPod
     | EvictPod
     | StartUnload
     | DeleteUnloadPod

@@ -11,11 +11,20 @@ from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.objects import pull_pod
 from driver_builder.observed import inventory
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, EvictPod, HoldNode, ReplacePod, SetFinalizer
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.actions import (
+    Action,
+    DeletePullPod,
+    EvictPod,
+    HoldNode,
+    PullImage,
+    ReplacePod,
+    SetFinalizer,
+)
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
@@ -43,22 +52,26 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What comes next on one node; ``goes`` says that its driver may be replaced now."""
+    """What comes next on one node; ``goes`` says that its driver may be replaced now, ``pull`` names its pull pod."""
 
     actions: tuple[Action, ...] = ()
     goes: bool = False
+    pull: str = ""
     words: str = ""
     requeue_at: float | None = None
 
 
-def prepare(parts: Iterable[DriverPlan], snapshot: Snapshot) -> Prepared:
-    """Prepare the nodes where a working driver is replaced next, and release those where that is over."""
+def prepare(parts: Iterable[DriverPlan], snapshot: Snapshot, loader_image: str = "") -> Prepared:
+    """Prepare the nodes where a working driver is replaced next, and release those where that is over.
+
+    Pull pods run the loader of ``loader_image``.
+    """
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
     held: dict[str, list[Node]] = {}
     for node in inventory.held(snapshot.nodes):
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot) for part in parts]
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot, loader_image) for part in parts]
     left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
     return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
 
@@ -84,16 +97,26 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
             yield _restoration(node, record.driver or "no driver", record, is_own_lock=lock is not None)
 
 
-def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot) -> DriverPlan:
+def _prepared(
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot, loader_image: str
+) -> DriverPlan:
+    pulls = of_driver(snapshot.pull_pods, part.driver.key)
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
-    if part.trouble is not None or not (part.budgeted or held):
+    if part.trouble is not None or not (part.budgeted or held or pulls):
         return part
-    hold = _Hold(part, snapshot)
+    hold = _Hold(part, snapshot, loader_image)
     steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
     for node in held:
         if node.name not in steps:
             steps[node.name] = hold.keep(node) if hold.is_at_work(node.name) else hold.leave(node)
-    return _with_steps(part, steps)
+    pulling = {step.pull for step in steps.values()}
+    done = [
+        DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        for pod in pulls
+        if pod.name not in pulling and not pod.deleting
+    ]
+    prepared = _with_steps(part, steps)
+    return replace(prepared, actions=(*prepared.actions, *done)) if done else prepared
 
 
 def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
@@ -145,6 +168,7 @@ class _Hold:
 
     part: DriverPlan
     snapshot: Snapshot
+    loader_image: str
     moved: frozenset[str] = field(init=False)
     """Nodes from which a driver is taken now."""
 
@@ -165,12 +189,12 @@ class _Hold:
         return node in self.moved or node in self.part.busy
 
     def take(self, node: Node) -> _Step:
-        """Lock a node and drain it, and let its driver be replaced."""
+        """Bring the image to a node, lock the node and drain it, and let its driver be replaced."""
         settings, record = self._drain_settings(node), self._record(node)
         if settings is None or (record is not None and record.is_drained):
             return replace(self.keep(node), goes=True)
         if record is None or record.failed or not self._is_locked(node):
-            return self._begin(node, settings)
+            return self._pulling(node) or self._begin(node, settings)
         found = progress(
             settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
         )
@@ -216,6 +240,29 @@ class _Hold:
         action = _restoration(node, self.driver, record, is_own_lock=is_own_lock)
         return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
 
+    def _pulling(self, node: Node) -> _Step | None:
+        """Bring the next image to a node; None where it is there, or is not known."""
+        spec, own = self.part.driver.spec, self._pods_on(node.name)
+        images = {self._daemon_sets[pod.target].image for pod in own if pod.target in self._daemon_sets}
+        if len(images) != 1 or not isinstance(spec, DriverSpec) or images <= {pod.image for pod in own}:
+            return None
+        (image,) = images
+        name = pull_pod.name_of(self.driver, node.name, image)
+        found = next((pod for pod in of_driver(self.snapshot.pull_pods, self.driver) if pod.name == name), None)
+        if found is not None and found.is_proven:
+            return None
+        words = f"pulling the next image on {node.name}"
+        later = self.now + LOOK_SECONDS
+        if found is None:
+            manifest = pull_pod.manifest(
+                self.part.driver, spec, node=node.name, image=image, loader_image=self.loader_image
+            )
+            action = PullImage(namespace=self.part.driver.namespace, name=name, node=node.name, manifest=manifest)
+            return _Step(actions=(action,), words=words, pull=name, requeue_at=later)
+        # One that has ended without the image is deleted, and made anew.
+        kept = "" if found.has_ended else name
+        return _Step(words=f"{words}: {found.message}".removesuffix(": "), pull=kept, requeue_at=later)
+
     def _begin(self, node: Node, settings: DrainSettings) -> _Step:
         """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
         # What a driver before has left, whose lock has expired, is restored with our own.
@@ -254,9 +301,16 @@ class _Hold:
         if any(module.parameters for module in spec.module.load_order):
             # What a module is loaded with may be what changes.
             return False
-        wanted = {item.target: item.expected for item in of_driver(self.snapshot.daemon_sets, self.driver)}
-        pods = [pod for pod in of_driver(self.snapshot.pods, self.driver) if pod.node == node and not pod.deleting]
+        wanted = {target: item.expected for target, item in self._daemon_sets.items()}
+        pods = self._pods_on(node)
         return bool(pods) and all(pod.expected and pod.expected == wanted.get(pod.target) for pod in pods)
+
+    @property
+    def _daemon_sets(self) -> dict[str, DaemonSet]:
+        return {item.target: item for item in of_driver(self.snapshot.daemon_sets, self.driver)}
+
+    def _pods_on(self, node: str) -> list[DriverPod]:
+        return [pod for pod in of_driver(self.snapshot.pods, self.driver) if pod.node == node and not pod.deleting]
 
     def _record(self, node: Node) -> Draining | None:
         """Return the record of this driver; what nobody can read belongs to who holds the lock."""

@@ -26,7 +26,7 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects import manifests, pull_pod, unload_pod
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
@@ -72,6 +72,8 @@ class World:
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
         """Nodes whose kubelet does not answer."""
+        self.without_images: set[str] = set()
+        """Nodes on which no image can be pulled that is not there."""
         self.leaves_modules = True
         """Whether driver pods leave their modules when they end; those of older versions unload them."""
         self.refuses = False
@@ -106,7 +108,7 @@ class World:
         self.live[name] = {}
         self.in_use.discard(name)
         for pod in self.pods_on(name):
-            if unload_pod.UNLOAD_LABEL not in _labels(pod):
+            if _is_driver_pod(pod):
                 pod["status"] = {}
         annotations = {names.BOOT_ID_ANNOTATION: boot_id}
         body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
@@ -124,14 +126,14 @@ class World:
 
     def silence(self, name: str) -> None:
         """Let a node's kubelet report no more: its pods are not ready any more."""
-        for pod in self.pods_on(name):
+        for pod in filter(_is_driver_pod, self.pods_on(name)):
             pod["status"]["conditions"] = [
                 {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(self.now)}
             ]
 
     def hear(self, name: str) -> None:
         """Let a node's kubelet report again."""
-        for pod in self.pods_on(name):
+        for pod in filter(_is_driver_pod, self.pods_on(name)):
             pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
     def remove_module(self, name: str) -> None:
@@ -306,7 +308,7 @@ class World:
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """Return the parts of a round, between any two of which a pass may happen."""
-        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload)
+        return (self._collect_orphans, self._evict, self._schedule, self._pull, self._load, self._unload)
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
         """Give the objects of a kind, and of pods those that are ours."""
@@ -361,10 +363,22 @@ class World:
                     },
                 )
 
+    def _pull(self) -> None:
+        """Let each new pull pod bring its image, but for images that registries refuse to nodes."""
+        for _, pod in self._objects("pods"):
+            if pull_pod.PULL_LABEL in _labels(pod) and pod["spec"]["nodeName"] not in self.dead:
+                is_refused = pod["spec"]["nodeName"] in self.without_images
+                waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+                ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
+                container = {"name": pull_pod.CONTAINER, "state": waiting if is_refused else ended}
+                container |= {} if is_refused else {"imageID": pod["spec"]["containers"][0]["image"]}
+                phase = "Pending" if is_refused else "Succeeded"
+                pod["status"] = {"phase": phase, "containerStatuses": [container]}
+
     def _load(self) -> None:
         """Play the loader of each pod that is new or was refused: by its node, its image and whose modules are live."""
         for _, pod in self._objects("pods"):
-            if (pod.get("status") and not _is_refused(pod)) or unload_pod.UNLOAD_LABEL in _labels(pod):
+            if (pod.get("status") and not _is_refused(pod)) or not _is_driver_pod(pod):
                 continue
             node = pod["spec"]["nodeName"]
             kernel = self.kernels[node]
@@ -508,6 +522,10 @@ def _is_refused(pod: Object) -> bool:
 def _labels(obj: Object) -> Mapping[str, str]:
     labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return labels
+
+
+def _is_driver_pod(pod: Object) -> bool:
+    return manifests.TARGET_LABEL in _labels(pod)
 
 
 def _matches(selector: Mapping[str, str], node: Object) -> bool:

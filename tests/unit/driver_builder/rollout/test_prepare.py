@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from driver_builder.objects import pull_pod
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.rebuild import Rebuilds
@@ -26,6 +28,7 @@ from tests.support.driver_builder.factories import (
     node,
     pod,
     snapshot,
+    spec_of,
     with_images,
 )
 
@@ -254,3 +257,81 @@ def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
     assert [type(item) for item in found.actions] == [HoldNode, ReplacePod]
     other = {**changes, "pods": (replace(known, expected={"edudrv": "FFFF"}),)}
     assert only_hold(drained(part(action), node(), **other)).taint is True
+
+
+# ---------------------------------------------------------------- the image comes first
+
+
+def upgraded() -> dict[str, Any]:
+    """Make the pod of before and the DaemonSet that is wanted, for a node that is not begun."""
+    seen = with_images(snapshot())
+    known = replace(pod(seen), expected={"edudrv": "FFFF"}, image="registry.example.com/old@sha256:1")
+    return {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
+
+
+def pull(**changes: Any) -> PullPod:
+    """Make the pull pod of the wanted image."""
+    image = upgraded()["daemon_sets"][0].image
+    name = pull_pod.name_of(KEY, "node-a", image)
+    values: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": "p", "driver": KEY, "node": "node-a",
+                              "image": image}  # fmt: skip
+    return PullPod(**values | changes)
+
+
+def kinds(found: DriverPlan) -> list[str]:
+    """Name the actions."""
+    return [type(action).__name__ for action in found.actions]
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected", "words"),
+    [
+        pytest.param((), ["PullImage"], "pulling the next image on node-a", id="not begun"),
+        pytest.param((pull(),), [], "pulling the next image on node-a", id="on its way"),
+        pytest.param((pull(message="ErrImagePull: x"),), [], "pulling the next image on node-a: ErrImagePull: x",
+                     id="it fails"),
+        pytest.param((pull(has_ended=True, message="Evicted"),), ["DeletePullPod"],
+                     "pulling the next image on node-a: Evicted", id="it ended without the image"),
+        pytest.param((pull(is_proven=True),), ["HoldNode", "DeletePullPod"], "draining node-a", id="it is there"),
+        pytest.param((pull(name="older"),), ["PullImage", "DeletePullPod"], "pulling", id="another image is"),
+    ],
+)  # fmt: skip
+def test_a_node_has_its_image_before_it_is_drained(pods: tuple[PullPod, ...], expected: list[str], words: str) -> None:
+    """Until then nothing of it changes."""
+    found = drained(part(REPLACE), node(), pull_pods=pods, **upgraded())
+    assert kinds(found) == expected
+    assert found.wave is not None
+    assert found.wave.message.startswith(words)
+
+
+def test_an_image_that_the_node_has_is_not_pulled() -> None:
+    """Its driver pod runs it."""
+    changes = upgraded()
+    image = changes["daemon_sets"][0].image
+    same = {**changes, "pods": (replace(changes["pods"][0], image=image),)}
+    assert kinds(drained(part(REPLACE), node(), **same)) == ["HoldNode"]
+
+
+def test_a_pull_that_no_wave_needs_is_ended() -> None:
+    """Also when the driver is paused: it was begun for a node that is not taken any more."""
+    assert kinds(drained(part(), node(), pull_pods=(pull(),))) == ["DeletePullPod"]
+    assert kinds(drained(part(), node(), pull_pods=(pull(deleting=True),))) == []
+
+
+def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:
+    """It may do nothing on the node, and has the Secrets of driver pods."""
+    container = driver(spec_changes={"imagePullSecrets": [{"name": "pull"}]})
+    made = pull_pod.manifest(container, spec_of(container), node="node-a", image="r/i@sha256:1", loader_image="r/l:1")
+    spec = made["spec"]
+    assert (spec["nodeName"], spec["restartPolicy"], spec["imagePullSecrets"]) == (
+        "node-a",
+        "Never",
+        [{"name": "pull"}],
+    )
+    assert made["metadata"]["name"] == pull_pod.name_of(KEY, "node-a", "r/i@sha256:1")
+    assert [(item["image"], item["securityContext"]["privileged"]) for item in spec["initContainers"]] == [
+        ("r/l:1", False)
+    ]
+    (puller,) = spec["containers"]
+    assert (puller["image"], puller["command"]) == ("r/i@sha256:1", ["/driverwright/busybox", "true"])
+    assert not any("hostPath" in volume for volume in spec["volumes"])

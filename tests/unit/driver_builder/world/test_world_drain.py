@@ -7,6 +7,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
+from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.planning.actions import Action
 from driver_builder.rollout.draining import PAUSED
 from kube_api import names
@@ -267,3 +268,22 @@ def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, his
     world.heal()
     world.arrive()
     assert_all_is_well(world)
+
+
+def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
+    """While it cannot be pulled the node keeps driver and users, and the status has the kubelet's words."""
+    world = drained_world(KERNEL)
+    world.without_images.add("node-0")
+    world.edit_source(GOOD[1])
+    for _ in range(10):
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 15.0
+    words = "pulling the next image on node-0: ImagePullBackOff: Back-off pulling image"
+    assert world.status()["rollout"]["message"].startswith(words)
+    assert (world.leftovers(), world.working(), world.client.evicted) == ([], {"node-0"}, [])
+    world.without_images.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL_LABEL in pod["metadata"]["labels"]] == []
