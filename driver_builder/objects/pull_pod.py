@@ -89,7 +89,7 @@ def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, image: str
             "automountServiceAccountToken": False,
             "priorityClassName": spec.priority_class_name or "system-node-critical",
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "initContainers": [bring],
             "containers": [pull],
             "volumes": [{"name": loader["name"], "emptyDir": {}}],
