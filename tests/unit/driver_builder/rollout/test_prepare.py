@@ -335,3 +335,12 @@ def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:
     (puller,) = spec["containers"]
     assert (puller["image"], puller["command"]) == ("r/i@sha256:1", ["/driverwright/busybox", "true"])
     assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_a_drain_whose_lock_has_ended_begins_anew() -> None:
+    """No controller ran for ten minutes: somebody else may have worked there since. What was paused stays recorded."""
+    left = draining(RECORD)
+    expired = replace(left, annotations={**left.annotations, **locked(ago=600).annotations})
+    hold = only_hold(drained(part(REPLACE), expired, later=100, node_pods={"node-a": NodePods()}))
+    record = parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION]))
+    assert (record.since, record.labels, hold.taint) == (int(NOW) + 100, {LABEL: "true"}, True)
