@@ -19,6 +19,7 @@ from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
+from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -26,6 +27,7 @@ from driver_builder.planning.actions import (
     Action,
     CancelBuild,
     DeleteDaemonSet,
+    HoldNode,
     LabelNode,
     SetFinalizer,
     StartBuild,
@@ -42,6 +44,8 @@ from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
@@ -55,15 +59,16 @@ from driver_builder.validation.validation_step import forget, validate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All drivers' parts, in the order of their keys."""
+    """All drivers' parts, in the order of their keys; ``released`` is what drivers that are gone have left on nodes."""
 
     drivers: tuple[DriverPlan, ...] = ()
     cancels: tuple[CancelBuild, ...] = ()
+    released: tuple[HoldNode, ...] = ()
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """Everything to do, builds with many waiting nodes first."""
-        every = [*self.cancels, *(action for part in self.drivers for action in part.actions)]
+        every = [*self.cancels, *self.released, *(action for part in self.drivers for action in part.actions)]
         return tuple(sorted(every, key=lambda action: -action.waiting if isinstance(action, StartBuild) else -1 << 30))
 
     @property
@@ -96,9 +101,12 @@ def plan(
         inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
-    parts = list(admit(parts, settings.max_unavailable_nodes))
+    holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
+    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot, settings.loader_image)
+    parts = list(prepared.parts)
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
-    return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
+    cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
+    return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
 
 
 def _inputs(

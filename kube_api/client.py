@@ -56,6 +56,9 @@ class Reader(Protocol):
 class Writer(Reader, Protocol):
     """Can write objects: a :class:`Client`, or one that records what was written."""
 
+    def list(self, path: str, *, field_selector: str = "") -> Listing:
+        """Read a collection."""
+
     def create(self, path: str, body: Object) -> Object:
         """Create an object in a collection."""
 

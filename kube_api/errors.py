@@ -16,6 +16,7 @@
 
 import json
 import re
+from typing import Any
 
 from kube_api.text import MAX_TOKEN, printable
 
@@ -126,5 +127,13 @@ def _reason_and_message(body: str | bytes | None) -> tuple[str, str]:
         return "", printable(text, 300)
     if not isinstance(answer, dict):
         return "", printable(text, 300)
-    message = printable(str(answer.get("message") or text[:300]), MAX_MESSAGE)
+    message = printable(" ".join([str(answer.get("message") or text[:300]), *_budgets(answer)]), MAX_MESSAGE)
     return printable(str(answer.get("reason") or ""), MAX_TOKEN), message
+
+
+def _budgets(answer: dict[str, Any]) -> list[str]:
+    """Return which PodDisruptionBudgets refuse an eviction: the message itself does not name them."""
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    found = [item for item in causes if isinstance(item, dict)] if isinstance(causes, list) else []
+    return [str(item.get("message")) for item in found[:3] if item.get("reason") == "DisruptionBudget"]

@@ -33,6 +33,18 @@ PAUSE_ANNOTATION = f"{GROUP}/pause"
 SKIP_ROLLOUT_ANNOTATION = f"{GROUP}/skip-rollout"
 """On a Node, by an admin: while it is ``true`` no wave replaces driver pods there, or waits for the node."""
 
+LOCK_ANNOTATION = f"{GROUP}/lock"
+"""On a Node: who works on its devices now, us or another program (docs/upgrades.md)."""
+
+DRAINING_ANNOTATION = f"{GROUP}/draining"
+"""On a Node: how far its preparation for another driver is, and what has to be restored there."""
+
+UPGRADING_TAINT = f"{GROUP}/upgrading"
+"""On a Node, with the effect NoSchedule: its driver is being replaced, and nothing that uses it may come."""
+
+PENDING_TAINT = f"{GROUP}/pending"
+"""On a Node: its driver is not proven yet."""
+
 MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
 

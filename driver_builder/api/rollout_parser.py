@@ -1,8 +1,16 @@
 """How fast working drivers are replaced: ``spec.rollout``. Pure."""
 
-from driver_builder.api.rollout_settings import Order, RolloutSettings, Share, Strategy, Window
+from driver_builder.api.rollout_settings import DrainSettings, Order, RolloutSettings, Share, Strategy, Window
 from driver_builder.api.spec_reader import Reader
-from driver_builder.api.spec_rules import CRON, LABEL_KEY, LABEL_VALUE, PERCENTAGE, TIME_ZONE
+from driver_builder.api.spec_rules import (
+    CRON,
+    EXTENDED_RESOURCE,
+    LABEL_KEY,
+    LABEL_VALUE,
+    PAUSED_LABEL,
+    PERCENTAGE,
+    TIME_ZONE,
+)
 
 MAX_NODES = 10000
 """Nodes that a field may name at most."""
@@ -22,6 +30,19 @@ def read_rollout(rollout: Reader) -> RolloutSettings:
         max_unavailable=_share(rollout, "maxUnavailable", low=1) or default.max_unavailable,
         max_failed=_share(rollout, "maxFailed", low=0) or default.max_failed,
         windows=tuple(_window(item) for item in rollout.objects("windows", most=MAX_WINDOWS)),
+        drain=_drain(rollout.object("drain")) if rollout.has("drain") else None,
+    )
+
+
+def _drain(drain: Reader) -> DrainSettings:
+    if not any(drain.given.get(name) for name in ("resources", "podSelector", "pauseLabels")):
+        drain.wrong("it does not say what has to leave: write resources, podSelector or pauseLabels")
+    return DrainSettings(
+        resources=drain.words("resources", EXTENDED_RESOURCE),
+        pod_selector=drain.pairs("podSelector", LABEL_KEY, LABEL_VALUE),
+        wait_for=drain.pairs("waitFor", LABEL_KEY, LABEL_VALUE),
+        deadline_seconds=drain.duration("deadline", "10s", "24h") or DrainSettings().deadline_seconds,
+        pause_labels=drain.words("pauseLabels", PAUSED_LABEL),
     )
 
 

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+PAUSE_LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/([A-Za-z0-9_.-]*[.])?deploy[.][A-Za-z0-9_.-]*[A-Za-z0-9]"
+"""Keys of labels by which operators deploy their DaemonSets to a node, such as ``nvidia.com/gpu.deploy.device-plugin``.
+
+Who writes a DriverContainer may change no other label of a Node: the admission policy has the same expression.
+"""
+
 
 class Strategy(StrEnum):
     """``strategy``: waves within a budget, or all nodes at once."""
@@ -48,6 +54,21 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrainSettings:
+    """``drain``: what leaves a node before its driver is replaced.
+
+    Pods leave that request one of ``resources``, or that ``pod_selector`` selects; those of ``wait_for`` end by
+    themselves. ``pause_labels`` of the Node are changed, so that the DaemonSets leave that require them.
+    """
+
+    resources: tuple[str, ...] = ()
+    pod_selector: Mapping[str, str] = field(default_factory=dict)
+    wait_for: Mapping[str, str] = field(default_factory=dict)
+    deadline_seconds: float = 600.0
+    pause_labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSettings:
     """``spec.rollout``, with its defaults: one node at a time, and no more once one has failed."""
 
@@ -59,6 +80,7 @@ class RolloutSettings:
     max_unavailable: Share = Share(1)
     max_failed: Share = Share(0)
     windows: tuple[Window, ...] = ()
+    drain: DrainSettings | None = None
 
     @property
     def has_canary(self) -> bool:

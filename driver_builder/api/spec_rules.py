@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import cron, quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
+from kube_api.names import GROUP
 
 MIRROR_ARG = "HEADERS_MIRROR"
 """The one argument that is not for make: the address of a package repository that a template also uses."""
@@ -41,6 +43,11 @@ def _reserved(reference: str) -> str:
     if is_reserved(reference):
         return "is reserved for the builder's own images: name an image of a registry"
     return ""
+
+
+def _label_of_ours(key: str) -> str:
+    domain = key.partition("/")[0]
+    return "is a label of driver-builder: name one of another operator" if f".{domain}".endswith(f".{GROUP}") else ""
 
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -157,6 +164,18 @@ KERNEL = Rule(KERNEL_VERSION, "is not a kernel release: write what uname -r prin
 DURATION = Rule(
     re.compile(r"(?=.)(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?"),
     "is not a duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
+)
+EXTENDED_RESOURCE = Rule(
+    re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"),
+    "is not an extended resource: write domain/name, such as nvidia.com/gpu",
+    317,
+)
+PAUSED_LABEL = Rule(
+    re.compile(PAUSE_LABEL),
+    "is not a label by which DaemonSets are deployed: write domain/deploy.NAME, such as "
+    "nvidia.com/gpu.deploy.device-plugin",
+    317,
+    also=_label_of_ours,
 )
 PERCENTAGE = Rule(
     re.compile(r"(?:[1-9][0-9]?|100)%"),

@@ -18,12 +18,16 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     CancelBuild,
     DeleteDaemonSet,
+    DeletePullPod,
     DeleteUnloadPod,
     DeleteValidationPod,
     DiscoverKernels,
+    EvictPod,
+    HoldNode,
     LabelNode,
     MoveNode,
     PlaceDaemonSet,
+    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -37,7 +41,8 @@ from driver_builder.reasons import TargetState, with_remedy
 from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
-VERBS = ("look up", "build", "cancel", "roll out", "replace", "label", "unlabel", "remove", "unload", "validate",
+VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",
+         "validate",
          "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
@@ -74,7 +79,7 @@ def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
     return tuple(_driver(snapshot, part) for part in decided.drivers)
 
 
-def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
+def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each action
     """Name what an action does, by one of :data:`VERBS`."""
     match action:
         case StartBuild():
@@ -85,6 +90,8 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "look up"
         case ApplyDaemonSet():
             return "roll out"
+        case HoldNode() | PullImage() | EvictPod():
+            return "prepare"
         case ReplacePod() | MoveNode():
             return "replace"
         case LabelNode(version=version):
@@ -95,7 +102,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
             return "unload"
         case StartValidation():
             return "validate"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod():
+        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
             return "keep tidy"
         case WidenDaemonSet() | PlaceDaemonSet():
             return "keep tidy"
@@ -188,6 +195,8 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
         case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
         case StartValidation() | DeleteValidationPod():
+            return homes.get(action.node, "")
+        case HoldNode() | PullImage() | DeletePullPod() | EvictPod():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -5,7 +5,7 @@ reports it. When the watch does, it waits for the answer, and is not news.
 """
 
 from driver_builder.cluster.cluster_cache import ClusterCache
-from kube_api.client import MERGE_PATCH, Client, JsonPatch, Object
+from kube_api.client import MERGE_PATCH, Client, JsonPatch, Listing, Object
 
 
 class KeptWrites:
@@ -20,6 +20,10 @@ class KeptWrites:
     def get(self, path: str) -> Object:
         """Read one object."""
         return self._client.get(path)
+
+    def list(self, path: str, *, field_selector: str = "") -> Listing:
+        """Read a collection as it is now, not as it is kept."""
+        return self._client.list(path, field_selector=field_selector)
 
     def create(self, path: str, body: Object) -> Object:
         """Create an object in a collection."""

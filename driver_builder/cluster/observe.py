@@ -8,7 +8,7 @@ makes go wrong stays its own (``boundary``). What an object says is read in ``in
 
 import base64
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 
@@ -20,8 +20,11 @@ from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
+from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
+from driver_builder.observed.inventory import held
+from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import (
     Certificate,
     CertificateMissing,
@@ -55,6 +58,7 @@ class Observer:
         discoveries: DiscoveryQueue | None = None,
         clock: Callable[[], float],
         secret_seconds: float = 0.0,
+        refused_evictions: dict[str, EvictionRefused] | None = None,
     ) -> None:
         self._client = client
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
@@ -62,6 +66,7 @@ class Observer:
         self._builds = builds
         self._discoveries = discoveries
         self._clock = clock
+        self._refused = {} if refused_evictions is None else refused_evictions
         self._pods = PodReader()
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...]] = (None, ())
         """The DaemonSets, and what they were taken from."""
@@ -85,9 +90,11 @@ class Observer:
         discoveries = self._discoveries.states() if self._discoveries is not None else DiscoveryStates()
         daemon_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
+        nodes = cache.nodes.collection.values()
+        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)))
         snapshot = Snapshot(
             now=self._clock(),
-            nodes=cache.nodes.collection.values(),
+            nodes=nodes,
             drivers=drivers,
             sources=dict(self._sources(drivers)),
             templates=dict(self._templates(drivers)),
@@ -97,7 +104,10 @@ class Observer:
             orphaned_pods=found.orphaned,
             unload_pods=found.unload_pods,
             validation_pods=found.validation_pods,
+            pull_pods=found.pull_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
+            node_pods=node_pods,
+            refused_evictions=self._refusals(node_pods),
             forbidden=forbidden,
             # Whether the drivers of a namespace that may not be read still need their builds is not known.
             running_builds=frozenset(key for key in builds.running if builds.namespaces.get(key) not in forbidden),
@@ -112,6 +122,13 @@ class Observer:
         self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}
         _report(cache)
         return snapshot
+
+    def _refusals(self, node_pods: Mapping[str, NodePods]) -> dict[str, EvictionRefused]:
+        """Give the evictions that were refused, and forget those of pods that are gone."""
+        uids = {pod.uid for found in node_pods.values() for pod in found.pods}
+        for uid in self._refused.keys() - uids:
+            del self._refused[uid]
+        return dict(self._refused)
 
     def _ours(self, drivers: Iterable[DriverContainer]) -> tuple[DaemonSet, ...]:
         """Give the DaemonSets that their DriverContainer controls; the same tuple for as long as they are the same."""

@@ -1,4 +1,4 @@
-"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or unload and validation pods."""
+"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or unload, validation and pull pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import PodsByDriver
@@ -20,6 +21,7 @@ class Pods:
     orphaned: tuple[OrphanedPod, ...]
     unload_pods: tuple[UnloadPod, ...]
     validation_pods: tuple[ValidationPod, ...]
+    pull_pods: tuple[PullPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class _Group:
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
     own: tuple[OwnedPod, ...]
-    """Unload and validation pods."""
+    """Unload, validation and pull pods."""
 
 
 class PodReader:
@@ -55,6 +57,7 @@ class PodReader:
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
             validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
+            pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
     def _group(

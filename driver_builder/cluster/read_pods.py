@@ -9,7 +9,17 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
-from driver_builder.objects import load_report, loaded, manifests, slots, unload_pod, validated, validation_pod
+from driver_builder.objects import (
+    load_report,
+    loaded,
+    manifests,
+    pull_pod,
+    slots,
+    unload_pod,
+    validated,
+    validation_pod,
+)
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.snapshot import DriverPod
@@ -23,20 +33,43 @@ class OwnedPod:
     """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    pod: DriverPod | UnloadPod | ValidationPod
+    pod: DriverPod | UnloadPod | ValidationPod | PullPod
 
 
 def read_owned_pod(obj: Json) -> OwnedPod | None:
     """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
     owner = controller_of(obj)
-    pod: DriverPod | UnloadPod | ValidationPod | None = None
+    pod: DriverPod | UnloadPod | ValidationPod | PullPod | None = None
     if owner.get("kind") == DAEMON_SETS.kind:
         pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
     elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
     elif owner and validation_pod.VALIDATION_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_validation_pod(obj), lambda _error: None)
+    elif owner and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_pull_pod(obj), lambda _error: None)
     return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
+
+
+def read_pull_pod(obj: Json) -> PullPod:
+    """Read a pull pod: its container has a state with an image's id only after the image was pulled."""
+    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    container = _container_status(status.get("containerStatuses"), pull_pod.CONTAINER)
+    has_run = not {"running", "terminated"}.isdisjoint(container.get("state") or {})
+    image = next((item.get("image", "") for item in spec["containers"] if item["name"] == pull_pod.CONTAINER), "")
+    is_proven = has_run and bool(container.get("imageID"))
+    return PullPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        node=shared(spec.get("nodeName", "")),
+        image=shared(image),
+        is_proven=is_proven,
+        has_ended=status.get("phase") in ("Succeeded", "Failed"),
+        deleting="deletionTimestamp" in metadata,
+        message="" if is_proven else printable(_trouble(status) or str(status.get("message") or "")),
+    )
 
 
 def read_unload_pod(obj: Json) -> UnloadPod:

@@ -9,21 +9,27 @@ from typing import assert_never
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.silence import Silence
 from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.errors import InternalError
 from driver_builder.objects import manifests, slots
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
     CancelBuild,
     DeleteDaemonSet,
+    DeletePullPod,
     DeleteUnloadPod,
     DeleteValidationPod,
     DiscoverKernels,
+    EvictPod,
+    HoldNode,
     LabelNode,
     MoveNode,
     PlaceDaemonSet,
+    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
@@ -40,11 +46,11 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
-_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod
-_MakesPod = StartUnload | StartValidation
+_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeletePullPod
+_MakesPod = StartUnload | StartValidation | PullImage
 _OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
-_Write = _OfDaemonSet | _DeletesPod | _MakesPod | SetFinalizer
-_ON_NODE = LabelNode | MoveNode | RememberLoaded
+_Write = _OfDaemonSet | _DeletesPod | _MakesPod | EvictPod | SetFinalizer
+_OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +75,7 @@ def batches(
     """
     found: dict[object, list[Action]] = {}
     for action in actions:
-        place = (action.node, apart(action)) if isinstance(action, _ON_NODE) else id(action)
+        place = (action.node, apart(action)) if isinstance(action, _OnNode) else id(action)
         found.setdefault(place, []).append(action)
     return tuple(tuple(batch) for batch in found.values())
 
@@ -79,8 +85,20 @@ def _is_later(action: Action) -> bool:
     return not (isinstance(action, LabelNode) and action.version is None)
 
 
+def _tainted(taints: list[Object], holds: Iterable[HoldNode]) -> list[Object] | None:
+    """Return the taints of a Node with or without ours, as asked; None where nothing changes."""
+    asked = [hold.taint for hold in holds if hold.taint is not None]
+    others = [item for item in taints if item.get("key") != names.UPGRADING_TAINT]
+    if not asked or asked[-1] is (len(others) < len(taints)):
+        return None
+    return [*others, *([{"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}] if asked[-1] else [])]
+
+
 class Executor:
-    """Carries out actions against one cluster and one build queue, until ``is_stopping``."""
+    """Carries out actions against one cluster and one build queue, until ``is_stopping``.
+
+    ``refused_evictions`` are those that the API server refused, by the uid of the pod: the next reconcile reads them.
+    """
 
     def __init__(
         self,
@@ -89,8 +107,10 @@ class Executor:
         discoveries: DiscoveryQueue | None = None,
         *,
         is_stopping: Callable[[], bool] = lambda: False,
+        refused_evictions: dict[str, EvictionRefused] | None = None,
     ) -> None:
         self._client = client
+        self._evictions = Evictions(client, {} if refused_evictions is None else refused_evictions)
         self._builds = builds
         self._discoveries = discoveries
         self._is_stopping = is_stopping
@@ -105,8 +125,8 @@ class Executor:
         the second driver without an answer the rest is left to the next reconcile, because each action would wait as
         long. The same holds when the controller is to stop, because another one may act already.
 
-        A pod is replaced after the label that its node loses is removed. Where that was not written for now the pod
-        stays: it may be the only evidence.
+        A pod is replaced after the label that its node loses is removed, and after its node is locked. Where the label
+        was not written for now the pod stays: it may be the only evidence. So it does where the lock was not taken.
         """
         failed: list[FailedAction] = []
         unwritten: set[tuple[str, str]] = set()
@@ -117,7 +137,7 @@ class Executor:
                 action
                 for action in batch
                 if owner_of(action) not in strikes.unanswered
-                and not (isinstance(action, TakeNode) and (owner_of(action), action.node) in unwritten)
+                and not (isinstance(action, TakeNode | EvictPod) and (owner_of(action), action.node) in unwritten)
             )
             if not waiting:
                 continue
@@ -125,7 +145,9 @@ class Executor:
                 break
             outcomes = self._outcomes(waiting)
             for action, error in outcomes:
-                if error is not None:
+                if isinstance(action, HoldNode) and error is not None:
+                    unwritten.add((owner_of(action), action.node))
+                if error is not None and not isinstance(error, Conflict | NotFound):
                     failed.append(FailedAction(action=action, error=error))
                     logger.warning("%s", failed[-1])
                     if isinstance(action, LabelNode) and isinstance(error, KubeApiError) and error.is_temporary:
@@ -150,13 +172,20 @@ class Executor:
     def _outcomes(self, batch: tuple[Action, ...]) -> list[tuple[Action, KubeApiError | InternalError | None]]:
         """Perform a batch; one that is refused is tried action by action: one driver's mistake stops no other's."""
         error = contained("action", str(batch[0]), partial(self._try, batch), lambda error: error)
-        is_temporary = isinstance(error, KubeApiError) and error.is_temporary
+        # Of a lock that was lost: what else is written on the Node does not depend on it.
+        is_temporary = isinstance(error, KubeApiError) and error.is_temporary and not isinstance(error, Conflict)
         if error is None or is_temporary or len(batch) == 1:
             return [(action, error) for action in batch]
-        return [
-            (action, contained("action", str(action), partial(self._try, (action,)), lambda error: error))
-            for action in batch
-        ]
+        outcomes: list[tuple[Action, KubeApiError | InternalError | None]] = []
+        locked_out: set[str] = set()
+        for action in sorted(batch, key=lambda item: not isinstance(item, HoldNode)):
+            if isinstance(action, MoveNode) and action.driver in locked_out:
+                continue
+            found = contained("action", str(action), partial(self._try, (action,)), lambda error: error)
+            outcomes.append((action, found))
+            if isinstance(action, HoldNode) and found is not None:
+                locked_out.add(action.driver)
+        return outcomes
 
     def _try(self, batch: tuple[Action, ...]) -> KubeApiError | InternalError | None:
         """Perform actions that are one write; returns the API server's error, if there is one."""
@@ -165,6 +194,7 @@ class Executor:
         except (NotFound, Conflict) as error:
             # The cluster changed since the snapshot; the next reconcile sees it.
             logger.info("%s: conflict: %s", batch[0], error)
+            return error if any(isinstance(action, HoldNode) for action in batch) else None
         except KubeApiError as error:
             return error
         return None
@@ -182,7 +212,7 @@ class Executor:
             case DiscoverKernels():
                 if self._discoveries is not None:
                     self._discoveries.submit(action)
-            case LabelNode() | MoveNode() | RememberLoaded():
+            case LabelNode() | MoveNode() | RememberLoaded() | HoldNode():
                 self._patch_node(action.node, batch)
             case _:
                 self._write(action)
@@ -192,6 +222,7 @@ class Executor:
         # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
         labels: dict[str, str | None] = {}
         annotations: dict[str, str | None] = {}
+        holds: list[HoldNode] = []
         for action in actions:
             if isinstance(action, LabelNode):
                 labels[action.label] = action.version
@@ -200,8 +231,32 @@ class Executor:
                 labels[action.label] = action.value
             elif isinstance(action, RememberLoaded):
                 annotations[action.annotation] = action.value
+            elif isinstance(action, HoldNode):
+                holds.append(action)
+                labels |= action.labels
+                annotations |= action.annotations
         metadata = {name: values for name, values in (("labels", labels), ("annotations", annotations)) if values}
-        self._client.patch(NODES.path(name=node), {"metadata": metadata})
+        self._client.patch(NODES.path(name=node), self._held(holds, metadata) if holds else {"metadata": metadata})
+
+    def _held(self, holds: Iterable[HoldNode], metadata: Object) -> Object:
+        """Return a patch that is refused where the Node is another one than these actions expect.
+
+        Raises:
+            NotFound: the Node is gone.
+            Conflict: somebody else has its lock now.
+        """
+        (first, *_) = holds = list(holds)
+        # By a list: to read a single Node would need another permission.
+        found = self._client.list(NODES.path(), field_selector=f"metadata.name={first.node}").items
+        if not found:
+            raise NotFound(f"Node {first.node} is gone", status=404)
+        known: Object = found[0]["metadata"]
+        taints = _tainted((found[0].get("spec") or {}).get("taints") or [], holds)
+        lock = (known.get("annotations") or {}).get(names.LOCK_ANNOTATION)
+        if any(hold.seen != lock for hold in holds):
+            raise Conflict(f"the lock of Node {first.node} is {lock!r} now", status=409)
+        patch: Object = {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
+        return patch if taints is None else {**patch, "spec": {"taints": taints or None}}
 
     def _write(self, action: _Write) -> None:
         match action:
@@ -231,9 +286,11 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod():
+            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
-            case StartUnload() | StartValidation():
+            case EvictPod():
+                self._evictions.evict(action)
+            case StartUnload() | StartValidation() | PullImage():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

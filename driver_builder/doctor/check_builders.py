@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driver_builder.doctor.finding import Finding, Unread, counted, failed, named, not_read, ok, unknown, warning
+from driver_builder.objects.tolerations import with_ours
 from driver_builder.observed.inventory import Node
 from kube_api import names
 from kube_api.text import printable
@@ -122,6 +123,6 @@ def _obstacle(setup: JobSetup, node: Node) -> str:
         if node.labels.get(key) != value:
             return f"without label {key}={value}"
     for taint in node.taints:
-        if taint.effect in _SCHEDULED and not any(taint.is_tolerated(item) for item in setup.tolerations):
+        if taint.effect in _SCHEDULED and not any(map(taint.is_tolerated, with_ours(setup.tolerations))):
             return f"taint {taint}"
     return ""

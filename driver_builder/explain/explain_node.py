@@ -7,6 +7,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report, validated, validation_pod
+from driver_builder.objects.tolerations import with_ours
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
 from driver_builder.observed.inventory import Node, Taint
@@ -15,6 +16,7 @@ from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.plan_labels import validation_of
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.rollout.node_lock import lock_of
 from driver_builder.status.rollout_status import previous_wave
 from kube_api import names
 
@@ -92,17 +94,28 @@ def pull_check(context: Context) -> Step:
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
     if context.daemon_set is not None and not is_current(pod, context.daemon_set):
-        # What all drivers together hold back is in the status alone.
-        wave = previous_wave(context.driver.status) or context.decided.wave
-        words = f"pod {pod.name} runs the previous image" + (f"; {wave.phase}: {wave.message}" if wave else "")
-        if context.node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
-            step = f"kubectl annotate node {context.node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
-            return waiting("pull", f"pod {pod.name} runs the previous image: the node is left out", step)
-        return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
+        return _of_before(context, pod)
     if pod.proof is None and _PULL_FAILED.match(pod.message):
         step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"
         return broken("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
-    return ok("pull", f"pod {pod.name} is on the node")
+    lock = lock_of(context.node)
+    return ok("pull", f"pod {pod.name} is on the node" + (f"; the node {lock}" if lock else ""))
+
+
+def _of_before(context: Context, pod: DriverPod) -> Step:
+    """Say why a pod still has the image of before."""
+    node, lock = context.node, lock_of(context.node)
+    words = f"pod {pod.name} runs the previous image"
+    if node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
+        step = f"kubectl annotate node {node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
+        return waiting("pull", f"{words}: the node is left out", step)
+    if lock is not None and lock.holder != context.driver.key:
+        step = f"Wait; if its holder is gone: kubectl annotate node {node.name} {names.LOCK_ANNOTATION}-"
+        return waiting("pull", f"{words}: the node {lock}", step)
+    # What all drivers together hold back is in the status alone.
+    wave = previous_wave(context.driver.status) or context.decided.wave
+    words += f"; {wave.phase}: {wave.message}" if wave else ""
+    return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
 
 
 def _no_pod(context: Context) -> Step:
@@ -123,10 +136,11 @@ def _no_pod(context: Context) -> Step:
 def _not_tolerated(context: Context) -> Taint | None:
     """Return a taint that keeps the driver's pods away; without tolerations in the spec they tolerate everything."""
     wanted = context.spec.tolerations
+    tolerated = (*with_ours(wanted), *_OF_DAEMON_SETS)
     against = (
         taint
         for taint in context.node.taints
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(map(taint.is_tolerated, (*wanted, *_OF_DAEMON_SETS)))
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(map(taint.is_tolerated, tolerated))
     )
     return next(against, None) if wanted else None
 

@@ -19,6 +19,7 @@ from driver_builder.model.loader_privileges import LoaderPrivileges, security_co
 from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint
 from driver_builder.objects.slots import ONLY, Place, Slot
+from driver_builder.objects.tolerations import with_ours
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -311,7 +312,7 @@ def _pod_spec(
         "hostNetwork": True,
         "automountServiceAccountToken": False,
         "priorityClassName": spec.priority_class_name or "system-node-critical",
-        "tolerations": list(spec.tolerations) or [{"operator": "Exists"}],
+        "tolerations": with_ours(spec.tolerations) if spec.tolerations else [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 30,
         "initContainers": [bring, load],
         "containers": [hold],

@@ -146,6 +146,11 @@ def asking(nodes: tuple[Node, ...]) -> Mapping[str, str]:
     return _fleet(nodes).asking
 
 
+def held(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return the nodes that somebody works on: with a lock, or with what a wave leaves there until it has ended."""
+    return _fleet(nodes).held
+
+
 @dataclass(frozen=True, slots=True)
 class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
@@ -153,6 +158,7 @@ class _Fleet:
     by_name: Mapping[str, Node]
     targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
+    held: tuple[Node, ...]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
 
@@ -160,7 +166,16 @@ class _Fleet:
 def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
     by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     asking = {name: value for name, node in by_name.items() if (value := node.rebuild)}
-    return _Fleet(by_name=by_name, targets=_TARGETS.of(by_name), asking=asking, taken={})
+    held = tuple(node for node in by_name.values() if _is_held(node))
+    return _Fleet(by_name=by_name, targets=_TARGETS.of(by_name), asking=asking, held=held, taken={})
+
+
+_HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION})
+
+
+def _is_held(node: Node) -> bool:
+    is_annotated = not _HOLDS.isdisjoint(node.annotations)
+    return is_annotated or any(taint.key == names.UPGRADING_TAINT for taint in node.taints)
 
 
 def _take(fleet: _Fleet, wanted: tuple[tuple[str, str], ...]) -> Inventory:

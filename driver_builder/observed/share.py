@@ -32,6 +32,10 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
         validation_pods=of_driver(snapshot.validation_pods, key),
+        # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
+        node_pods={},
+        pull_pods=(),
+        refused_evictions={},
     )
 
 

@@ -13,10 +13,12 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.node_pods import EvictionRefused, NodePods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +187,13 @@ class Snapshot:
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()
     validation_pods: tuple[ValidationPod, ...] = ()
+    pull_pods: tuple[PullPod, ...] = ()
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
+    node_pods: Mapping[str, NodePods] = field(default_factory=dict)
+    """All pods of the nodes that are drained now."""
+    refused_evictions: Mapping[str, EvictionRefused] = field(default_factory=dict)
+    """By the uid of the pod."""
     running_builds: frozenset[str] = frozenset()
     queued_builds: Mapping[str, int] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)

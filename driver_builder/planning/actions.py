@@ -227,6 +227,66 @@ class RememberValidated(RememberLoaded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldNode:
+    """Take, renew or release the lock of a Node, with what else changes there, in one patch.
+
+    Nothing is written if the lock is not ``seen`` any more (None: there was none). ``annotations`` and ``labels`` are
+    set, None removes one; ``taint`` says whether our taint is to be there, None leaves it.
+    """
+
+    node: str
+    driver: str
+    seen: str | None
+    annotations: Mapping[str, str | None]
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taint: bool | None = None
+    why: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} for {self.driver}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullImage:
+    """Create the pod that brings a driver image to a node."""
+
+    namespace: str
+    name: str
+    node: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"pull the next image on node {self.node} (pod {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePullPod:
+    """Delete a pull pod that is done, or whose image is not wanted there any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete pull pod {self.namespace}/{self.name} of node {self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict a pod that uses the driver on a node, at the time ``at``; its PodDisruptionBudget may refuse that."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"evict pod {self.namespace}/{self.name} from node {self.node}: it uses the driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnload:
     """Create the pod that unloads a driver from a node."""
 
@@ -304,6 +364,10 @@ Action = (
     | MoveNode
     | LabelNode
     | RememberLoaded
+    | HoldNode
+    | PullImage
+    | DeletePullPod
+    | EvictPod
     | StartUnload
     | DeleteUnloadPod
     | StartValidation

@@ -8,15 +8,20 @@ from dataclasses import dataclass, field, replace
 
 from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
 
 
 @dataclass(slots=True)
 class _Work:
-    """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for."""
+    """Who works where: ``at`` is the driver that works on a node, ``taken`` are the nodes that waves answer for.
+
+    ``holds`` is what is written on the nodes.
+    """
 
     max_nodes: int
+    holds: Holds
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
@@ -24,6 +29,8 @@ class _Work:
         """Return why a driver may not be replaced on a node now; empty if it may."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
+        if why := self.holds.obstacle(node, driver):
+            return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
             return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
@@ -35,14 +42,16 @@ class _Work:
         self.taken.add(node)
 
 
-def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, ...]:
-    """Hold back the replacements that cost a working driver where another driver is at work; the first key goes first.
+def admit(parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None) -> tuple[DriverPlan, ...]:
+    """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
-    together may answer for, 0 if they are not limited.
+    together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
+    has locked goes before the others.
     """
     parts = tuple(parts)
-    work = _Work(max_nodes)
+    holds = Holds() if holds is None else holds
+    work = _Work(max_nodes, holds)
     for part in parts:
         at_once = (
             action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
@@ -50,7 +59,26 @@ def admit(parts: Iterable[DriverPlan], max_nodes: int = 0) -> tuple[DriverPlan, 
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
         work.taken |= part.taken
-    return tuple(_admitted(part, work) if part.budgeted else part for part in parts)
+    return tuple(_admitted(_begun_first(part, holds), work) if part.budgeted else part for part in parts)
+
+
+def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
+    """Let nodes that the driver has locked go in place of others: what is begun there is not begun anew elsewhere."""
+    late = [action for action in part.reserve if holds.is_begun(action.node, part.driver.key)]
+    fresh = [node for node in sorted(part.budgeted, reverse=True) if not holds.is_begun(node, part.driver.key)]
+    instead = dict(zip(fresh, late, strict=False))
+    if not instead:
+        return part
+    going = {action.node for action in instead.values()}
+    waiting = [action for action in part.actions if isinstance(action, TakeNode) and action.node in instead]
+    staying = (action for action in part.actions if action not in waiting)
+    others = (action for action in part.reserve if action.node not in going)
+    return replace(
+        part,
+        actions=(*staying, *instead.values()),
+        budgeted=part.budgeted.difference(instead) | going,
+        reserve=(*sorted(waiting, key=lambda action: action.node), *others),
+    )
 
 
 def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:

@@ -9,12 +9,15 @@ from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.cluster.read_node_pods import read_node_pods
+from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.execute import FIELD_MANAGER, Executor
 from driver_builder.controller.lease import Lease
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
 from driver_builder.objects import manifests, unload_pod, validation_pod
 from driver_builder.objects.loaded import Load
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
 from driver_builder.planning.actions import (
@@ -22,6 +25,8 @@ from driver_builder.planning.actions import (
     DeleteDaemonSet,
     DeleteUnloadPod,
     DeleteValidationPod,
+    EvictPod,
+    HoldNode,
     LabelNode,
     RememberLoaded,
     RememberValidated,
@@ -63,12 +68,15 @@ from tests.support.forbidden_acts import (
     POD,
     WORKER_MUST_NOT,
 )
+from tests.support.real_parts.acts import wait_for
 from tests.support.real_parts.cluster_setup import (
     admin,
     as_service_account,
     create_quietly,
+    documents,
     install,
     make_namespace,
+    path_of,
 )
 from tests.unit.driver_builder.builds.job.test_job_manifest import action as job_action
 
@@ -226,6 +234,76 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
         assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
     finally:
         queue.stop()
+
+
+def test_driver_builder_may_hold_a_node(builder: Client, root: Client) -> None:
+    """Lock, record, a label of another operator and our taint are set and taken away, each in one patch."""
+    path, queue = NODES.path(name="node-a"), BuildQueue(lambda *_: "", wake=lambda: None)
+    other = {"key": "example.com/other", "effect": "NoSchedule"}
+    root.patch(path, {"spec": {"taints": [other]}})
+    begin = HoldNode(
+        node="node-a", driver="driverwright/rbac", seen=None, taint=True, labels={"a.b/deploy.c": "paused"}, why="",
+        annotations={names.LOCK_ANNOTATION: "ours", names.DRAINING_ANNOTATION: "{}"},
+    )  # fmt: skip
+    end = dataclasses.replace(
+        begin, seen="ours", taint=False, labels={"a.b/deploy.c": None}, annotations=dict.fromkeys(begin.annotations)
+    )
+    try:
+        assert Executor(builder, queue).perform((begin,)) == ()
+        made = root.get(path)
+        assert made["metadata"]["annotations"].items() >= begin.annotations.items()
+        assert made["metadata"]["labels"]["a.b/deploy.c"] == "paused"
+        assert made["spec"]["taints"] == [other, {"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}]
+        assert Executor(builder, queue).perform((begin,)) == ()
+        assert root.get(path)["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        assert Executor(builder, queue).perform((end,)) == ()
+        left = root.get(path)
+        assert names.LOCK_ANNOTATION not in left["metadata"].get("annotations", {})
+        assert left["spec"]["taints"] == [other]
+    finally:
+        queue.stop()
+        root.patch(path, {"spec": {"taints": None}})
+
+
+def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client, root: Client) -> None:
+    """Without the optional ClusterRole both requests are refused; with it a budget is asked, and names itself."""
+    policy = root.get("/apis/policy")["preferredVersion"]["groupVersion"]
+    spec = {**POD["spec"], "automountServiceAccountToken": False, "nodeName": "node-a"}
+    metadata = {"name": "user", "labels": {"app": "user"}}
+    uid = root.create(PODS.path(namespace=ELSEWHERE), {"metadata": metadata, "spec": spec})["metadata"]["uid"]
+    root.patch(PODS.path(namespace=ELSEWHERE, name="user", subresource="status"), {"status": {"phase": "Running"}})
+    refused: dict[str, EvictionRefused] = {}
+    evict = EvictPod(namespace=ELSEWHERE, name="user", uid=uid, node="node-a", at=1.0)
+    Evictions(builder, refused).evict(evict)
+    assert refused[uid].is_forbidden
+    assert "is forbidden" in read_node_pods(builder, ["node-a"])["node-a"].unread
+    budgets = f"/apis/{policy}/namespaces/{ELSEWHERE}/poddisruptionbudgets"
+    budget = {
+        "apiVersion": policy, "kind": "PodDisruptionBudget", "metadata": {"name": "at-least-one"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "user"}}},
+    }  # fmt: skip
+    rights = tuple(documents("driver-builder/drain.yaml"))
+    try:
+        for obj in rights:
+            root.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+        wait_for("the right to list pods", lambda: not read_node_pods(builder, ["node-a"])["node-a"].unread)
+        assert "user" in [pod.name for pod in read_node_pods(builder, ["node-a"])["node-a"].pods]
+        made = root.create(budgets, budget)
+        evictions = Evictions(builder, refused)
+        evictions.evict(evict)
+        assert not refused[uid].is_forbidden
+        assert "at-least-one" in refused[uid].message
+        allowed = {"observedGeneration": made["metadata"]["generation"], "disruptionsAllowed": 1, "currentHealthy": 2,
+                   "desiredHealthy": 1, "expectedPods": 2}  # fmt: skip
+        root.patch(f"{budgets}/at-least-one/status", {"status": allowed})
+        evictions.evict(evict)
+        assert refused == {}
+        gone = [pod for pod in read_node_pods(builder, ["node-a"])["node-a"].pods if pod.name == "user"]
+        assert all(pod.deleting for pod in gone)
+    finally:
+        for obj in rights:
+            root.delete(path_of(obj))
+        wait_for("no right to list pods", lambda: read_node_pods(builder, ["node-a"])["node-a"].unread)
 
 
 def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:

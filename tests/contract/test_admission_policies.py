@@ -82,7 +82,13 @@ BUILDER_MAY: dict[str, Act] = {
     "say that a node may boot a kernel": Act(label("driverwright.io/ready-for.6.1.0-2-amd64"), "", extra=None),
     "remember what is loaded": Act(annotation("loaded.driverwright.io/ns.gpu", '{"loads":[]}'), "", extra=None),
     "forget what was loaded": Act(annotation("loaded.driverwright.io/ns.gpu", None), "", extra=None),
-}
+    "lock a node": Act(annotation("driverwright.io/lock", "{}"), "", extra=None),
+    "prepare a node": Act(
+        merged(annotation("driverwright.io/draining", "{}"), taint("driverwright.io/upgrading", "NoSchedule")), "",
+        extra=None,
+    ),
+    "pause an operator's DaemonSet": Act(label("nvidia.com/gpu.deploy.device-plugin", "paused"), "", extra=None),
+}  # fmt: skip
 MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY}
 
 

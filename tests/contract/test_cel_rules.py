@@ -37,6 +37,8 @@ PAIR, A_KEY = (
 )
 SOAK, SOAK_OF_NOTHING = "must be a duration from 10s to 168h", "soak requires canary or canaryNodeSelector"
 WINDOW = "must be a duration from 1m to 168h"
+DRAIN_OF_NOTHING = "drain requires resources, podSelector or pauseLabels"
+DEADLINE_OF_A_DRAIN = "must be a duration from 10s to 24h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes"
 NIGHTS = {"cron": "0 22 * * *"}
@@ -68,6 +70,9 @@ GOOD: dict[str, Json] = {
     "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
     "a canary of a tenth": {"rollout": {"canary": "10%", "soak": "10s", "maxFailed": "5%"}},
     "a canary by labels": {"rollout": {"canaryNodeSelector": {"a": "b"}, "soak": "1h"}},
+    "a drain": {"rollout": {"drain": {"resources": ["a/b"], "deadline": "10s"}}},
+    "a drain by labels": {"rollout": {"drain": {"podSelector": {"a": "b"}, "deadline": "24h"}}},
+    "a drain of DaemonSets": {"rollout": {"drain": {"pauseLabels": ["a/deploy.b"]}}},
     "no canary": {"rollout": {"maxUnavailable": 2, "canary": 0}},
     "windows at both ends": {"rollout": {"windows": [{**NIGHTS, "duration": "1m"}, {**NIGHTS, "duration": "168h"}]}},
     "images signed": {"signing": {"imageKeySecretRef": {"name": "a"}}},
@@ -119,6 +124,9 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "a soak of no labels": ({"rollout": {"soak": "1h", "canaryNodeSelector": {}}}, {SOAK_OF_NOTHING}),
     "too short a soak": ({"rollout": {"soak": "9s", "canary": 1}}, {SOAK}),
     "too long a soak": ({"rollout": {"soak": "168h1s", "canary": "10%"}}, {SOAK}),
+    "a drain of nothing": ({"rollout": {"drain": {"resources": [], "waitFor": {"a": "b"}}}}, {DRAIN_OF_NOTHING}),
+    "too short a deadline": ({"rollout": {"drain": {"resources": ["a/b"], "deadline": "9s"}}}, {DEADLINE_OF_A_DRAIN}),
+    "too long a deadline": ({"rollout": {"drain": {"resources": ["a/b"], "deadline": "25h"}}}, {DEADLINE_OF_A_DRAIN}),
     "too short a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "59s"}]}}, {WINDOW}),
     "too long a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "169h"}]}}, {WINDOW}),
     "a validation of nothing": ({"validation": {"deviceNodes": []}}, {A_COMMAND}),

@@ -18,6 +18,7 @@ from driver_builder.controller import events
 from driver_builder.doctor import check_rights, deployed
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import TargetState
+from driver_builder.rollout import drain
 from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
@@ -32,7 +33,10 @@ BASE = ROOT / "deploy" / "kustomization.yaml"
 OVERLAY = ROOT / "examples" / "overlay" / "kustomization.yaml"
 # Not in the base: older API servers refuse them (test_admission_policies.py).
 ADMISSION = sorted((ROOT / "deploy" / "admission").glob("*.yaml"))
-FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in (*PATCHES, *ADMISSION, BASE)]
+# Not in the base: whoever drains nodes applies it.
+DRAIN = ROOT / "deploy" / "driver-builder" / "drain.yaml"
+NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, DRAIN, BASE)
+FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,7 +74,7 @@ def schema(*path: str) -> Json:
 
 
 def test_the_base_names_every_manifest() -> None:
-    """``kubectl apply -k deploy`` applies all files of ``deploy/`` but patches and admission policies, each once."""
+    """``kubectl apply -k deploy`` applies all files of ``deploy/`` but those that are optional, each once."""
     resources_named = yaml.safe_load(BASE.read_text())["resources"]
     assert sorted(resources_named) == [str(path.relative_to(BASE.parent)) for path in FILES]
 
@@ -235,6 +239,18 @@ def test_nothing_more_is_granted_for_all_namespaces() -> None:
         ("configmaps", "nfd-worker-rules"): ["get", "patch"],
         ("leases", "driver-builder"): ["get", "update"],
     }
+
+
+def test_the_rights_to_drain_are_two_and_are_asked_for_by_name() -> None:
+    """Pods are listed and evicted, never deleted; the status names the manifest."""
+    role, binding = yaml.safe_load_all(DRAIN.read_text())
+    granted = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"]}
+    assert granted == {"pods": ["list"], "pods/eviction": ["create"]}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [named(item)[1:] for item in objects("ServiceAccount")].count(
+        (binding["subjects"][0]["namespace"], binding["subjects"][0]["name"])
+    ) == 1
+    assert ROOT / drain.MANIFEST == DRAIN
 
 
 # ---------------------------------------------------------------- the CRD and the code

@@ -130,7 +130,7 @@ def _of_both(more: str) -> dict[str, Act]:
 
 
 _STATUS = "status of a Node"
-_ONLY = "may change labels and annotations of a Node, and nothing else"
+_ONLY = "may change labels, annotations and taints of a Node, and nothing else"
 _TAINTS, _RESOURCES = "may not change these taints: ", "may not change these resources: "
 _READY = "driverwright.io/ns.gpu.ready"
 
@@ -183,8 +183,12 @@ BUILDER_POLICY: dict[str, Act] = {
         label("driverwright.io/secure-boot", "false"), "these labels: driverwright.io/secure-boot"
     ),
     "say where the controller runs": Act(label("driverwright.io/builder"), "these labels: driverwright.io/builder"),
-    "taint a node": Act(taint("vendor.io/x"), _ONLY),
-    "take a taint of the kubelet": Act({"spec": {"taints": None}}, _ONLY),
+    "taint a node": Act(taint("vendor.io/x"), f"{_TAINTS}vendor.io/x"),
+    "take a taint of the kubelet": Act({"spec": {"taints": None}}, f"{_TAINTS}{PRESSURE}"),
+    "taint a node under a key like ours": Act(
+        taint("driverwright.io/upgrading.x"), f"{_TAINTS}driverwright.io/upgrading.x"
+    ),
+    "pause what no operator deploys by a label": Act(label("nvidia.com/gpu.present"), "labels: nvidia.com/gpu.present"),
     "hide which kernel a node runs": Act(
         label(f"{FEATURE}/kernel-version.full", None), f"these labels: {FEATURE}/kernel-version.full"
     ),

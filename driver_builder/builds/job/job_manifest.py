@@ -19,6 +19,7 @@ from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
 from driver_builder.errors import BuildFailed
 from driver_builder.model import quantities
 from driver_builder.model.registry_reach import Reach
+from driver_builder.objects.tolerations import with_ours
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
 from kube_api import names
@@ -135,7 +136,7 @@ def pod_base(
         "terminationGracePeriodSeconds": 5,
         "nodeSelector": {names.ARCHITECTURE_LABEL: architecture, **node_selector},
     }
-    pod |= {"tolerations": list(tolerations)} if tolerations else {}
+    pod["tolerations"] = with_ours(tolerations)
     return pod | ({"hostNetwork": True} if host_network else {})
 
 

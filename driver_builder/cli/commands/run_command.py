@@ -38,6 +38,7 @@ from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
@@ -112,15 +113,22 @@ def _act(
     writes = KeptWrites(client, cache)
     in_cache = CacheCollector(cache)
     REGISTRY.register(in_cache)
+    refused_evictions: dict[str, EvictionRefused] = {}
     observer = Observer(
-        client, cache=cache, builds=builds, discoveries=discoveries, clock=time.time, secret_seconds=SECRET_SECONDS
+        client,
+        cache=cache,
+        builds=builds,
+        discoveries=discoveries,
+        clock=time.time,
+        secret_seconds=SECRET_SECONDS,
+        refused_evictions=refused_evictions,
     )
     reconciler = Reconciler(
         observer=observer,
         images=ImageReader(
             answers, plan_settings.template_versions, pushed=registries.pushed, news=lambda: answers.news
         ),
-        executor=Executor(writes, builds, discoveries, is_stopping=stop.is_set),
+        executor=Executor(writes, builds, discoveries, is_stopping=stop.is_set, refused_evictions=refused_evictions),
         reporter=Reporter(writes, is_stopping=stop.is_set),
         builds=builds,
         settings=plan_settings,

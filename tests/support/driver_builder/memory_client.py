@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from driver_builder.status.status import timestamp
 from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object, WatchEvent
-from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, TooManyRequests
 from tests.support.driver_builder.factories import NOW
 
 _Value = TypeVar("_Value")
@@ -23,6 +23,11 @@ class MemoryClient(Client):
         self.faults: list[KubeApiError] = []
         self.forbidden: tuple[str, ...] = ()
         """Parts of the paths that may not be read."""
+        self.unpatchable: tuple[str, ...] = ()
+        """Paths that may not be patched or created below."""
+        self.budgets: set[str] = set()
+        """Paths of pods that a PodDisruptionBudget keeps."""
+        self.evicted: list[str] = []
         self.clock: Callable[[], float] = lambda: NOW
         self._count = 0
         self._log: list[tuple[int, str, WatchEvent]] = []
@@ -41,14 +46,13 @@ class MemoryClient(Client):
     def list(
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
-        """Read a collection; a selector names one label, with or without its value."""
+        """Read a collection; a selector names one label, with or without its value, or one field."""
         self._maybe_fail(path)
-        assert not field_selector
         with self._lock:
             found = [
                 copied(obj)
                 for where, obj in sorted(self.objects.items())
-                if where.rpartition("/")[0] == path and _is_selected(obj, label_selector)
+                if _is_in(path, where) and _is_selected(obj, label_selector) and _has_field(obj, field_selector)
             ]
             if metadata_only:
                 found = [{"metadata": obj["metadata"]} for obj in found]
@@ -111,9 +115,17 @@ class MemoryClient(Client):
         self._log.append((self._count, path.rpartition("/")[0], WatchEvent(kind, copied(obj))))
 
     def create(self, path: str, body: Object) -> Object:
-        """Create an object."""
+        """Create an object, or evict a pod."""
         self._maybe_fail()
+        if path.endswith("/eviction"):
+            return self._evict(path.removesuffix("/eviction"), body["deleteOptions"]["preconditions"]["uid"])
         return self._store(f"{path}/{body['metadata']['name']}", body, fresh=True)
+
+    def _evict(self, path: str, uid: str) -> Object:
+        if path in self.budgets:
+            raise TooManyRequests(f"POST {path}: 429 TooManyRequests: the disruption budget needs it", status=429)
+        self.evicted.append(path)
+        return self.delete(path, uid=uid)
 
     def replace(self, path: str, body: Object) -> Object:
         """Replace an object when its version is the newest."""
@@ -136,6 +148,8 @@ class MemoryClient(Client):
     def patch(self, path: str, body: Object | JsonPatch, *, content_type: str = MERGE_PATCH) -> Object:
         """Merge a patch; a subresource is a part of the object."""
         self._maybe_fail()
+        if path in self.unpatchable:
+            raise Forbidden(f"PATCH {path}: 403 Forbidden", status=403)
         assert isinstance(body, dict)
         with self._lock:
             path = path.removesuffix("/status")
@@ -200,6 +214,20 @@ class MemoryClient(Client):
             raise self.faults.pop(0)
 
 
+def _is_in(collection: str, path: str) -> bool:
+    """Return whether an object is in a collection; that of all namespaces names none."""
+    root, _, plural = collection.rpartition("/")
+    return path.rpartition("/")[0] == collection or (
+        "/namespaces/" not in collection and path.startswith(f"{root}/namespaces/") and path.split("/")[-2] == plural
+    )
+
+
+def _has_field(obj: Object, field_selector: str) -> bool:
+    field, _, value = field_selector.partition("=")
+    part, _, name = field.partition(".")
+    return not field or (obj.get(part) or {}).get(name) == value
+
+
 def _is_selected(obj: Object, label_selector: str) -> bool:
     key, equals, value = label_selector.partition("=")
     labels = obj["metadata"].get("labels") or {}
@@ -229,7 +257,8 @@ def _with_containers(known: Object, patch: Object) -> Object:
 
 def copied(value: _Value) -> _Value:
     """Copy plain data, many times faster than ``copy.deepcopy``."""
-    made: _Value = marshal.loads(marshal.dumps(value))  # noqa: S302 - our own data of a moment ago
+    data: Any = value
+    made: _Value = marshal.loads(marshal.dumps(data))  # noqa: S302 - our own data of a moment ago
     return made
 
 

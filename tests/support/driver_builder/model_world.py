@@ -26,7 +26,8 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.objects import manifests, unload_pod, validation_pod
+from driver_builder.objects import manifests, pull_pod, unload_pod, validation_pod
+from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, StartBuild
@@ -77,6 +78,8 @@ class World:
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
         """Nodes whose kubelet does not answer."""
+        self.without_images: set[str] = set()
+        """Nodes on which no image can be pulled that is not there."""
         self.leaves_modules = True
         """Whether driver pods leave their modules when they end; those of older versions unload them."""
         self.refuses = False
@@ -90,6 +93,7 @@ class World:
         self.offered: tuple[str, ...] = ()
         self.asked = 0
         self.discoveries = ModelDiscoveries()
+        self.refused_evictions: dict[str, EvictionRefused] = {}
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
@@ -130,14 +134,14 @@ class World:
 
     def silence(self, name: str) -> None:
         """Let a node's kubelet report no more: its pods are not ready any more."""
-        for pod in self.pods_on(name):
+        for pod in filter(_is_driver_pod, self.pods_on(name)):
             pod["status"]["conditions"] = [
                 {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(self.now)}
             ]
 
     def hear(self, name: str) -> None:
         """Let a node's kubelet report again."""
-        for pod in self.pods_on(name):
+        for pod in filter(_is_driver_pod, self.pods_on(name)):
             pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
     def remove_module(self, name: str, result: str = "NotLive") -> None:
@@ -208,6 +212,7 @@ class World:
             builds=self.builds,
             discoveries=self.discoveries,
             clock=lambda: self.now,
+            refused_evictions=self.refused_evictions,
         )
 
     def writer(self) -> Writer:
@@ -248,7 +253,7 @@ class World:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
-        executor = Executor(self.writer(), self.builds, self.discoveries)
+        executor = Executor(self.writer(), self.builds, self.discoveries, refused_evictions=self.refused_evictions)
         for action in decided.actions:
             if isinstance(action, StartBuild) and action.image in self.registries.images:
                 self.built_present.append(action.request.key)
@@ -265,6 +270,7 @@ class World:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.builds = ModelBuilds()
         self.discoveries = ModelDiscoveries()
+        self.refused_evictions = {}
         self._cache = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
@@ -310,10 +316,20 @@ class World:
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """Return the parts of a round, between any two of which a pass may happen."""
-        return (self._collect_orphans, self._evict, self._schedule, self._load, self._unload, self._validate)
+        return (
+            self._collect_orphans,
+            self._evict,
+            self._schedule,
+            self._pull,
+            self._load,
+            self._unload,
+            self._validate,
+        )
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
-        yield from [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+        """Give the objects of a kind, and of pods those that are ours."""
+        found = [(path, obj) for path, obj in self.client.objects.items() if path.split("/")[-2] == plural]
+        yield from ((path, obj) for path, obj in found if plural != "pods" or f"/namespaces/{NAMESPACE}/" in path)
 
     def _collect_orphans(self) -> None:
         uids = {obj["metadata"]["uid"] for obj in self.client.objects.values()}
@@ -362,6 +378,18 @@ class World:
                         "spec": {**_pod_spec(template["spec"], self.leaves_modules), "nodeName": name},
                     },
                 )
+
+    def _pull(self) -> None:
+        """Let each new pull pod bring its image, but for images that registries refuse to nodes."""
+        for _, pod in self._objects("pods"):
+            if pull_pod.PULL_LABEL in _labels(pod) and pod["spec"]["nodeName"] not in self.dead:
+                is_refused = pod["spec"]["nodeName"] in self.without_images
+                waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+                ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
+                container = {"name": pull_pod.CONTAINER, "state": waiting if is_refused else ended}
+                container |= {} if is_refused else {"imageID": pod["spec"]["containers"][0]["image"]}
+                phase = "Pending" if is_refused else "Succeeded"
+                pod["status"] = {"phase": phase, "containerStatuses": [container]}
 
     def _load(self) -> None:
         """Play the loader of each pod that is new or was refused: by its node, its image and whose modules are live."""
@@ -520,10 +548,6 @@ def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
     return spec if leaves_modules else {**spec, "initContainers": older}
 
 
-def _is_driver_pod(pod: Object) -> bool:
-    return not {unload_pod.UNLOAD_LABEL, validation_pod.VALIDATION_LABEL}.intersection(_labels(pod))
-
-
 def _environment(container: Object) -> dict[str, str]:
     return {item["name"]: item.get("value", "") for item in container.get("env") or ()}
 
@@ -553,6 +577,10 @@ def is_for(spec: Object, node: Object) -> bool:
         )
         for term in required["nodeSelectorTerms"]
     )
+
+
+def _is_driver_pod(pod: Object) -> bool:
+    return manifests.TARGET_LABEL in _labels(pod)
 
 
 def _matches(selector: Mapping[str, str], node: Object) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects import manifests, pull_pod, unload_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -113,6 +113,9 @@ class PlayedNodes(threading.Thread):
         elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
             if "startTime" not in pod["status"]:
                 self._client.patch(f"{path}/status", {"status": _unloaded(now)})
+        elif pull_pod.PULL_LABEL in pod["metadata"]["labels"]:
+            if "startTime" not in pod["status"]:
+                self._client.patch(f"{path}/status", {"status": _pulled(now)})
         elif not self.has_reported(pod):
             self._client.patch(f"{path}/status", {"status": self._report(pod)})
 
@@ -151,6 +154,19 @@ class PlayedNodes(threading.Thread):
     def _force_delete(self, pod: Json) -> None:
         path = PODS.path(namespace=self._namespace, name=pod["metadata"]["name"])
         self._ground.api.delete(f"{path}?gracePeriodSeconds=0")
+
+
+def _pulled(now: str) -> Json:
+    """Make the status of a pull pod whose node has the image."""
+    container = {
+        "name": pull_pod.CONTAINER,
+        "state": {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}},
+        "image": "i",
+        "imageID": "i",
+        "ready": False,
+        "restartCount": 0,
+    }
+    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [container]}
 
 
 def _unloaded(now: str) -> Json:

@@ -45,7 +45,7 @@ def outdated() -> Snapshot:
     [
         pytest.param(with_images(snapshot(), Absent()), "build 1", id="image missing"),
         pytest.param(with_images(snapshot()), "roll out 1", id="image there"),
-        pytest.param(outdated(), "replace 1, label 2", id="image before"),
+        pytest.param(outdated(), "prepare 1, replace 1, label 2", id="image before"),
         pytest.param(ready_snapshot(), "nothing", id="all well"),
         pytest.param(with_images(snapshot(), Unreachable(message="x")), "wait", id="registry away"),
         pytest.param(snapshot(drivers=(driver(spec_changes={"kernelMappings": [{"regexp": ".*", "skip": True}]}),)),

@@ -1,5 +1,7 @@
 """What the actions of a plan write, that they may be repeated, and how they bear what goes wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from driver_builder.api.driver_container import FINALIZER
@@ -11,6 +13,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
+    HoldNode,
     LabelNode,
     RememberLoaded,
     ReplacePod,
@@ -115,6 +118,45 @@ def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     finalizer = SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
     assert executor(world.client).perform((LABEL, finalizer)) == (FailedAction(action=LABEL, error=error),)
     assert FINALIZER in world.client.get(DRIVER_PATH)["metadata"]["finalizers"]
+
+
+LOCK = HoldNode(node="node-a", driver="d", seen=None, annotations={names.LOCK_ANNOTATION: "ours"}, why="take its lock")
+REPLACE = ReplacePod(namespace=NAMESPACE, name="p", uid="u", node="node-a")
+
+
+def test_a_lock_is_taken_with_what_else_is_written_on_its_node(world: World) -> None:
+    """It is one patch of the version that was read, and repeating it changes nothing."""
+    path = NODES.path(name="node-a")
+    assert executor(world.client).perform((LABEL, LOCK)) == ()
+    assert world.client.writes[-2:].count(path) == 1
+    assert world.client.get(path)["metadata"]["annotations"][names.LOCK_ANNOTATION] == "ours"
+    again = replace(LOCK, seen="ours", annotations={names.LOCK_ANNOTATION: None})
+    assert executor(world.client).perform((again,)) == ()
+    assert names.LOCK_ANNOTATION not in world.client.get(path)["metadata"]["annotations"]
+
+
+def test_a_lock_that_somebody_else_took_first_stays_theirs(world: World) -> None:
+    """What is written beside it is written all the same; the driver pod stays."""
+    path = NODES.path(name="node-a")
+    world.client.patch(path, {"metadata": {"annotations": {names.LOCK_ANNOTATION: "theirs"}}})
+    pod = {"metadata": {"name": "p", "uid": "u"}, "spec": {}}
+    world.client.create(PODS.path(namespace=NAMESPACE), pod)
+    assert executor(world.client).perform((LABEL, LOCK, REPLACE)) == ()
+    metadata = world.client.get(path)["metadata"]
+    assert metadata["annotations"][names.LOCK_ANNOTATION] == "theirs"
+    assert metadata["labels"][LABEL.label] == "1"
+    assert "deletionTimestamp" not in world.client.get(PODS.path(namespace=NAMESPACE, name="p"))["metadata"]
+
+
+def test_without_its_lock_a_node_keeps_its_driver_pod(world: World) -> None:
+    """An admission policy of before refuses the annotation: the status says so, and nothing is replaced."""
+    world.client.create(PODS.path(namespace=NAMESPACE), {"metadata": {"name": "p", "uid": "u"}, "spec": {}})
+    (path,) = [path for path in world.client.objects if path.endswith("/pods/p")]
+
+    world.client.unpatchable = (NODES.path(name="node-a"),)
+    (failed,) = executor(world.client).perform((LOCK, REPLACE))
+    assert failed.action is LOCK
+    assert "deletionTimestamp" not in world.client.objects[path]["metadata"]
 
 
 OTHER_LABEL = LabelNode(node="node-a", driver="e", label="b", version="2", why="", annotations={"c": "3"})

@@ -13,6 +13,7 @@ from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery, ma
 from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
 from driver_builder.model.repositories import Repository
+from driver_builder.objects.tolerations import OURS
 from driver_builder.reasons import Reason
 from driver_builder.upgrades.newest_kernel import STREAMS
 from kube_api.client import Client
@@ -41,7 +42,7 @@ def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:
     assert json.loads(json.dumps(made)) == made
     pod = made["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64", "pool": "build"}
-    assert pod["tolerations"] == [taint]
+    assert pod["tolerations"] == [taint, *OURS]
     assert (pod["automountServiceAccountToken"], pod["imagePullSecrets"]) == (False, [{"name": "pull"}])
     (asking,), (end,) = pod["initContainers"], pod["containers"]
     assert {asking["image"], end["image"]} == {"registry.example.com/base:1"}

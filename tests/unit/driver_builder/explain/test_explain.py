@@ -20,8 +20,10 @@ from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissin
 from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
+from driver_builder.rollout.node_lock import render_lock
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
+from kube_api import names
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
@@ -50,6 +52,13 @@ READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 def explained(seen: Snapshot, container: DriverContainer | None = None) -> Explanation:
     """Explain the first node and the first driver."""
     return explain(seen, seen.nodes[0], container or seen.drivers[0], SETTINGS)
+
+
+def locked(seen: Snapshot) -> Snapshot:
+    """Let another program lock the node."""
+    (first, *others) = seen.nodes
+    lock = {names.LOCK_ANNOTATION: render_lock("gpu-partitioner", first, NOW)}
+    return replace(seen, nodes=(replace(first, annotations={**first.annotations, **lock}), *others))
 
 
 def with_driver(**changes: Any) -> Snapshot:
@@ -188,6 +197,7 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pod without node", lambda: with_pod(node=""), "pull", W, "are not scheduled yet", "describe pod"),
     ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
+    ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
     ("pull denied", lambda: pulling("ErrImagePull: pull access denied"), "pull", B, "pull access denied",
      "spec.imagePullSecrets"),
     ("pull without TLS", lambda: pulling("ImagePullBackOff: server gave HTTP response to HTTPS client"), "pull", B,

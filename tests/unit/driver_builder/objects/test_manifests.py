@@ -10,6 +10,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.objects.loaded import Load
+from driver_builder.objects.tolerations import OURS, with_ours
 from kube_api import names
 from nfd_worker.sources import kernel
 from tests.support.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target
@@ -97,10 +98,11 @@ def test_defaults_fit_a_driver() -> None:
 
 
 def test_the_spec_can_say_otherwise() -> None:
-    """Tolerations, priority and pull secrets are the admin's."""
+    """Tolerations, priority and pull secrets are the admin's; our own taints are tolerated whatever it says."""
     changes = {"tolerations": [{"key": "a"}], "priorityClassName": "low", "imagePullSecrets": [{"name": "pull"}]}
     pod = pod_spec(made(driver(spec_changes=changes)))
-    assert {field: pod[field] for field in changes} == changes
+    assert {field: pod[field] for field in changes} == {**changes, "tolerations": [{"key": "a"}, *OURS]}
+    assert with_ours([*OURS, {"key": "a"}]) == [*OURS, {"key": "a"}]
 
 
 @pytest.mark.parametrize(

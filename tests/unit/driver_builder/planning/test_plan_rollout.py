@@ -100,8 +100,8 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
             id="proven, older image",
         ),
         pytest.param(
-            "current", {"fingerprint": OLD}, ["ReplacePod", "LabelNode"], "RollingOut", "runs the previous image",
-            id="proven, older image, DaemonSet is current",
+            "current", {"fingerprint": OLD}, ["HoldNode", "ReplacePod", "LabelNode"], "RollingOut",
+            "runs the previous image", id="proven, older image, DaemonSet is current",
         ),
     ],
 )  # fmt: skip

@@ -6,6 +6,8 @@ from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.node_lock import Lock
 from driver_builder.status.rollout_status import Phase, Wave
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
 
@@ -64,3 +66,27 @@ def test_waves_of_all_drivers_share_the_limit() -> None:
 def test_a_node_that_no_wave_took_uses_up_nothing() -> None:
     """One that is dead, or loads a driver for the first time, stops no wave."""
     assert gone(admit((part("a", busy=frozenset("x")), part("b", "z")), 1)) == ["", "z"]
+
+
+def test_a_node_that_somebody_else_has_locked_is_left_alone() -> None:
+    """The next one goes in its place, and the message says who holds it."""
+    held = Holds(locks={"x": Lock(holder="gpu-partitioner", renewed=NOW)})
+    (found,) = admit((part("a", "x", reserve="y"),), 0, held)
+    assert gone((found,)) == ["y"]
+    assert found.wave is not None
+    assert "node x is locked by gpu-partitioner until" in found.wave.message
+    assert gone(
+        admit((part("a", "x"), part("b", "x")), 0, Holds(locks={"x": Lock(holder=f"{NAMESPACE}/b", renewed=NOW)}))
+    ) == [
+        "",
+        "x",
+    ]
+
+
+def test_a_node_that_is_begun_goes_before_others() -> None:
+    """Otherwise a node that comes back first in the order would leave the work on another one half done."""
+    held = Holds(locks={"z": Lock(holder=f"{NAMESPACE}/a", renewed=NOW)})
+    (found,) = admit((part("a", "xy", reserve="wz"),), 0, held)
+    assert gone((found,)) == ["xz"]
+    assert found.budgeted == frozenset("xz")
+    assert [action.node for action in found.reserve] == ["y", "w"]

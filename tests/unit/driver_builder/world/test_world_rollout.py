@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
 from driver_builder.objects import manifests
+from driver_builder.observed.inventory import read_node
 from driver_builder.planning.actions import Action, MoveNode, ReplacePod
+from driver_builder.rollout.node_lock import parse_lock, render_lock
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
@@ -24,6 +26,7 @@ DRIVERS = ("edu", "other")
 BOUND = 120
 SOAK_SECONDS = 50.0
 FIRST_SOURCE = "int x;"
+AGENT = "gpu-partitioner"
 GOOD, BAD = ("int a;", "int b;", "int c;"), ("bad d;", "bad e;")
 
 
@@ -136,6 +139,7 @@ class WaveWorld(World):
         assert not is_skipped(obj), f"{node} is left out, and was touched"
         if node not in self.asks:
             assert obj.get("spec", {}).get("unschedulable") is not True, f"{node} is cordoned, and was touched"
+        assert holder_of(obj) == f"{NAMESPACE}/{driver}", f"{node} is locked by {holder_of(obj)!r}, and was touched"
         others = [name for name in DRIVERS if name != driver and node in self.loading(name)]
         assert not others, f"{driver} and {others} work on {node} at once"
         self.taken[driver].add(node)
@@ -182,6 +186,7 @@ class WaveWorld(World):
         self.dead_devices.clear()
         for name in self.kernels:
             self.hear(name)
+            _unlock(self, name)
             annotations = {names.SKIP_ROLLOUT_ANNOTATION: None}
             self.patch_node(name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
             self.client.objects[NODES.path(name=name)]["status"] = {}
@@ -220,6 +225,12 @@ def is_away(node: Object) -> bool:
     conditions = (node.get("status") or {}).get("conditions", ())
     is_cordoned = (node.get("spec") or {}).get("unschedulable") is True
     return is_cordoned or any(item["status"] == "False" for item in conditions)
+
+
+def holder_of(node: Object) -> str:
+    """Return who holds the lock of a node, empty where there is none."""
+    text = (node["metadata"].get("annotations") or {}).get(names.LOCK_ANNOTATION)
+    return parse_lock(text).holder if text else ""
 
 
 def is_skipped(node: Object) -> bool:
@@ -285,6 +296,20 @@ def _delete_pods(world: WaveWorld, node: str) -> None:
         world.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
 
 
+def _lock(world: WaveWorld, node: str) -> None:
+    """Let another program lock a node, as the contract has it: not while somebody else does."""
+    obj = world.client.objects.get(NODES.path(name=node))
+    if obj is not None and holder_of(obj) in ("", AGENT):
+        lock = render_lock(AGENT, read_node(obj), world.now)
+        world.patch_node(node, {"metadata": {"annotations": {names.LOCK_ANNOTATION: lock}}})
+
+
+def _unlock(world: WaveWorld, node: str) -> None:
+    obj = world.client.objects.get(NODES.path(name=node))
+    if obj is not None and holder_of(obj) == AGENT:
+        world.patch_node(node, {"metadata": {"annotations": {names.LOCK_ANNOTATION: None}}})
+
+
 def _kill(world: WaveWorld) -> None:
     world.kill()
 
@@ -318,6 +343,8 @@ steps = st.one_of(
     _step("skip", _skip, nodes, st.booleans()),
     _step("silence", _silence, nodes, st.booleans()),
     _step("a device dies", _die, nodes),
+    _step("another program locks", _lock, nodes),
+    _step("another program releases", _unlock, nodes),
     _step("rebuild for the node", _ask, nodes, st.sampled_from("12")),
     _step("undo", _undo),
     _step("delete the pods", _delete_pods, nodes),
@@ -479,6 +506,7 @@ def test_no_history_takes_more_than_the_budget(
             (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == driver]
             assert world.works(pod)
     assert not world.wave_labels()
+    assert [name for name in world.kernels if holder_of(world.client.get(NODES.path(name=name)))] == []
     for obj in (obj for _, obj in world._objects("drivercontainers")):
         assert "rollout" not in obj["status"], obj["status"]["rollout"]
         assert obj["status"]["readyNodes"] == len(world.kernels)

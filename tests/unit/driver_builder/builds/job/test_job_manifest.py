@@ -13,6 +13,7 @@ from driver_builder.builds.job.job_manifest import FINGERPRINT_ANNOTATION, JobSe
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.images import ImageRef
+from driver_builder.objects.tolerations import OURS
 from driver_builder.planning.actions import StartBuild
 from tests.support.driver_builder import factories
 
@@ -84,7 +85,7 @@ def test_a_job_has_bounds() -> None:
     assert pod_of(made)["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
     assert all("sizeLimit" in volume["emptyDir"] for volume in pod_of(made)["volumes"] if "emptyDir" in volume)
     assert "hostNetwork" not in pod_of(made)
-    assert "tolerations" not in pod_of(made)
+    assert pod_of(made)["tolerations"] == list(OURS)
 
 
 def test_what_runs_the_source_may_nothing() -> None:
@@ -199,8 +200,7 @@ def test_a_job_tolerates_what_the_spec_names_and_the_controller_sets() -> None:
     """And nothing where neither says anything: the driver pods' default, which is everything, is not for builds."""
     gpu, build = {"key": "gpu", "operator": "Exists"}, {"key": "build", "operator": "Exists"}
     made = job(action(tolerations=(gpu,)), replace(SETTINGS, tolerations=(build,)))
-    assert pod_of(made)["tolerations"] == [gpu, build]
-    assert "tolerations" not in pod_of(job(action(), SETTINGS))
+    assert pod_of(made)["tolerations"] == [gpu, build, *OURS]
 
 
 def test_every_mount_has_its_volume() -> None:

@@ -1,0 +1,80 @@
+"""The pods of nodes that are drained, whoever made them: listed by the node's name, only while it is drained."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from driver_builder.boundary import contained
+from driver_builder.cluster.read_metadata import controller_of, place
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.rollout.draining import draining_of
+from kube_api.client import Client
+from kube_api.errors import Forbidden
+from kube_api.resources import DAEMON_SETS, PODS
+from kube_api.text import printable
+
+Json = dict[str, Any]
+
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def drained(nodes: Iterable[Node], drivers: Iterable[str]) -> tuple[str, ...]:
+    """Name the nodes that are drained now for one of these drivers."""
+    known = frozenset(drivers)
+    records = ((node.name, draining_of(node)) for node in nodes)
+    return tuple(
+        name
+        for name, record in records
+        if record is not None and record.driver in known and not (record.is_drained or record.failed)
+    )
+
+
+def read_node_pods(client: Client, nodes: Iterable[str]) -> Mapping[str, NodePods]:
+    """List the pods of each node; where that is not allowed, say so.
+
+    Raises:
+        KubeApiError: they cannot be listed for another reason.
+    """
+    found: dict[str, NodePods] = {}
+    for node in nodes:
+        try:
+            pods = [
+                read_node_pod(obj) for obj in client.list(PODS.path(), field_selector=f"spec.nodeName={node}").items
+            ]
+        except Forbidden as error:
+            found[node] = NodePods(unread=printable(str(error)))
+            continue
+        found[node] = NodePods(pods=tuple(pods))
+    return found
+
+
+def read_node_pod(obj: Json) -> NodePod:
+    """Read a pod; one that is beyond us is there all the same, and uses no driver."""
+    metadata = obj["metadata"]
+    name = NodePod(namespace=metadata.get("namespace", ""), name=metadata["name"], uid=metadata.get("uid", ""))
+    return contained("pod", place(obj), lambda: _read(obj), lambda _error: name)
+
+
+def _read(obj: Json) -> NodePod:
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    resources = [item.get("resources") or {} for item in containers]
+    return NodePod(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        labels={str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
+        # A limit alone is a request as well.
+        resources=frozenset(
+            name
+            for item in resources
+            for part in ("requests", "limits")
+            for name, amount in (item.get(part) or {}).items()
+            if "/" in name and str(amount) != "0"
+        ),
+        node_selector=frozenset(spec.get("nodeSelector") or ()),
+        is_daemon=controller_of(obj).get("kind") == DAEMON_SETS.kind,
+        is_mirror=_MIRROR in (metadata.get("annotations") or {}),
+        has_ended=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
+        deleting="deletionTimestamp" in metadata,
+    )

@@ -1,0 +1,44 @@
+"""The pods of a node that is drained: what is known of each, whoever made it. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePod:
+    """A pod that is bound to a node.
+
+    ``resources`` are those that its containers request, ``node_selector`` the labels that its node must have.
+    ``is_daemon`` says that a DaemonSet controls it, ``is_mirror`` that a file on the node does.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resources: frozenset[str] = frozenset()
+    node_selector: frozenset[str] = frozenset()
+    is_daemon: bool = False
+    is_mirror: bool = False
+    has_ended: bool = False
+    deleting: bool = False
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePods:
+    """All pods of a node; ``unread`` says why they could not be listed."""
+
+    pods: tuple[NodePod, ...] = ()
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionRefused:
+    """What the API server answered to the last try to evict a pod, and when; ``is_forbidden`` for want of a right."""
+
+    message: str
+    at: float
+    is_forbidden: bool = False

@@ -1,0 +1,105 @@
+"""What still uses the driver on a node that is drained, and what is done about it. Pure.
+
+Place in the flow: :mod:`driver_builder.rollout.prepare` asks for each node that it has tainted. Pods are evicted, never
+deleted: their PodDisruptionBudgets hold. Pods of DaemonSets and mirror pods are never evicted; the former leave where a
+paused label takes the node from their DaemonSet.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
+from driver_builder.rollout.draining import Draining
+from kube_api.text import first_few, printable
+
+AGAIN_SECONDS = 10.0
+"""After so many seconds an eviction that was refused is tried again."""
+
+MANIFEST = "deploy/driver-builder/drain.yaml"
+_MAX_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the drain of a node is.
+
+    ``words`` say what it waits for, ``evicted`` are the pods to evict now. It is over where it ``is_drained``, with
+    what ``note`` says was left out, or ``has_failed``.
+    """
+
+    words: str = ""
+    evicted: tuple[NodePod, ...] = ()
+    is_drained: bool = False
+    note: str = ""
+    has_failed: bool = False
+
+
+def progress(
+    settings: DrainSettings,
+    record: Draining,
+    found: NodePods | None,
+    refused: Mapping[str, EvictionRefused],
+    now: float,
+) -> Progress:
+    """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod."""
+    if found is None:
+        return Progress(words="its pods are not read yet")
+    if found.unread:
+        return Progress(is_drained=True, note=_without_rights(found.unread))
+    leaving = [pod for pod in found.pods if not pod.has_ended and DRIVER_LABEL not in pod.labels]
+    daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(settings.pause_labels)]
+    others = [pod for pod in leaving if not (pod.is_daemon or pod.is_mirror)]
+    awaited = [pod for pod in others if _is_selected(pod, settings.wait_for)]
+    users = [pod for pod in others if pod not in awaited and _uses(pod, settings)]
+    if not (daemons or awaited or users):
+        return Progress(is_drained=True)
+    forbidden = next((refused[pod.uid] for pod in users if pod.uid in refused and refused[pod.uid].is_forbidden), None)
+    if forbidden is not None:
+        return Progress(is_drained=True, note=_without_rights(forbidden.message))
+    words = _words(awaited, users, daemons, refused)
+    if now >= record.since + settings.deadline_seconds:
+        return Progress(words=words, has_failed=True)
+    # Jobs first: what they need may be among the others.
+    due = [] if awaited else [pod for pod in users if not pod.deleting and _is_due(refused.get(pod.uid), now)]
+    return Progress(words=words, evicted=tuple(due))
+
+
+def _uses(pod: NodePod, settings: DrainSettings) -> bool:
+    return not pod.resources.isdisjoint(settings.resources) or _is_selected(pod, settings.pod_selector)
+
+
+def _is_selected(pod: NodePod, selector: Mapping[str, str]) -> bool:
+    return bool(selector) and all(pod.labels.get(key) == value for key, value in selector.items())
+
+
+def _is_due(refused: EvictionRefused | None, now: float) -> bool:
+    return refused is None or not refused.at <= now < refused.at + AGAIN_SECONDS
+
+
+def _words(
+    awaited: Iterable[NodePod],
+    users: Iterable[NodePod],
+    daemons: Iterable[NodePod],
+    refused: Mapping[str, EvictionRefused],
+) -> str:
+    """Name the pods that are left, and why the first of them is."""
+    every = [
+        *((pod, "has not ended, and waitFor selects it") for pod in awaited),
+        *((pod, _why(pod, refused.get(pod.uid))) for pod in users),
+        *((pod, "has not left, though its label is paused") for pod in daemons),
+    ]
+    # What a budget holds is named before what is on its way.
+    every.sort(key=lambda item: item[0].deleting)
+    return f"{first_few((pod for pod, _ in every), _MAX_LISTED)}: {every[0][0].name} {every[0][1]}"
+
+
+def _why(pod: NodePod, refused: EvictionRefused | None) -> str:
+    if pod.deleting:
+        return "is terminating"
+    return "is evicted" if refused is None else f"stays: {refused.message}"
+
+
+def _without_rights(message: str) -> str:
+    return printable(f"not drained: apply {MANIFEST} to allow it; {message}")

@@ -1,0 +1,42 @@
+"""Who works on which nodes, by what is written there. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from driver_builder.observed.inventory import Node
+from driver_builder.rollout.draining import Draining, draining_of
+from driver_builder.rollout.node_lock import Lock, lock_of
+from driver_builder.status.status import timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """``locks`` and ``records`` are those of nodes, by their names, as they are ``now``."""
+
+    locks: Mapping[str, Lock] = field(default_factory=dict)
+    records: Mapping[str, Draining] = field(default_factory=dict)
+    now: float = 0.0
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], now: float) -> "Holds":
+        """Read them from nodes; a lock that has expired is none."""
+        nodes = tuple(nodes)
+        locks = {node.name: lock for node in nodes if (lock := lock_of(node)) is not None}
+        return cls(
+            locks={name: lock for name, lock in locks.items() if not lock.is_expired(now)},
+            records={node.name: record for node in nodes if (record := draining_of(node)) is not None},
+            now=now,
+        )
+
+    def obstacle(self, node: str, driver: str) -> str:
+        """Return why a driver may not be replaced on a node now; empty if it may."""
+        lock, record = self.locks.get(node), self.records.get(node)
+        if lock is not None and lock.holder != driver:
+            return f"node {node} {lock}"
+        if record is not None and record.driver == driver and record.is_resting(self.now):
+            return f"node {node} was not drained, and is tried again at {timestamp(record.retry_at)}: {record.failed}"
+        return ""
+
+    def is_begun(self, node: str, driver: str) -> bool:
+        """Return whether a driver has locked a node."""
+        return node in self.locks and self.locks[node].holder == driver

@@ -1,0 +1,345 @@
+"""What happens on a node before a wave replaces its driver, and when that is over. Pure.
+
+Place in the flow: :func:`driver_builder.rollout.fleet.admit` has said on which nodes a working driver is replaced next.
+:func:`prepare` locks each of them first, and drains it where ``rollout.drain`` asks; nodes are released where the
+driver is proven, has failed, or is not replaced after all. All progress is on the Node: a controller that is killed
+anywhere continues from what it reads there.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.objects import pull_pod
+from driver_builder.observed import inventory, pairs
+from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.actions import (
+    Action,
+    DeletePullPod,
+    EvictPod,
+    HoldNode,
+    MoveNode,
+    PullImage,
+    ReplacePod,
+    SetFinalizer,
+)
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.rollout.drain import progress
+from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
+from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
+from kube_api import names
+
+LOOK_SECONDS = 15.0
+"""After so many seconds a node that is held is looked at again, whatever happens."""
+POLL_SECONDS = 5.0
+"""So often the pods of a node that is drained are listed: nothing reports that they are gone."""
+REST_SECONDS = 600.0
+"""So long at least a node is left alone that could not be drained."""
+
+TAKES = (ReplacePod, MoveNode)
+"""The actions that take a driver from a node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """``parts`` of the drivers; ``released`` is what drivers that are gone have left on nodes."""
+
+    parts: tuple[DriverPlan, ...]
+    released: tuple[HoldNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What comes next on one node; ``goes`` says that its driver may be replaced now, ``pull`` names its pull pod."""
+
+    actions: tuple[Action, ...] = ()
+    goes: bool = False
+    pull: str = ""
+    words: str = ""
+    requeue_at: float | None = None
+
+
+def prepare(parts: Iterable[DriverPlan], snapshot: Snapshot, loader_image: str = "") -> Prepared:
+    """Prepare the nodes where a working driver is replaced next, and release those where that is over.
+
+    Pull pods run the loader of ``loader_image``.
+    """
+    nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
+    held: dict[str, list[Node]] = {}
+    for node in inventory.held(snapshot.nodes):
+        for driver in _holders(node):
+            held.setdefault(driver, []).append(node)
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot, loader_image) for part in parts]
+    left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
+    return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
+
+
+def _holders(node: Node) -> set[str]:
+    """Return the drivers that have begun something on a node; an empty key for a record that nobody can read."""
+    lock, record = lock_of(node), draining_of(node)
+    holders = {lock.holder} if lock is not None and lock.holder else set()
+    return holders | ({record.driver} if record is not None and not (record.driver == "" and holders) else set())
+
+
+def _is_gone(driver: str, snapshot: Snapshot) -> bool:
+    """Return whether a driver is not there any more, as far as this can be seen."""
+    return driver.partition("/")[0] not in snapshot.forbidden
+
+
+def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
+    """Release nodes whose driver is gone; of another controller's driver nothing is known but its lock."""
+    for node in nodes:
+        lock, record = lock_of(node), draining_of(node)
+        is_locked = lock is not None and not lock.is_expired(now)
+        if record is not None and not is_locked and not record.is_resting(now):
+            yield _restoration(node, record.driver or "no driver", record, is_own_lock=lock is not None)
+
+
+def _prepared(
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot, loader_image: str
+) -> DriverPlan:
+    pulls = of_driver(snapshot.pull_pods, part.driver.key)
+    # Of a driver of which nothing is decided nothing is known either: its locks expire.
+    if part.trouble is not None or not (part.budgeted or held or pulls):
+        return part
+    hold = _Hold(part, snapshot, loader_image)
+    steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
+    for node in held:
+        if node.name not in steps:
+            steps[node.name] = hold.keep(node) if hold.is_at_work(node.name) else hold.leave(node)
+    pulling = {step.pull for step in steps.values()}
+    done = [
+        DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        for pod in pulls
+        if pod.name not in pulling and not pod.deleting
+    ]
+    prepared = _with_steps(part, steps)
+    return replace(prepared, actions=(*prepared.actions, *done)) if done else prepared
+
+
+def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
+    waiting = {name for name in part.budgeted if not steps[name].goes}
+    first = [action for step in steps.values() for action in step.actions]
+    staying = [action for action in part.actions if not (isinstance(action, TAKES) and action.node in waiting)]
+    if any(isinstance(action, HoldNode) for action in first):
+        # The driver's object stays until nothing of it is left on any node.
+        staying = [action for action in staying if not (isinstance(action, SetFinalizer) and not action.present)]
+    words = "; ".join(step.words for step in steps.values() if step.words)
+    wave = part.wave
+    if words and wave is not None:
+        wave = replace(wave, message="; ".join(filter(None, (words, wave.message))))
+    times = (part.requeue_at, *(step.requeue_at for step in steps.values()))
+    return replace(
+        part,
+        actions=(*first, *staying),
+        budgeted=part.budgeted - waiting,
+        wave=wave,
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )
+
+
+def _restoration(node: Node, driver: str, record: Draining | None, *, is_own_lock: bool) -> HoldNode:
+    """Return what gives a node back as it was."""
+    annotations: dict[str, str | None] = {names.LOCK_ANNOTATION: None} if is_own_lock else {}
+    if record is not None:
+        annotations[names.DRAINING_ANNOTATION] = None
+    return HoldNode(
+        node=node.name,
+        driver=driver,
+        seen=node.annotations.get(names.LOCK_ANNOTATION),
+        annotations=annotations,
+        labels=_restored(node, record),
+        taint=None if record is None else False,
+        why="release it",
+    )
+
+
+def _restored(node: Node, record: Draining | None) -> dict[str, str | None]:
+    """Return the labels that are still as they were paused."""
+    known = {} if record is None else record.labels
+    return {key: value for key, value in known.items() if node.labels.get(key) == PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """What one driver does on nodes."""
+
+    part: DriverPlan
+    snapshot: Snapshot
+    loader_image: str
+    moved: frozenset[str] = field(init=False)
+    """Nodes from which a driver is taken now."""
+
+    def __post_init__(self) -> None:
+        taken = frozenset(action.node for action in self.part.actions if isinstance(action, TAKES))
+        object.__setattr__(self, "moved", taken)
+
+    @property
+    def driver(self) -> str:
+        return self.part.driver.key
+
+    @property
+    def now(self) -> float:
+        return self.snapshot.now
+
+    def is_at_work(self, node: str) -> bool:
+        """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
+        return node in self.moved or node in self.part.busy
+
+    def take(self, node: Node) -> _Step:
+        """Bring the image to a node, lock the node and drain it, and let its driver be replaced."""
+        settings, record = self._drain_settings(node), self._record(node)
+        if settings is None or (record is not None and record.is_drained):
+            return replace(self.keep(node), goes=True)
+        if record is None or record.failed or not self._is_locked(node):
+            return self._pulling(node) or self._begin(node, settings)
+        found = progress(
+            settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
+        )
+        if found.has_failed:
+            return self._give_up(node, record, settings, found.words)
+        kept = self.keep(node)
+        if found.is_drained:
+            drained = render_draining(replace(record, is_drained=True, note=found.note))
+            action = self._write(node, {names.DRAINING_ANNOTATION: drained}, why="it is drained")
+            return replace(kept, actions=(*kept.actions, action), goes=True, words=_said(node, found.note))
+        evictions = (
+            EvictPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.name, at=self.now)
+            for pod in found.evicted
+        )
+        return _Step(
+            actions=(*kept.actions, *evictions),
+            words=f"draining {node.name}: {found.words}",
+            requeue_at=self.now + POLL_SECONDS,
+        )
+
+    def keep(self, node: Node) -> _Step:
+        """Hold the lock of a node, and renew it where that is due."""
+        record = self._record(node)
+        words = _said(node, record.note if record is not None else "")
+        lock = lock_of(node)
+        is_own = lock is not None and lock.holder == self.driver
+        if lock is not None and not is_own and not lock.is_expired(self.now):
+            # It expired while no controller ran, and somebody else has taken it since.
+            return _Step(words=words, requeue_at=self.now + LOOK_SECONDS)
+        if lock is not None and is_own and lock.renewed is not None and not lock.is_due(node, self.now):
+            return _Step(words=words, requeue_at=lock.renewed + RENEW_SECONDS)
+        verb = "renew" if is_own else "take"
+        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=f"{verb} its lock")
+        return _Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
+
+    def leave(self, node: Node) -> _Step:
+        """Give a node back, but for the record that its drain has failed while a wave may come to it again."""
+        record, lock = self._record(node), lock_of(node)
+        is_own_lock = lock is not None and lock.holder == self.driver
+        may_come = self.part.wave is not None and not self.part.driver.deleting
+        if record is not None and may_come and record.is_resting(self.now) and not is_own_lock:
+            return _Step(requeue_at=float(record.retry_at))
+        action = _restoration(node, self.driver, record, is_own_lock=is_own_lock)
+        return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
+
+    def _pulling(self, node: Node) -> _Step | None:
+        """Bring the next image to a node; None where it is there, or is not known."""
+        spec, own = self.part.driver.spec, self._pods_on(node.name)
+        images = {self._daemon_sets[pod.target].image for pod in own if pod.target in self._daemon_sets}
+        if len(images) != 1 or not isinstance(spec, DriverSpec) or images <= {pod.image for pod in own}:
+            return None
+        (image,) = images
+        name = pull_pod.name_of(self.driver, node.name, image)
+        found = next((pod for pod in of_driver(self.snapshot.pull_pods, self.driver) if pod.name == name), None)
+        if found is not None and found.is_proven:
+            return None
+        words = f"pulling the next image on {node.name}"
+        later = self.now + LOOK_SECONDS
+        if found is None:
+            manifest = pull_pod.manifest(
+                self.part.driver, spec, node=node.name, image=image, loader_image=self.loader_image
+            )
+            action = PullImage(namespace=self.part.driver.namespace, name=name, node=node.name, manifest=manifest)
+            return _Step(actions=(action,), words=words, pull=name, requeue_at=later)
+        # One that has ended without the image is deleted, and made anew.
+        kept = "" if found.has_ended else name
+        return _Step(words=f"{words}: {found.message}".removesuffix(": "), pull=kept, requeue_at=later)
+
+    def _begin(self, node: Node, settings: DrainSettings) -> _Step:
+        """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
+        # What a driver before has left, whose lock has expired, is restored with our own.
+        left = draining_of(node)
+        paused = {key: node.labels[key] for key in settings.pause_labels if node.labels.get(key, PAUSED) != PAUSED}
+        record = Draining(
+            driver=self.driver, since=int(self.now), labels={**(left.labels if left is not None else {}), **paused}
+        )
+        annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(record)}
+        action = self._write(node, annotations, why="lock and drain it")
+        action = replace(action, labels=dict.fromkeys(paused, PAUSED), taint=True)
+        return _Step(actions=(action,), words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
+
+    def _give_up(self, node: Node, record: Draining, settings: DrainSettings, why: str) -> _Step:
+        """Give a node back with its driver as it is, and record why."""
+        rest = max(settings.deadline_seconds, REST_SECONDS)
+        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + rest))
+        action = _restoration(node, self.driver, record, is_own_lock=True)
+        action = replace(
+            action,
+            annotations={**action.annotations, names.DRAINING_ANNOTATION: render_draining(failed)},
+            why=f"release it: it could not be drained: {why}",
+        )
+        words = f"{node.name} could not be drained: {why}"
+        return _Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
+
+    def _drain_settings(self, node: Node) -> DrainSettings | None:
+        """Return how a node is drained; None where it is not, or where the same modules stay loaded."""
+        spec = self.part.driver.spec
+        if not isinstance(spec, DriverSpec) or spec.rollout.drain is None or self._is_live(spec, node.name):
+            return None
+        return spec.rollout.drain
+
+    def _is_live(self, spec: DriverSpec, node: str) -> bool:
+        """Return whether the wanted modules are the loaded ones: then nothing that uses them is in the way."""
+        if any(module.parameters for module in spec.module.load_order):
+            # What a module is loaded with may be what changes.
+            return False
+        wanted = {target: item.expected for target, item in self._daemon_sets.items()}
+        pods = self._pods_on(node)
+        return bool(pods) and all(pod.expected and pod.expected == wanted.get(pod.target) for pod in pods)
+
+    @property
+    def _daemon_sets(self) -> dict[str, DaemonSet]:
+        """Return what brings the image of each target; in a wave nodes move to it, unless the spec was set back."""
+        every = of_driver(self.snapshot.daemon_sets, self.driver)
+        moves = {action.value for action in self.part.actions if isinstance(action, MoveNode)}
+        back = {
+            target: pair.others for target, pair in pairs.pairs(every).items() if pair.moved.target_label not in moves
+        }
+        return pairs.by_target(every) | (back if None in moves else {})
+
+    def _pods_on(self, node: str) -> list[DriverPod]:
+        return [pod for pod in of_driver(self.snapshot.pods, self.driver) if pod.node == node and not pod.deleting]
+
+    def _record(self, node: Node) -> Draining | None:
+        """Return the record of this driver; what nobody can read belongs to who holds the lock."""
+        record = draining_of(node)
+        return record if record is not None and record.driver in (self.driver, "") else None
+
+    def _is_locked(self, node: Node) -> bool:
+        lock = lock_of(node)
+        return lock is not None and lock.holder == self.driver and not lock.is_expired(self.now)
+
+    def _lock(self, node: Node) -> str:
+        return render_lock(self.driver, node, self.now)
+
+    def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> HoldNode:
+        return HoldNode(
+            node=node.name,
+            driver=self.driver,
+            seen=node.annotations.get(names.LOCK_ANNOTATION),
+            annotations=annotations,
+            why=why,
+        )
+
+
+def _said(node: Node, note: str) -> str:
+    return f"{node.name} is {note}" if note else ""

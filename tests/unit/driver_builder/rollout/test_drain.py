@@ -1,0 +1,124 @@
+"""What leaves a node before its driver is replaced: which pods, in which order, and until when they are waited for."""
+
+from typing import Any
+
+import pytest
+
+from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
+from driver_builder.rollout.drain import Progress, progress
+from driver_builder.rollout.draining import Draining, parse_draining, render_draining
+from tests.support.driver_builder.factories import NOW
+
+SETTINGS = DrainSettings(
+    resources=("example.com/fpga",), pod_selector={"uses": "fpga"}, wait_for={"kind": "job"}, deadline_seconds=300.0,
+    pause_labels=("example.com/fpga.deploy.plugin",),
+)  # fmt: skip
+RECORD = Draining(driver="ns/edu", since=int(NOW))
+BUDGET = EvictionRefused(message="the disruption budget web needs 1", at=NOW)
+
+
+def pod(name: str, **changes: Any) -> NodePod:
+    """Make a pod that requests the driver's resource."""
+    values: dict[str, Any] = {"resources": frozenset({"example.com/fpga"}), **changes}
+    return NodePod(namespace="apps", name=name, uid=name, **values)
+
+
+def step(*pods: NodePod, refused: dict[str, EvictionRefused] | None = None, later: float = 0.0) -> Progress:
+    """Decide on some pods."""
+    return progress(SETTINGS, RECORD, NodePods(pods=pods), refused or {}, NOW + later)
+
+
+def evicted(found: Progress) -> list[str]:
+    """Name the pods that are evicted now."""
+    return [item.name for item in found.evicted]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, ["a"], id="requests the resource"),
+        pytest.param({"resources": frozenset(), "labels": {"uses": "fpga"}}, ["a"], id="has the labels"),
+        pytest.param({"resources": frozenset({"example.com/gpu"})}, None, id="another resource"),
+        pytest.param({"is_daemon": True}, None, id="of a DaemonSet"),
+        pytest.param({"is_mirror": True}, None, id="mirror pod"),
+        pytest.param({"has_ended": True}, None, id="has ended"),
+        pytest.param({"labels": {DRIVER_LABEL: "edu"}}, None, id="of ours"),
+        pytest.param({"deleting": True}, [], id="on its way"),
+        pytest.param({"labels": {"kind": "job"}}, [], id="waited for"),
+        pytest.param({"resources": frozenset(), "labels": {"kind": "job"}}, [], id="waited for, without the resource"),
+        pytest.param(
+            {"is_daemon": True, "node_selector": frozenset(SETTINGS.pause_labels)}, [], id="of a paused DaemonSet"
+        ),
+    ],
+)
+def test_which_pods_leave(changes: dict[str, Any], expected: list[str] | None) -> None:
+    """Those that use the driver are evicted; others are waited for, or are left alone (None)."""
+    found = step(pod("a", **changes))
+    assert (None if found.is_drained else evicted(found)) == expected
+    assert ("pod apps/a" in found.words) is (expected is not None)
+
+
+def test_jobs_come_first() -> None:
+    """What they need may be among the others."""
+    job = pod("job", labels={"kind": "job"})
+    assert evicted(step(job, pod("web"))) == []
+    assert evicted(step(pod("web"))) == ["web"]
+
+
+@pytest.mark.parametrize(("later", "expected"), [(0, []), (9, []), (10, ["web"]), (-1, ["web"])])
+def test_a_budget_is_asked_again_after_a_while(later: float, expected: list[str]) -> None:
+    """The message says which pod stays, and why."""
+    found = step(pod("web"), refused={"web": BUDGET}, later=later)
+    assert evicted(found) == expected
+    assert found.words == "pod apps/web: web stays: the disruption budget web needs 1"
+
+
+def test_after_the_deadline_the_drain_has_failed() -> None:
+    """Nobody is evicted any more; the words name the pod that a budget holds before those on their way."""
+    found = step(pod("a", deleting=True), pod("web"), refused={"web": BUDGET}, later=300.0)
+    assert found.has_failed
+    assert evicted(found) == []
+    assert found.words == "pod apps/web, pod apps/a: web stays: the disruption budget web needs 1"
+    assert step(later=300.0).is_drained
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(progress(SETTINGS, RECORD, NodePods(unread="403 pods"), {}, NOW), id="listing pods"),
+        pytest.param(
+            step(pod("web"), refused={"web": EvictionRefused(message="403 pods", at=NOW, is_forbidden=True)}),
+            id="evicting them",
+        ),
+    ],
+)
+def test_without_rights_the_wave_goes_on(found: Progress) -> None:
+    """The note says what was left out, and what would allow it."""
+    assert found.is_drained
+    assert found.note == "not drained: apply deploy/driver-builder/drain.yaml to allow it; 403 pods"
+
+
+def test_pods_that_are_not_read_yet_are_waited_for() -> None:
+    """The next reconcile lists them."""
+    assert progress(SETTINGS, RECORD, None, {}, NOW) == Progress(words="its pods are not read yet")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RECORD,
+        Draining(driver="ns/edu", since=7, is_drained=True, note="n", labels={"a": "", "b": "true"}),
+        Draining(driver="ns/edu", failed="pod a", retry_at=9),
+    ],
+)
+def test_a_record_is_read_as_it_was_written(record: Draining) -> None:
+    """Also by a controller that has just started."""
+    assert parse_draining(render_draining(record)) == record
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"driver":"a","since":-1}', '{"driver":"a","labels":7}', "nu"])
+def test_a_record_that_cannot_be_read_is_nobodys(text: str) -> None:
+    """It names no driver, and nothing that could be restored."""
+    assert parse_draining(text) == Draining()

@@ -1,0 +1,346 @@
+"""What is done on a node before its driver is replaced, and after: locks that are taken, renewed and released."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.objects import pull_pod
+from driver_builder.objects.pull_pod import PullPod
+from driver_builder.observed.inventory import Node, Taint
+from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.observed.rebuild import Rebuilds
+from driver_builder.planning.actions import Action, EvictPod, HoldNode, ReplacePod, SetFinalizer
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.reasons import Reason
+from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
+from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.node_lock import render_lock
+from driver_builder.rollout.prepare import prepare
+from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.status.status import Trouble
+from kube_api import names
+from tests.support.driver_builder.factories import (
+    NAMESPACE,
+    NOW,
+    daemon_set,
+    driver,
+    node,
+    pod,
+    snapshot,
+    spec_of,
+    with_images,
+)
+
+KEY = f"{NAMESPACE}/edu"
+REPLACE = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
+
+
+def part(*actions: Action, **changes: Any) -> DriverPlan:
+    """Make a driver's plan, in which the replaced pods work."""
+    budgeted = frozenset(action.node for action in actions if isinstance(action, ReplacePod))
+    values: dict[str, Any] = {"driver": driver(), "actions": actions, "budgeted": budgeted,
+                              "wave": Wave(phase=Phase.ROLLING, message="0 of 1", started=NOW)}  # fmt: skip
+    return DriverPlan(rebuilds=Rebuilds(requests={}, tokens={}), unknown={}, **values | changes)
+
+
+def locked(by: str = KEY, *, ago: float = 0.0, name: str = "node-a") -> Node:
+    """Make a node that is locked since a while."""
+    made = node(name)
+    return replace(made, annotations={**made.annotations, names.LOCK_ANNOTATION: render_lock(by, made, NOW - ago)})
+
+
+def prepared(given: DriverPlan, *nodes: Node) -> DriverPlan:
+    """Prepare what one driver does on some nodes."""
+    (found,) = prepare((given,), snapshot(*nodes)).parts
+    return found
+
+
+def locks_of(found: DriverPlan) -> list[str]:
+    """Say what is done with locks."""
+    return [action.why for action in found.actions if isinstance(action, HoldNode)]
+
+
+def test_a_node_is_locked_before_its_driver_is_replaced() -> None:
+    """The lock names the driver and the boot, and is refused if somebody else takes it first."""
+    hold, *others = prepared(part(REPLACE), node()).actions
+    assert others == [REPLACE]
+    assert isinstance(hold, HoldNode)
+    assert hold.seen is None
+    assert hold.annotations == {names.LOCK_ANNOTATION: render_lock(KEY, node(), NOW)}
+
+
+@pytest.mark.parametrize(
+    ("ago", "expected"), [(10, []), (299, []), (300, ["renew its lock"]), (5000, ["renew its lock"])]
+)
+def test_a_lock_of_ones_own_is_kept(ago: float, expected: list[str]) -> None:
+    """Also by a controller that was killed: it is written again when half of its time is over."""
+    found = prepared(part(REPLACE), locked(ago=ago))
+    assert (locks_of(found), found.actions[-1]) == (expected, REPLACE)
+    assert found.requeue_at == (NOW + 15 if expected else NOW - ago + 300)
+
+
+def test_a_lock_that_has_expired_is_taken_over() -> None:
+    """Whoever held it has not renewed it for ten minutes."""
+    assert locks_of(prepared(part(REPLACE), locked("gpu-partitioner", ago=600))) == ["take its lock"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"busy": frozenset({"node-a"})}, [], id="its successor is not proven yet"),
+        pytest.param({"actions": (REPLACE,)}, [], id="it is replaced at once"),
+        pytest.param({}, ["release it"], id="proven, failed, or not replaced after all"),
+        pytest.param({"driver": driver(deleting=True)}, ["release it"], id="the driver goes"),
+        pytest.param({"trouble": Trouble(reason=Reason.INTERNAL_ERROR, message="")}, [], id="nothing is known"),
+    ],
+)
+def test_a_lock_ends_with_the_work(changes: dict[str, Any], expected: list[str]) -> None:
+    """Nothing stays on a node where the driver is not being replaced."""
+    assert locks_of(prepared(part(**changes), locked())) == expected
+
+
+def test_a_deleted_driver_stays_until_its_locks_are_gone() -> None:
+    """Afterwards there is nobody who would release them."""
+    release = SetFinalizer(namespace=NAMESPACE, name="edu", present=False)
+    given = part(release, driver=driver(deleting=True), budgeted=frozenset())
+    assert release not in prepared(given, locked()).actions
+    assert prepared(given, node()) is given
+
+
+def test_the_locks_of_others_are_left_alone() -> None:
+    """Also where the driver is at work since before: its own lock had expired."""
+    given = part(busy=frozenset({"node-a"}))
+    assert prepared(given, locked("gpu-partitioner")) is given
+
+
+# ---------------------------------------------------------------- drain
+
+DRAIN = {"resources": ["example.com/fpga"], "deadline": "5m", "pauseLabels": ["example.com/fpga.deploy.plugin"]}
+EDU = driver(spec_changes={"rollout": {"drain": DRAIN}})
+LABEL = DRAIN["pauseLabels"][0]
+USER = NodePod(namespace="apps", name="web", uid="web", resources=frozenset({"example.com/fpga"}))
+
+
+def draining(record: Draining | None, *, by: str | None = KEY, label: str = PAUSED, tainted: bool = True) -> Node:
+    """Make a node that is being drained."""
+    made = node(labels={LABEL: label}) if by is None else locked(by)
+    text = {} if record is None else {names.DRAINING_ANNOTATION: render_draining(record)}
+    taints = (Taint(key=names.UPGRADING_TAINT, value="", effect="NoSchedule"),) if tainted else ()
+    annotations = {**made.annotations, **text}
+    return replace(made, labels={**made.labels, LABEL: label}, annotations=annotations, taints=taints)
+
+
+def drained(given: DriverPlan, *nodes: Node, later: float = 0.0, **changes: Any) -> DriverPlan:
+    """Prepare what one driver with a drain does."""
+    (found,) = prepare((replace(given, driver=EDU),), snapshot(*nodes, now=NOW + later, **changes)).parts
+    return found
+
+
+def only_hold(found: DriverPlan) -> HoldNode:
+    """Return the only action, which is about the node."""
+    (hold,) = found.actions
+    assert isinstance(hold, HoldNode)
+    return hold
+
+
+RECORD = Draining(driver=KEY, since=int(NOW), labels={LABEL: "true"})
+
+
+def test_a_drain_begins_with_one_patch() -> None:
+    """Lock, taint, labels and the record of what they were: whatever happens afterwards can be undone."""
+    hold = only_hold(drained(part(REPLACE), replace(node(), labels={**node().labels, LABEL: "true"})))
+    assert hold.taint is True
+    assert hold.labels == {LABEL: PAUSED}
+    assert parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION])) == RECORD
+    assert names.LOCK_ANNOTATION in hold.annotations
+
+
+def test_a_label_that_a_node_has_not_stays_away() -> None:
+    """Nor is one touched that somebody else has paused."""
+    for made in (node(), node(labels={LABEL: PAUSED})):
+        assert only_hold(drained(part(REPLACE), made)).labels == {}
+
+
+def test_pods_are_evicted_while_the_driver_stays() -> None:
+    """The message says what it waits for."""
+    pods = {"node-a": NodePods(pods=(USER,))}
+    found = drained(part(REPLACE), draining(RECORD), node_pods=pods)
+    assert [type(action) for action in found.actions] == [EvictPod]
+    assert found.wave is not None
+    assert found.wave.message.startswith("draining node-a: pod apps/web: web is evicted; ")
+    assert (found.budgeted, found.requeue_at) == (frozenset(), NOW + 5)
+
+
+def test_a_drained_node_gets_its_driver() -> None:
+    """That it is drained is recorded: what comes back in spite of the taint is not evicted again."""
+    hold, *others = drained(part(REPLACE), draining(RECORD), node_pods={"node-a": NodePods()}).actions
+    assert others == [REPLACE]
+    assert isinstance(hold, HoldNode)
+    done = replace(RECORD, is_drained=True)
+    assert parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION])) == done
+    assert drained(part(REPLACE), draining(done)).actions == (REPLACE,)
+
+
+def test_what_was_left_out_for_want_of_rights_is_said_until_the_node_is_done() -> None:
+    """Also while the new driver loads."""
+    given = part(busy=frozenset({"node-a"}))
+    found = drained(given, draining(replace(RECORD, is_drained=True, note="not drained: apply x")))
+    assert found.wave is not None
+    assert found.wave.message == "node-a is not drained: apply x; 0 of 1"
+
+
+def test_after_the_deadline_the_node_is_as_it_was_and_rests() -> None:
+    """Labels, taint and lock go in one patch, with a record of why and until when."""
+    pods = {"node-a": NodePods(pods=(USER,))}
+    found = drained(part(REPLACE), draining(replace(RECORD, since=int(NOW) - 300)), node_pods=pods)
+    hold = only_hold(found)
+    assert (hold.taint, hold.labels, hold.annotations[names.LOCK_ANNOTATION]) == (False, {LABEL: "true"}, None)
+    left = parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION]))
+    assert (left.failed, left.retry_at) == ("pod apps/web: web is evicted", int(NOW) + 600)
+    assert found.wave is not None
+    assert found.wave.message.startswith("node-a could not be drained: pod apps/web: web is evicted")
+
+
+def test_a_node_that_rests_is_held_back() -> None:
+    """The record stays until then, if the wave is still there; afterwards the node is drained again, or is clean."""
+    resting = draining(Draining(driver=KEY, failed="pod x", retry_at=int(NOW) + 60), by=None, tainted=False)
+    holds = Holds.of((resting,), NOW)
+    assert holds.obstacle("node-a", KEY) == (
+        "node node-a was not drained, and is tried again at 2023-11-14T22:14:20Z: pod x"
+    )
+    assert drained(part(), resting).actions == ()
+    assert only_hold(drained(part(wave=None), resting)).annotations == {names.DRAINING_ANNOTATION: None}
+    assert only_hold(drained(part(), resting, later=60)).annotations == {names.DRAINING_ANNOTATION: None}
+    assert only_hold(drained(part(REPLACE), resting, later=60)).taint is True
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [(PAUSED, {LABEL: "true"}), ("false", {}), ("true", {})], ids=["ours", "changed", "back"]
+)
+def test_what_was_changed_is_restored(label: str, expected: dict[str, str]) -> None:
+    """A label that somebody has set since is theirs."""
+    hold = only_hold(drained(part(), draining(RECORD, label=label)))
+    assert (hold.labels, hold.taint) == (expected, False)
+    assert hold.annotations == {names.LOCK_ANNOTATION: None, names.DRAINING_ANNOTATION: None}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(draining(replace(RECORD, driver=f"{NAMESPACE}/gone"), by=None), id="of a driver that is gone"),
+        pytest.param(draining(None, by=None), id="a taint alone"),
+    ],
+)
+def test_what_nobody_holds_any_more_is_taken_away(left: Node) -> None:
+    """A DriverContainer whose finalizer somebody removed, or an annotation."""
+    (hold,) = prepare((part(),), snapshot(left)).released
+    assert hold.taint is False
+    locked_since = replace(left, annotations={**left.annotations, **locked("gpu-partitioner").annotations})
+    assert prepare((part(),), snapshot(locked_since)).released == ()
+
+
+def test_the_labels_that_another_drain_has_left_are_restored_with_ones_own() -> None:
+    """Its lock has expired: what it changed is still there."""
+    left = draining(replace(RECORD, driver=f"{NAMESPACE}/gone"), by=None)
+    record = parse_draining(str(only_hold(drained(part(REPLACE), left)).annotations[names.DRAINING_ANNOTATION]))
+    assert (record.driver, record.labels) == (KEY, {LABEL: "true"})
+
+
+def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
+    """Whatever uses them is not in the way of a pod that only takes over."""
+    seen = with_images(snapshot())
+    known = pod(seen)
+    action = replace(REPLACE, uid=known.uid)
+    changes: dict[str, Any] = {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
+    found = drained(part(action), node(), **changes)
+    assert [type(item) for item in found.actions] == [HoldNode, ReplacePod]
+    other = {**changes, "pods": (replace(known, expected={"edudrv": "FFFF"}),)}
+    assert only_hold(drained(part(action), node(), **other)).taint is True
+
+
+# ---------------------------------------------------------------- the image comes first
+
+
+def upgraded() -> dict[str, Any]:
+    """Make the pod of before and the DaemonSet that is wanted, for a node that is not begun."""
+    seen = with_images(snapshot())
+    known = replace(pod(seen), expected={"edudrv": "FFFF"}, image="registry.example.com/old@sha256:1")
+    return {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
+
+
+def pull(**changes: Any) -> PullPod:
+    """Make the pull pod of the wanted image."""
+    image = upgraded()["daemon_sets"][0].image
+    name = pull_pod.name_of(KEY, "node-a", image)
+    values: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": "p", "driver": KEY, "node": "node-a",
+                              "image": image}  # fmt: skip
+    return PullPod(**values | changes)
+
+
+def kinds(found: DriverPlan) -> list[str]:
+    """Name the actions."""
+    return [type(action).__name__ for action in found.actions]
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected", "words"),
+    [
+        pytest.param((), ["PullImage"], "pulling the next image on node-a", id="not begun"),
+        pytest.param((pull(),), [], "pulling the next image on node-a", id="on its way"),
+        pytest.param((pull(message="ErrImagePull: x"),), [], "pulling the next image on node-a: ErrImagePull: x",
+                     id="it fails"),
+        pytest.param((pull(has_ended=True, message="Evicted"),), ["DeletePullPod"],
+                     "pulling the next image on node-a: Evicted", id="it ended without the image"),
+        pytest.param((pull(is_proven=True),), ["HoldNode", "DeletePullPod"], "draining node-a", id="it is there"),
+        pytest.param((pull(name="older"),), ["PullImage", "DeletePullPod"], "pulling", id="another image is"),
+    ],
+)  # fmt: skip
+def test_a_node_has_its_image_before_it_is_drained(pods: tuple[PullPod, ...], expected: list[str], words: str) -> None:
+    """Until then nothing of it changes."""
+    found = drained(part(REPLACE), node(), pull_pods=pods, **upgraded())
+    assert kinds(found) == expected
+    assert found.wave is not None
+    assert found.wave.message.startswith(words)
+
+
+def test_an_image_that_the_node_has_is_not_pulled() -> None:
+    """Its driver pod runs it."""
+    changes = upgraded()
+    image = changes["daemon_sets"][0].image
+    same = {**changes, "pods": (replace(changes["pods"][0], image=image),)}
+    assert kinds(drained(part(REPLACE), node(), **same)) == ["HoldNode"]
+
+
+def test_a_pull_that_no_wave_needs_is_ended() -> None:
+    """Also when the driver is paused: it was begun for a node that is not taken any more."""
+    assert kinds(drained(part(), node(), pull_pods=(pull(),))) == ["DeletePullPod"]
+    assert kinds(drained(part(), node(), pull_pods=(pull(deleting=True),))) == []
+
+
+def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:
+    """It may do nothing on the node, and has the Secrets of driver pods."""
+    container = driver(spec_changes={"imagePullSecrets": [{"name": "pull"}]})
+    made = pull_pod.manifest(container, spec_of(container), node="node-a", image="r/i@sha256:1", loader_image="r/l:1")
+    spec = made["spec"]
+    assert (spec["nodeName"], spec["restartPolicy"], spec["imagePullSecrets"]) == (
+        "node-a",
+        "Never",
+        [{"name": "pull"}],
+    )
+    assert made["metadata"]["name"] == pull_pod.name_of(KEY, "node-a", "r/i@sha256:1")
+    assert [(item["image"], item["securityContext"]["privileged"]) for item in spec["initContainers"]] == [
+        ("r/l:1", False)
+    ]
+    (puller,) = spec["containers"]
+    assert (puller["image"], puller["command"]) == ("r/i@sha256:1", ["/driverwright/busybox", "true"])
+    assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_a_drain_whose_lock_has_ended_begins_anew() -> None:
+    """No controller ran for ten minutes: somebody else may have worked there since. What was paused stays recorded."""
+    left = draining(RECORD)
+    expired = replace(left, annotations={**left.annotations, **locked(ago=600).annotations})
+    hold = only_hold(drained(part(REPLACE), expired, later=100, node_pods={"node-a": NodePods()}))
+    record = parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION]))
+    assert (record.since, record.labels, hold.taint) == (int(NOW) + 100, {LABEL: "true"}, True)

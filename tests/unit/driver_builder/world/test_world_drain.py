@@ -1,0 +1,289 @@
+"""Draining in any history of a fleet: what leaves a node, and that everything is as it was in the end."""
+
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from driver_builder.objects import manifests
+from driver_builder.objects.pull_pod import PULL_LABEL
+from driver_builder.planning.actions import Action
+from driver_builder.rollout.draining import PAUSED
+from kube_api import names
+from kube_api.client import Object
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.examples import few
+from tests.unit.driver_builder.world import test_world_rollout as waves
+from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, Step, WaveWorld, driver_of, live
+
+APPS, RESOURCE = "apps", "example.com/fpga"
+LABEL = "example.com/fpga.deploy.plugin"
+DRAIN = {"resources": [RESOURCE], "pauseLabels": [LABEL], "deadline": "60s"}
+
+
+class DrainWorld(WaveWorld):
+    """A world in which each node has a pod that uses the driver, and one of a DaemonSet that a label deploys."""
+
+    drains = True
+    """Whether drivers that are replaced have to be unused."""
+
+    def add_node(self, name: str, kernel: str, *, pool: str = "edu") -> None:
+        """Let a node join, which an operator has labelled."""
+        super().add_node(name, kernel, pool=pool)
+        self.patch_node(name, {"metadata": {"labels": {LABEL: "true"}}})
+
+    def turn(self) -> None:
+        """Let other controllers do their part as well."""
+        super().turn()
+        nodes = {name: self.client.objects[NODES.path(name=name)] for name in self.kernels}
+        for path, pod in list(self.client.objects.items()):
+            if f"/namespaces/{APPS}/pods/" in path:
+                node = nodes.get(pod["spec"]["nodeName"])
+                if node is None or "deletionTimestamp" in pod["metadata"] or not self._stays(pod, node):
+                    del self.client.objects[path]
+        for name, node in nodes.items():
+            if node["metadata"]["labels"].get(LABEL) == "true":
+                owner = {"kind": "DaemonSet", "controller": True, "uid": "plugin"}
+                self._add(f"plugin-{name}", name, {"nodeSelector": {LABEL: "true"}}, ownerReferences=[owner])
+            if not is_tainted(node):
+                self._add(f"web-{name}", name, {"containers": [{"resources": {"requests": {RESOURCE: "1"}}}]})
+
+    def _stays(self, pod: Object, node: Object) -> bool:
+        wanted: Object = pod["spec"].get("nodeSelector", {})
+        return all(node["metadata"]["labels"].get(key) == value for key, value in wanted.items())
+
+    def _add(self, name: str, node: str, spec: Object, **metadata: Any) -> None:
+        if web_path(name) not in self.client.objects:
+            body = {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node, **spec}}
+            self.client.create(PODS.path(namespace=APPS), body)
+
+    def _collect_orphans(self) -> None:
+        kept = {path: obj for path, obj in self.client.objects.items() if f"/namespaces/{APPS}/" in path}
+        super()._collect_orphans()
+        self.client.objects |= kept
+
+    def take(self, driver: str, node: str) -> None:
+        """Check that nothing uses the driver that goes."""
+        super().take(driver, node)
+        if self.drains and self._is_reloaded(driver, node):
+            left = [name for name in (f"web-{node}", f"plugin-{node}") if web_path(name) in self.client.objects]
+            assert left == [], f"{driver} is replaced on {node} under {left}"
+            assert is_tainted(self.client.objects[NODES.path(name=node)])
+
+    def _is_reloaded(self, driver: str, node: str) -> bool:
+        """Return whether the replaced pod has other modules than the one that comes."""
+        for pod in self._pods():
+            if (driver_of(pod), pod["spec"]["nodeName"]) == (driver, node):
+                name = pod["metadata"]["ownerReferences"][0]["uid"]
+                wanted = next(obj for _, obj in self._objects("daemonsets") if obj["metadata"]["uid"] == name)
+                template = wanted["spec"]["template"]["metadata"]["annotations"]
+                if (
+                    template[manifests.MODULES_ANNOTATION]
+                    != pod["metadata"]["annotations"][manifests.MODULES_ANNOTATION]
+                ):
+                    return True
+        return False
+
+    def heal(self) -> None:
+        """Let budgets allow everything."""
+        self.client.budgets.clear()
+        super().heal()
+
+    def leftovers(self) -> list[str]:
+        """Name what is still on nodes because of drains."""
+        found: list[str] = []
+        for name in self.kernels:
+            node = self.client.objects[NODES.path(name=name)]
+            keys = node["metadata"].get("annotations") or {}
+            found += [f"{name}: {key}" for key in (names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION) if key in keys]
+            found += [f"{name}: taint"] if is_tainted(node) else []
+            found += [f"{name}: label"] if node["metadata"]["labels"].get(LABEL) == PAUSED else []
+        return found
+
+
+def web_path(name: str) -> str:
+    """Return the path of a pod that somebody else made."""
+    return PODS.path(namespace=APPS, name=name)
+
+
+def is_tainted(node: Object) -> bool:
+    """Return whether our taint keeps pods away."""
+    return any(item["key"] == names.UPGRADING_TAINT for item in (node.get("spec") or {}).get("taints") or ())
+
+
+def drained_world(*kernels: str, **rollout: Any) -> DrainWorld:
+    """Make a world of one driver with a drain, which works."""
+    world = DrainWorld()
+    for name, kernel in zip(NODE_NAMES, kernels, strict=False):
+        world.add_node(name, kernel)
+    world.add_driver("edu", rollout={"drain": DRAIN, **rollout})
+    world.arrive()
+    return world
+
+
+def assert_all_is_well(world: DrainWorld) -> None:
+    """Every node has the new driver, what uses it, and nothing of ours that is for upgrades."""
+    assert world.leftovers() == []
+    for name in world.kernels:
+        (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == "edu"]
+        assert world.works(pod)
+        assert web_path(f"web-{name}") in world.client.objects
+        assert web_path(f"plugin-{name}") in world.client.objects
+    assert "rollout" not in world.status()
+
+
+def test_an_upgrade_drains_each_node_and_restores_it() -> None:
+    """Users are evicted, the DaemonSet's pod leaves by its label, and both come back."""
+    world = drained_world(KERNEL, OTHER_KERNEL)
+    world.edit_source(GOOD[1])
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.client.evicted == [web_path("web-node-0"), web_path("web-node-1")]
+
+
+def test_a_budget_is_named_and_the_node_keeps_its_driver() -> None:
+    """After the deadline the node is as it was, and rests; once the budget allows it, it is upgraded."""
+    world = drained_world(KERNEL)
+    world.client.budgets.add(web_path("web-node-0"))
+    world.edit_source(GOOD[1])
+    for _ in range(30):
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    message = world.status()["rollout"]["message"]
+    assert "web-node-0 stays: " in message
+    assert "the disruption budget needs it" in message
+    assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}"]
+    assert world.working() == {"node-0"}
+    world.client.budgets.clear()
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_without_rights_the_status_says_what_is_missing_and_the_wave_goes_on() -> None:
+    """Where nothing is in the way the driver is replaced all the same."""
+    world = drained_world(KERNEL)
+    world.client.forbidden = ("/api/v1/pods",)
+    world.drains = False
+    world.edit_source(GOOD[1])
+    said: set[str] = set()
+    for _ in range(20):
+        world.reconcile(world.look)
+        said.add(world.status().get("rollout", {}).get("message", ""))
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert any("node-0 is not drained: apply deploy/driver-builder/drain.yaml" in words for words in said)
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.client.evicted == []
+
+
+@pytest.mark.parametrize("writes", range(8))
+def test_a_controller_that_is_killed_after_any_write_ends_the_same(writes: int) -> None:
+    """What was begun is on the Node."""
+    world = drained_world(KERNEL)
+    world.edit_source(GOOD[1])
+    done = 0
+
+    def look(action: Action) -> bool:
+        nonlocal done
+        world.look(action)
+        done += 1
+        return done == writes + 1
+
+    for _ in range(20):
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert done > writes
+    world.arrive()
+    assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("what", ["deleted", "paused", "without a drain", "old source"])
+def test_what_was_begun_is_undone_when_it_is_not_wanted_any_more(what: str) -> None:
+    """Whatever ends the wave."""
+    world = drained_world(KERNEL)
+    world.client.budgets.add(web_path("web-node-0"))
+    world.edit_source(GOOD[1])
+    for _ in range(6):
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert f"node-0: {names.LOCK_ANNOTATION}" in world.leftovers()
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+    world.drains = False
+    match what:
+        case "deleted":
+            world.delete_driver("edu")
+        case "paused":
+            world.client.patch(path, {"metadata": {"annotations": {names.PAUSE_ANNOTATION: "true"}}})
+        case "without a drain":
+            world.client.patch(path, {"spec": {"rollout": {"drain": None}}})
+        case _:
+            world.change_source("int x;")
+    world.arrive()
+    assert world.leftovers() == []
+    assert (path in world.client.objects) is (what != "deleted")
+    assert [path for path in world.client.objects if path.startswith(DAEMON_SETS.path(namespace=NAMESPACE))] or (
+        what == "deleted"
+    )
+
+
+def _hold(world: WaveWorld, node: str, yes: bool) -> None:
+    """Let a PodDisruptionBudget keep the pod of a node, or not."""
+    (world.client.budgets.add if yes else world.client.budgets.discard)(web_path(f"web-{node}"))
+
+
+steps = st.one_of(waves.steps, waves._step("a budget", _hold, waves.nodes, st.booleans()))
+
+
+@pytest.mark.costly
+@few(15)
+@given(
+    st.lists(waves.kernels, min_size=2, max_size=3),
+    st.sampled_from([1, 2]),
+    st.lists(steps, max_size=8),
+)
+def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, history: list[Step]) -> None:
+    """No taint, lock, or changed label; no driver goes under what uses it, and all ends as wanted."""
+    world = DrainWorld()
+    for name, kernel in zip(NODE_NAMES, first, strict=False):
+        world.add_node(name, kernel)
+    world.add_driver("edu")
+    world.budget = budget
+    world.roll({"maxUnavailable": budget, "drain": DRAIN})
+    world.arrive()
+    world.edit_source(GOOD[1])
+    for step in history:
+        event(step.name.partition(" ")[0])
+        step.do(world)
+        live(world, step)
+    world.heal()
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
+    """While it cannot be pulled the node keeps driver and users, and the status has the kubelet's words."""
+    world = drained_world(KERNEL)
+    world.without_images.add("node-0")
+    world.edit_source(GOOD[1])
+    for _ in range(10):
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 15.0
+    words = "pulling the next image on node-0: ImagePullBackOff: Back-off pulling image"
+    assert world.status()["rollout"]["message"].startswith(words)
+    assert (world.leftovers(), world.working(), world.client.evicted) == ([], {"node-0"}, [])
+    world.without_images.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL_LABEL in pod["metadata"]["labels"]] == []
