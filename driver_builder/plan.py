@@ -202,7 +202,10 @@ def _plan_driver(
     relabelled = [item for item in relabel(view, known, nameless) if not _is_leaving(item, leaving)]
     staying = [node for item in wanted for node in view.weighed(item) if node not in leaving.nodes]
     actions += tidy(view)
-    actions += (*plan_loaded.remember(view, staying, relabelled), *plan_loaded.clean_up(view, staying))
+    actions += (
+        *plan_loaded.remember(view, staying, relabelled),
+        *plan_loaded.clean_up(view, (*staying, *removal.left(view, leaving.nodes.union(staying)))),
+    )
     repairs = repair(view, parts, leaving.nodes)
     validating = validate(view, driver.spec, parts, leaving.nodes)
     actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels)

@@ -57,4 +57,6 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         version=template_annotations.get(manifests.VERSION_ANNOTATION, ""),
         expected=expected_modules(template_annotations),
         slot=Slot(slot, slots.place_of(pod_spec, label)),
+        node_selector=dict(selector),
+        tolerations=manifests.as_text(pod_spec.get("tolerations") or []),
     )

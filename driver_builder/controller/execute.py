@@ -278,10 +278,12 @@ class Executor:
                 }
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case PlaceDaemonSet():
-                place = slots.Place.ALL if action.named is None else slots.Place.OTHERS
-                affinity = slots.affinity(action.label, action.named or "", place)
-                spec: Object = {"template": {"spec": {"affinity": affinity}}}
-                body = {"metadata": {"uid": action.uid}, "spec": spec}
+                spec: Object = {"affinity": slots.affinity(action.label, action.named, action.place)}
+                if action.node_selector:
+                    spec["nodeSelector"] = dict(action.node_selector)
+                if action.tolerations is not None:
+                    spec["tolerations"] = list(action.tolerations)
+                body = {"metadata": {"uid": action.uid}, "spec": {"template": {"spec": spec}}}
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)

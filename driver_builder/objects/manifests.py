@@ -327,5 +327,10 @@ def _loader_command(word: str) -> list[str]:
     return [f"{LOADER_FOLDER}/busybox", "sh", f"{LOADER_FOLDER}/loader.sh", word]
 
 
+def as_text(value: object) -> str:
+    """Write plain data so that equal data are equal texts."""
+    return json.dumps(value, sort_keys=True)
+
+
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(as_text(value).encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from driver_builder.objects import slots
+from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.slots import Place
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
@@ -28,11 +29,12 @@ class Pair:
         slot = self.of_node(node, label).slot.name
         if all(pod.slot == slot or pod.target != self.moved.target for pod in pods):
             return pods
-        seen = (
-            pod if pod.slot == slot or pod.target != self.moved.target else replace(pod, deleting=True, contrary=None)
-            for pod in pods
-        )
-        return tuple(sorted(seen, key=lambda pod: (pod.deleting, pod.name)))
+        staying = [pod for pod in pods if pod.slot == slot or pod.target != self.moved.target]
+        leaving = (replace(pod, deleting=True, contrary=None) for pod in pods if pod not in staying)
+        if any(pod.proof is not None for pod in staying):
+            # Whatever failed before, another pod has loaded since.
+            leaving = (pod for pod in leaving if pod.proof is None or pod.proof.result == LOADED)
+        return tuple(sorted((*staying, *leaving), key=lambda pod: (pod.deleting, pod.name)))
 
 
 def pairs(daemon_sets: Iterable[DaemonSet]) -> dict[str, Pair]:

@@ -81,6 +81,9 @@ class DaemonSet:
     """Version and module identities of its template."""
     slot: Slot = ONLY
     """In a wave a target has two."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: str = ""
+    """As JSON; both say, besides the wave, where its pods may be."""
 
     @property
     def target_label(self) -> str:

@@ -8,6 +8,7 @@ from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
+from driver_builder.objects.slots import Place
 
 Json = dict[str, Any]
 
@@ -110,9 +111,10 @@ class WidenDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceDaemonSet:
-    """Keep a DaemonSet from the nodes whose wave label names another one, or (``named`` is None) from none.
+    """Let a DaemonSet be for the nodes of a ``place`` in a wave, with the selector and tolerations of the spec of now.
 
-    Everything else in it stays, so it goes on with the image of before.
+    Everything else in it stays, so it goes on with the image of before. ``named`` is the value of the wave label
+    ``label`` on moved nodes; None in ``node_selector`` takes a label away. Tolerations that are None stay.
     """
 
     namespace: str
@@ -120,10 +122,17 @@ class PlaceDaemonSet:
     uid: str
     target: str
     label: str
-    named: str | None
+    named: str = ""
+    place: Place = Place.ALL
+    node_selector: Mapping[str, str | None] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] | None = None
 
     def __str__(self) -> str:
-        nodes = "all nodes of its target" if self.named is None else "the nodes that the wave has not reached"
+        nodes = {
+            Place.ALL: "all nodes of its target",
+            Place.MOVED: "the nodes that the wave has moved",
+            Place.OTHERS: "the nodes that the wave has not reached",
+        }[self.place]
         return f"let DaemonSet {self.namespace}/{self.name} be for {nodes}"
 
 

@@ -5,7 +5,9 @@ that has something to lose adds a second one; when every node of the target work
 goes. What is wanted may also be what the other one has: after the spec is set back, nodes move back.
 """
 
+import json
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
@@ -13,12 +15,12 @@ from driver_builder.api.rollout_settings import Strategy
 from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.observed.evidence import Finding, is_current, judge
+from driver_builder.observed.evidence import is_current
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
 from driver_builder.planning.actions import Action, MoveNode, PlaceDaemonSet
 from driver_builder.planning.plan_view import DriverView
-from driver_builder.planning.standing import Lanes
+from driver_builder.planning.standing import Lanes, may_work
 
 MAX_TIDIED = 200
 """Labels of waves that ended, which one reconcile removes."""
@@ -50,42 +52,74 @@ def lanes(
 def _has_something_to_lose(
     view: DriverView, spec: DriverSpec, nodes: Iterable[str], existing: DaemonSet, written: DaemonSet
 ) -> bool:
-    """Return whether a node works with the image of before, which a wave is to replace."""
+    """Return whether a node works with the image of before, or is about to, which a wave is to replace."""
     if spec.rollout.strategy is Strategy.IMMEDIATE or existing.fingerprint == written.fingerprint:
         return False
     # A rebuild for some nodes changes nothing for the others. Pods of an older form know no second DaemonSet.
     if existing.fingerprint in written.kept or not is_of_this_form(existing.fingerprint):
         return False
-    return any(
-        is_current(pod, existing) and judge(view.nodes[node], pod)[0] is Finding.WORKS
+    pods = [
+        (view.nodes[node], pod)
         for node in nodes
         if node in view.nodes
         for pod in view.pods_on(node)
         if pod.target == existing.target
+    ]
+    # A pod that unloads when it ends would do so beside another one.
+    if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
+        return False
+    return any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
+               for node, pod in pods)  # fmt: skip
+
+
+def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Action, ...]:
+    """Let each DaemonSet be for its nodes: the new one is made for nodes with its label alone."""
+    if found.spare is None:
+        return ()
+    is_others_front = found.slot.place is Place.OTHERS
+    wanted = [(found.spare, Place.MOVED if is_others_front else Place.OTHERS)]
+    if is_others_front and found.front is not None:
+        wanted.append((found.front, Place.OTHERS))
+    named = found.front_value or found.spare_value or ""
+    return tuple(
+        placing(view, target, item, place=where, named=named, wanted=written)
+        for item, where in wanted
+        if item.slot.place is not where or not _reaches_the_same(item, written)
     )
 
 
-def place(view: DriverView, target: str, found: Lanes) -> tuple[Action, ...]:
-    """Let each DaemonSet be for its nodes: the new one is made for nodes with its label alone."""
-    others, moved = (found.front, found.spare) if found.slot.place is Place.OTHERS else (found.spare, found.front)
-    if others is not None and others.slot.place is not Place.OTHERS:
-        named = found.front_value or found.spare_value
-        return (_place(view, target, others, named),)
-    only = found.front if found.spare is None and not found.waits else None
-    if only is not None and only is moved and only.slot.place is Place.OTHERS:
-        return (_place(view, target, only, None),)
-    return ()
+def _reaches_the_same(item: DaemonSet, written: DaemonSet) -> bool:
+    return (item.node_selector, item.tolerations) == (written.node_selector, written.tolerations)
 
 
-def _place(view: DriverView, target: str, item: DaemonSet, named: str | None) -> PlaceDaemonSet:
-    return PlaceDaemonSet(
+def placing(
+    view: DriverView,
+    target: str,
+    item: DaemonSet,
+    *,
+    place: Place = Place.ALL,
+    named: str = "",
+    wanted: DaemonSet | None = None,
+) -> PlaceDaemonSet:
+    """Return what lets a DaemonSet be for the nodes of a place, and reach what the ``wanted`` one reaches."""
+    action = PlaceDaemonSet(
         namespace=item.namespace,
         name=item.name,
         uid=item.uid,
         target=target,
         label=view.wave_label,
         named=named,
+        place=place,
     )
+    if wanted is None or _reaches_the_same(item, wanted):
+        return action
+    selector = {**dict.fromkeys(item.node_selector), **wanted.node_selector}
+    return replace(action, node_selector=selector, tolerations=tuple(json.loads(wanted.tolerations)))
+
+
+def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Action, ...]:
+    """Let the DaemonSet that a wave has left be for all nodes, whatever is wanted of it."""
+    return () if item.slot.place is Place.ALL else (placing(view, target, item),)
 
 
 def tidy(view: DriverView) -> tuple[MoveNode, ...]:

@@ -45,7 +45,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     found = lanes(view, spec, item.nodes, known, written)
     if found.front is not known or found.slot != written.slot:
         written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
-    actions: list[Action] = [*place(view, item.target.id, found)]
+    actions: list[Action] = [*place(view, item.target.id, found, written)]
     if not found.waits and (found.front is None or _is_written_otherwise(found.front, written)):
         actions.append(
             ApplyDaemonSet(
@@ -236,6 +236,8 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         folders=manifests.folders_of(template["spec"]),
         version=template["metadata"]["annotations"][manifests.VERSION_ANNOTATION],
         expected=json.loads(template["metadata"]["annotations"][manifests.MODULES_ANNOTATION]),
+        node_selector=template["spec"]["nodeSelector"],
+        tolerations=manifests.as_text(template["spec"]["tolerations"]),
     )
 
 

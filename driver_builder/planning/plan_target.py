@@ -17,7 +17,8 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import image_trust
-from driver_builder.planning.actions import ApplyDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
+from driver_builder.planning.actions import ApplyDaemonSet, PlaceDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
+from driver_builder.planning.lanes import release
 from driver_builder.planning.plan_labels import evidence_of
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
@@ -35,7 +36,7 @@ def plan_target(
     view: DriverView, spec: DriverSpec, item: DesiredTarget, *, present: WithPresent = roll_out
 ) -> TargetPart:
     """Decide on one target; its pods' evidence counts whatever the state of its image."""
-    return with_since(view, _widened(view, item, _decided(view, spec, item, present)))
+    return with_since(view, _released(view, item, _widened(view, item, _decided(view, spec, item, present))))
 
 
 def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:
@@ -83,6 +84,15 @@ def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetP
         os_version=existing.os_version or "",
     )
     return replace(part, actions=(*part.actions, widen))
+
+
+def _released(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
+    """Let the only DaemonSet of a target be for all of its nodes again, whatever is known of its image."""
+    existing = view.daemon_sets.get(item.target.short_hash)
+    is_placed = any(isinstance(action, ApplyDaemonSet | PlaceDaemonSet) for action in part.actions)
+    if existing is None or is_placed or item.target.short_hash in view.pairs:
+        return part
+    return replace(part, actions=(*part.actions, *release(view, item.target.id, existing)))
 
 
 def _without_image(

@@ -117,6 +117,8 @@ class TargetStanding:
     settled: int
     nodes: tuple[NodeStanding, ...]
     lanes: Lanes | None = None
+    has_image: bool = True
+    """Without it, it is not known that anything is wanted: nodes can only return."""
     waiting: tuple[str, ...] = ()
     is_undone: bool = False
     """An admin wants the image of before, whatever the spec says."""
@@ -204,6 +206,11 @@ def _validated(standing: Standing, why: str, found: NodeEvidence | None, *, is_o
     if standing is Standing.UPDATED:
         return (Standing.FAILED if has_failed else _waiting(is_old=is_old)), found.why
     return (Standing.BROKEN, found.why) if standing is Standing.WORKING and has_failed else (standing, why)
+
+
+def may_work(node: Node, pod: DriverPod, label: str, record: str) -> bool:
+    """Return whether a pod's driver works on a node, or may do so in a moment: there is something to lose."""
+    return _of_outdated(node, pod, is_old=had_driver(node, label, record))[0] is not Standing.BROKEN
 
 
 def had_driver(node: Node, label: str, record: str) -> bool:

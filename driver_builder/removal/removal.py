@@ -7,7 +7,7 @@ unload pod does its work and is deleted with the annotation. What cannot be unlo
 until the node boots again; that is reported, and nothing waits for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
@@ -107,6 +107,13 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         actions=tuple(actions),
         requeue_at=min(due, default=None),
     )
+
+
+def left(view: DriverView, others: Collection[str]) -> Iterator[str]:
+    """Return the nodes besides ``others`` that the driver has left, and where an unload pod is left of that."""
+    for name in sorted(view.unload_pods):
+        if name in view.nodes and name not in others and memory_of(view, view.nodes[name]) is None:
+            yield name
 
 
 def remove(view: DriverView, nodes: Iterable[str]) -> Removal:

@@ -7,11 +7,21 @@ from itertools import chain
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
 from driver_builder.desired.desired_target import SkippedTarget
+from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.lanes import release
 from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.standing import Lanes, NodeStanding, had_driver, without_image
+from driver_builder.planning.standing import (
+    Lanes,
+    NodeStanding,
+    TargetStanding,
+    Weighing,
+    had_driver,
+    stand,
+    without_image,
+)
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.rollout.waves import Decision, Seen, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
@@ -45,6 +55,7 @@ class Rolled:
 def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rolled:
     """Decide over all targets which pods are replaced."""
     before = previous_wave(view.driver.status)
+    parts = [_with_way_back(view, part, before) for part in parts]
     seen = Seen(targets=tuple(part.standing for part in parts if part.standing is not None))
     if before is not None or any(map(_has_outdated, parts)):
         seen = _with_nodes(view, spec, parts, seen)
@@ -60,6 +71,43 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         reserve=tuple(_reserve(view, parts, decided)),
         requeue_at=decided.requeue_at,
     )
+
+
+def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> TargetPart:
+    """Say where the nodes of a target stand whose image is not there: those that a wave took there can return."""
+    target = next((item.target for item in view.wanted if item.target.id == part.status.target), None)
+    pair = view.pairs.get(target.short_hash) if target is not None else None
+    if part.standing is not None or target is None or pair is None:
+        return part
+    fingerprint = pair.moved.fingerprint
+    is_undone = fingerprint in view.driver.undone
+    if not is_undone and (before is None or before.targets.get(target.short_hash) != fingerprint):
+        return part
+    named = pair.moved.target_label
+    lanes = Lanes(front=pair.moved, slot=Slot(pair.moved.slot.name, Place.MOVED), spare=pair.others, front_value=named)
+    nodes = [view.nodes[name] for name in part.evidence if name in view.nodes]
+    pods = [pod for node in nodes for pod in view.pods_on(node.name) if pod.target == target.short_hash]
+    outdated = {pod.uid: False for pod in pods if not pod.deleting and pod.slot != pair.moved.slot.name}
+    weighing = Weighing(
+        target=target.short_hash,
+        outdated=outdated,
+        asking=frozenset(),
+        label=view.driver.ready_label,
+        record=view.record,
+        wave_label=view.wave_label,
+        lanes=lanes,
+    )
+    standing = TargetStanding(
+        target=target.short_hash,
+        fingerprint=fingerprint,
+        is_written=False,
+        settled=0,
+        nodes=stand(nodes, pods, weighing),
+        lanes=lanes,
+        has_image=False,
+        is_undone=is_undone,
+    )
+    return replace(part, standing=standing)
 
 
 def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple[NodeStanding, ...]]:
@@ -111,7 +159,10 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     if decided.wave is None and part.spent is not None:
         spent = part.spent
         delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
-        return replace(part, actions=(*part.actions, delete))
+        left = standing.lanes.front if standing is not None and standing.lanes is not None else None
+        # First the one that is left is for all nodes: a node that joins has one of them at any moment.
+        released = release(view, part.status.target, left) if left is not None else ()
+        return replace(part, actions=(*part.actions, *released, delete))
     if standing is None or decided.wave is None:
         return part
     chosen = [node for node in decided.chosen if node.target == standing.target]
@@ -122,6 +173,9 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     outdated = chain((node.node for node in standing.nodes if node.is_outdated), standing.waiting)
     waiting = any(name not in gone for name in outdated)
     is_brought = standing.target in decided.wave.targets
+    if not standing.has_image:
+        # What is known of its image says more.
+        return part
     if decided.wave.phase is Phase.HALTED and is_brought and part.status.state is not TargetState.READY:
         return part.blocked(Reason.ROLLOUT_HALTED, decided.wave.message)
     reason = _REASONS.get(decided.wave.phase)

@@ -72,7 +72,7 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
         return Decision(busy=fleet.busy, taken=fleet.taken, wave=waiting)
     if wave is None:
         return Decision(busy=fleet.busy)
-    if settings.strategy is Strategy.IMMEDIATE:
+    if settings.strategy is Strategy.IMMEDIATE and not fleet.is_undone:
         chosen = tuple(fleet.ready_to_go(*OUTDATED))
         return Decision(
             chosen=chosen, busy=fleet.busy, taken=fleet.taken, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress)
@@ -92,7 +92,12 @@ def _continued(
 ) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
     owed: Collection[str] = imageless.keys()
-    wanted = {item.target: item.fingerprint for item in targets if item.waiting or any(map(_is_in_wave, item.nodes))}
+    wanted = {
+        item.target: item.fingerprint
+        for item in targets
+        if item.has_image
+        if item.waiting or any(map(_is_in_wave, item.nodes))
+    }
     if before is not None:
         before = replace(before, failed_before=_still_failing(before, targets, imageless))
         current = {item.target: item.fingerprint for item in targets}
@@ -104,9 +109,10 @@ def _continued(
             if item.target in before.targets
             if any(_is_unsettled(node) and node.node not in before.failed_before for node in item.nodes)
         }
-        if is_same and (wanted or unsettled):
+        held = {item.target for item in targets if not item.has_image and item.target in before.targets}
+        if is_same and (wanted or unsettled or held):
             return replace(before, targets={**before.targets, **wanted})
-        owed = {*owed, *unsettled}
+        owed = {*owed, *unsettled, *held}
     if not wanted:
         return None
     wanted = {**dict.fromkeys(owed, _OWED), **wanted}
@@ -121,10 +127,17 @@ def _continued(
 def _still_failing(
     wave: Wave, targets: Iterable[TargetStanding], imageless: Mapping[str, tuple[NodeStanding, ...]]
 ) -> tuple[str, ...]:
-    """Return the nodes that were broken before a wave, without those that have worked since: they are as others."""
+    """Return the nodes that were broken before a wave took them, without those that have worked since."""
     every = chain(*(item.nodes for item in targets), *imageless.values())
     without = {node.node for node in every if node.standing in _WITHOUT_DRIVER}
-    return tuple(node for node in wave.failed_before if node in without)
+    late = {
+        node.node
+        for item in targets
+        if item.lanes is not None
+        for node in item.nodes
+        if node.standing is Standing.BROKEN and node.moves and node.node not in wave.returned
+    }
+    return tuple(sorted(late.union(wave.failed_before) & without)[:MAX_FAILED_BEFORE])
 
 
 _WITHOUT_DRIVER = frozenset({Standing.BROKEN, Standing.FAILED, Standing.UNPROVEN, Standing.NEW, Standing.HELD})
@@ -287,10 +300,12 @@ class _Step:
     def decide(self) -> Decision:
         """Return what is replaced now, and what the wave waits for."""
         fleet = self._fleet
-        failed = fleet.failed if len(fleet.failed) > self._settings.max_failed.of(fleet.total) else []
+        # At the end those that may fail return as well.
+        is_end = not fleet.outdated and not fleet.unproven and any(node.can_return for node in fleet.failed)
+        has_too_many = len(fleet.failed) > self._settings.max_failed.of(fleet.total)
+        failed = fleet.failed if has_too_many or is_end else []
         refused = {node.target: f"{node.node}: {node.why}" for node in reversed(failed) if node.can_return}
-        undone = dict.fromkeys(fleet.undone, "an admin has undone the wave")
-        self._wave = replace(self._wave, refused={**undone, **refused, **self._wave.refused})
+        self._wave = replace(self._wave, refused={**refused, **self._wave.refused})
         if failed or fleet.is_undone or self._wave.refused:
             return self._halted(failed)
         missing = fleet.missing_canaries()
@@ -314,7 +329,8 @@ class _Step:
         If an admin undoes the wave, those where it works do so too, within the budget.
         """
         fleet, refused = self._fleet, self._wave.refused
-        back = [node for node in fleet.failed if node.can_return and node.target in refused]
+        returning = fleet.undone.union(refused)
+        back = [node for node in fleet.failed if node.can_return and node.target in returning]
         self._wave = replace(self._wave, returned=tuple(sorted({*self._wave.returned, *(node.node for node in back)})))
         if failed:
             words = f"it failed on {listed(failed)}: {failed[0].why}"
@@ -324,8 +340,13 @@ class _Step:
             words = f"it failed on {next(iter(refused.values()))}"
         if self._wave.returned:
             words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
-        loading = [node for node in fleet.unproven if node.can_return and node.target in fleet.undone]
-        working = self._affordable(node for node in fleet.updated if node.can_return and node.target in fleet.undone)
+        front = [
+            node
+            for node in (*fleet.unproven, *fleet.outdated, *fleet.updated)
+            if node.can_return and node.target in fleet.undone
+        ]
+        loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
+        working = self._affordable(node for node in front if node not in loading)
         return Decision(
             returned=(*back, *loading, *working),
             budgeted=frozenset(node.node for node in working),
