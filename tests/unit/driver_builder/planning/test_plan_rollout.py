@@ -95,8 +95,8 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
         pytest.param("current", {"deleting": True}, [], "RollingOut", "is being replaced", id="pod on its way out"),
         pytest.param("current", {}, ["LabelNode"], "Ready", "1 of 1 nodes ready", id="proven"),
         pytest.param(
-            "old", {"fingerprint": OLD, "leaves_modules": True}, ["PlaceDaemonSet", "ApplyDaemonSet", "LabelNode"], "RollingOut",
-            "runs the previous image",
+            "old", {"fingerprint": OLD, "leaves_modules": True}, ["PlaceDaemonSet", "ApplyDaemonSet", "LabelNode"],
+            "RollingOut", "runs the previous image",
             id="proven, older image",
         ),
         pytest.param(
