@@ -1,8 +1,10 @@
-"""``python -m bench.rollout_parts.upgrade NODES BUDGET [--profile]``: one upgrade of a fleet from begin to end.
+"""``python -m bench.rollout_parts.upgrade NODES BUDGET PART [--profile]``: one upgrade of a fleet.
 
 The controller's own code, from its watches to its statuses, beside an API server in memory and a played cluster. Time
 is simulated: what the controller computes takes as long as its CPU, each of its requests a few milliseconds, and it waits
-for the rest of a burst as ``run`` does. Prints one JSON object; with ``--profile`` the most expensive functions, too.
+for the rest of a burst as ``run`` does. PART is how many nodes are measured in the wave, after as many as may be without
+the driver at once; 0 measures the upgrade from begin to end. Prints one JSON object; with ``--profile`` the most
+expensive functions, too.
 """
 
 import cProfile
@@ -47,12 +49,13 @@ Value = TypeVar("Value")
 class Case(NamedTuple):
     """An upgrade: ``budget`` is ``maxUnavailable``, a number or a percentage.
 
-    A node needs ``node_seconds`` from its label to its proof, more or less by ``spread`` of that. A request of the
+    ``part`` nodes are measured in the wave, all from begin to end where it is 0. A node needs ``node_seconds`` from its label to its proof, more or less by ``spread`` of that. A request of the
     controller takes ``request_seconds``.
     """
 
     nodes: int
     budget: str
+    part: int = 0
     kernels: int = 5
     node_seconds: float = 30.0
     spread: float = 0.2
@@ -66,8 +69,8 @@ class Case(NamedTuple):
 
     @property
     def ideal_seconds(self) -> float:
-        """How long it takes if each wave follows the other at once."""
-        return math.ceil(self.nodes / self.max_unavailable) * self.node_seconds
+        """How long the measured nodes take if each wave follows the other at once."""
+        return math.ceil((self.part or self.nodes) / self.max_unavailable) * self.node_seconds
 
     def spec(self, version: str) -> Json:
         """Write the driver of this case in a version."""
@@ -88,6 +91,7 @@ class Upgrade:
         self.ended: float | None = None
         """When the controller knew that every node has what is wanted."""
         self._due: float | None = None
+        self._profiler: cProfile.Profile | None = None
         fleet = Fleet(Cell(case.nodes, case.kernels, 1), Making(spec=lambda _number: case.spec("1.0.0")))
         for resource in RESOURCES:
             path = path_of(resource)
@@ -118,25 +122,45 @@ class Upgrade:
         )
 
     def run(self) -> Json:
-        """Bring the controller to rest beside the fleet, then upgrade it until nothing is left to do."""
+        """Bring the controller to rest beside the fleet, then upgrade it, and measure that."""
         for follower in self.cache.followers:
             follower.repair()
         self._reconcile()
         assert self.plans[-1].actions == (), self.plans[-1].actions
         gc.collect()
         gc.freeze()
-        self.server.requests.clear()
-        self.cpu, self.reconciles, self._due = 0.0, 0, None
-        self.cluster.now = began = max(BEGAN, self.cluster.now)
-        path = path_of(DRIVER_CONTAINERS)
+        self._due = None
+        self._count_anew()
+        path, began, first = path_of(DRIVER_CONTAINERS), self.cluster.now, 0
         known = self.server.get(path, self._next["metadata"]["name"])
         known["metadata"]["generation"] += 1
         self.server.put(path, {**known, "spec": self._next["spec"]})
         self._hear()
-        while self._step():
+        proven = self.cluster.proven
+        if self.case.part:
+            self._until(lambda: len(proven) >= self.case.max_unavailable)
+            began, first = self.cluster.now, len(proven)
+            self._count_anew()
+            self._until(lambda: len(proven) >= first + self.case.part)
+            self.ended = self.cluster.now
+        else:
+            self._until(lambda: False)
+            assert len(proven) == self.case.nodes, f"{len(proven)} nodes are proven"
+        assert self.ended is not None
+        return self._figures(len(proven) - first, self.ended - began)
+
+    def measure(self, profiler: cProfile.Profile | None) -> Json:
+        """Upgrade with a profiler, which sees what the controller does alone."""
+        self._profiler = profiler
+        return self.run()
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
+        while not is_done() and self._step():
             pass
-        assert len(self.cluster.proven) == self.case.nodes, f"{len(self.cluster.proven)} nodes are proven"
-        return self._figures(began)
+
+    def _count_anew(self) -> None:
+        self.server.requests.clear()
+        self.cpu, self.reconciles = 0.0, 0
 
     def _step(self) -> bool:
         """Let the next thing happen, or the controller reconcile; returns whether something was left to happen."""
@@ -187,38 +211,35 @@ class Upgrade:
     def _spend(self, work: Callable[[], Value]) -> Value:
         """Count the CPU of the controller, without that of the API server."""
         began, others = time.process_time(), self.server.cpu
-        answer = work()
+        answer = work() if self._profiler is None else self._profiler.runcall(work)
         self.cpu += time.process_time() - began - (self.server.cpu - others)
         return answer
 
-    def _figures(self, began: float) -> Json:
-        case = self.case
-        assert self.ended is not None
-        seconds = self.ended - began
+    def _figures(self, nodes: int, seconds: float) -> Json:
+        ideal = self.case.ideal_seconds
+        writes = self.server.writes()
         return {
-            "max unavailable": case.max_unavailable,
-            "ideal seconds": case.ideal_seconds,
+            "upgraded": nodes,
+            "max unavailable": self.case.max_unavailable,
+            "ideal seconds": ideal,
             "seconds": seconds,
-            "time ratio": seconds / case.ideal_seconds,
-            "cpu": self.cpu * 1000 / case.nodes,
+            "time ratio": seconds / ideal,
+            "cpu": self.cpu * 1000 / nodes,
             "cpu of a reconcile": self.cpu * 1000 / self.reconciles,
-            "reconciles": self.reconciles / case.nodes,
-            "writes": self.server.writes().total() / case.nodes,
-            "by kind": {name: number / case.nodes for name, number in sorted(self.server.writes().items())},
+            "reconciles": self.reconciles / nodes,
+            "writes": writes.total() / nodes,
+            "by kind": {name: number / nodes for name, number in sorted(writes.items())},
         }
 
 
 def main() -> None:
     """Upgrade, and print what it cost."""
     logging.disable(logging.WARNING)
-    upgrade = Upgrade(Case(int(sys.argv[1]), sys.argv[2]))
-    if "--profile" in sys.argv[3:]:
-        profiler = cProfile.Profile()
-        figures = profiler.runcall(upgrade.run)
+    upgrade = Upgrade(Case(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    profiler = cProfile.Profile() if "--profile" in sys.argv[4:] else None
+    print(json.dumps(upgrade.measure(profiler)))
+    if profiler is not None:
         pstats.Stats(profiler, stream=sys.stderr).strip_dirs().sort_stats("tottime").print_stats(TOP)
-    else:
-        figures = upgrade.run()
-    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

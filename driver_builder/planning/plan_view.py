@@ -202,10 +202,12 @@ def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
     one = {pod.node: pod for pod in pods}
     if len(one) == len(pods):
         return lambda node: (one[node],) if node in one else ()
-    every: dict[str, tuple[DriverPod, ...]] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.deleting, pod.name)):
-        every[pod.node] = (*every.get(pod.node, ()), pod)
-    return lambda node: every.get(node, ())
+    # In a wave, a few nodes have the old pod and the new one.
+    crowded = {pod.node for pod in pods if one[pod.node] is not pod}
+    several: dict[str, tuple[DriverPod, ...]] = {}
+    for pod in sorted((pod for pod in pods if pod.node in crowded), key=lambda pod: (pod.deleting, pod.name)):
+        several[pod.node] = (*several.get(pod.node, ()), pod)
+    return lambda node: several.get(node) or ((one[node],) if node in one else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
