@@ -81,9 +81,7 @@ class ApiServer:
 
     # ------------------------------------------------------------ what the controller does
 
-    def send(
-        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
-    ) -> Answer:
+    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
         """Answer a request."""
         del timeout
         began = time.process_time()

@@ -87,9 +87,7 @@ class RecordedConnection:
             obj: Json = json.loads(file.readline())
         return obj
 
-    def send(
-        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
-    ) -> Answer:
+    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
         """Answer a request."""
         del headers, timeout
         parts = urlsplit(path)
