@@ -203,9 +203,11 @@ def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
     if len(one) == len(pods):
         return lambda node: (one[node],) if node in one else ()
     # In a wave, a few nodes have the old pod and the new one.
-    crowded = {pod.node for pod in pods if one[pod.node] is not pod}
+    rest = dict(zip(map(id, pods), pods, strict=True))
+    more = [rest[key] for key in rest.keys() - set(map(id, one.values()))]
+    crowded = [*more, *(one[node] for node in {pod.node for pod in more})]
     several: dict[str, tuple[DriverPod, ...]] = {}
-    for pod in sorted((pod for pod in pods if pod.node in crowded), key=lambda pod: (pod.deleting, pod.name)):
+    for pod in sorted(crowded, key=lambda pod: (pod.deleting, pod.name)):
         several[pod.node] = (*several.get(pod.node, ()), pod)
     return lambda node: several.get(node) or ((one[node],) if node in one else ())
 
