@@ -161,6 +161,8 @@ class Upgrade:
     def _count_anew(self) -> None:
         self.server.requests.clear()
         self.cpu, self.reconciles = 0.0, 0
+        if self._profiler is not None:
+            self._profiler.clear()
 
     def _step(self) -> bool:
         """Let the next thing happen, or the controller reconcile; returns whether something was left to happen."""

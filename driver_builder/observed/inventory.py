@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 from driver_builder.memo import OfEach, remembers_last
@@ -160,7 +162,7 @@ class _Fleet:
         """Return the fleet of the same nodes of which a few are other objects now; None where a node came or went."""
         if len(nodes) != len(self.nodes):
             return None
-        changed = [pair for pair in zip(self.nodes, nodes, strict=True) if pair[0] is not pair[1]]
+        changed = list(compress(zip(self.nodes, nodes, strict=True), map(is_not, self.nodes, nodes)))
         if any(old.name != new.name for old, new in changed):
             return None
         by_name = {**self.by_name, **{new.name: new for _, new in changed}}

@@ -7,6 +7,8 @@ a wave the nodes that wait for it are of the same kind: there the driver works f
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
 from driver_builder.memo import remembers_last
@@ -97,14 +99,14 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
 @remembers_last(1)
 def _changed_nodes(before: Mapping[str, Node], now: Mapping[str, Node]) -> frozenset[str]:
     """Return the nodes that are other objects than the last time: the same for all drivers."""
-    return frozenset() if before is now else frozenset(name for name in now if before.get(name) is not now[name])
+    return frozenset() if before is now else frozenset(compress(now, map(is_not, map(before.get, now), now.values())))
 
 
 def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> frozenset[str]:
     """Return the nodes of which a pod came, went or is another object than the last time."""
     if len(before) == len(now):
         # Mostly one of them has changed, at its place.
-        pairs = [pair for pair in zip(before, now, strict=True) if pair[0] is not pair[1]]
+        pairs = compress(zip(before, now, strict=True), map(is_not, before, now))
         return frozenset(pod.node for pair in pairs for pod in pair)
     old, new = dict(zip(map(id, before), before, strict=True)), dict(zip(map(id, now), now, strict=True))
     return frozenset(old[key].node if key in old else new[key].node for key in old.keys() ^ new.keys())
