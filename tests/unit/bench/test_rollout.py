@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.rollout import ROWS, table, verdict
+from bench.rollout import ROWS, part_of, table, verdict
 from bench.rollout_parts.upgrade import Case, Upgrade
 
 FIGURES = {row.key: 2.0 for row in ROWS} | {"time ratio": 1.01}
@@ -47,3 +47,11 @@ def test_each_fleet_has_a_column() -> None:
     lines = table({500: FIGURES, 5000: FIGURES}).splitlines()
     assert lines[0] == "| nodes | 500 | 5,000 | target |"
     assert len(lines) == 2 + len(ROWS)
+
+
+def test_some_waves_of_a_fleet_are_measured() -> None:
+    """Or the nodes that are asked for, if they are more; a fleet that has hardly more is measured whole."""
+    assert part_of(5000, "10", 300) == 300
+    assert part_of(5000, "5%", 300) == 1000
+    assert part_of(500, "10", 300) == 0
+    assert part_of(5000, "10", 0) == 0
