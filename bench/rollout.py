@@ -1,9 +1,10 @@
 """What an upgrade costs the controller for each upgraded node, and how much longer than the ideal it takes.
 
-``python bench/rollout.py`` plays waves over fleets of 500 to 5,000 nodes on a simulated clock: the controller's own code
-beside an API server in memory, a played DaemonSet controller and played kubelets. It needs neither root nor an API
-server. Of each fleet ``--part`` nodes are measured in the wave, or as many as go in four times; ``--part 0`` upgrades every fleet from begin to end, which
-takes minutes for 5,000 nodes. The ideal is ceil(nodes / maxUnavailable) times the time of a node.
+``python bench/rollout.py`` plays waves over fleets of 500 to 5,000 nodes on a simulated clock: the controller's own
+code beside an API server in memory, a played DaemonSet controller and played kubelets. It needs neither root nor an API
+server. Of each fleet ``--part`` nodes are measured in the wave, or as many as go in four times; ``--part 0`` upgrades
+every fleet from begin to end, which takes minutes for 5,000 nodes. The ideal is ceil(nodes / maxUnavailable) times the
+time of a node.
 
 It prints a table, and whether what is asked for is met: a time of at most 1.1 times the ideal, and writes and CPU for a
 node that do not grow with the fleet.

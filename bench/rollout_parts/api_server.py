@@ -124,12 +124,11 @@ class ApiServer:
         known = self.get(path, name) if name in self._texts.get(path, {}) else None
         if content_type == APPLY_PATCH:
             return self._write(path, _applied(known, body, uid(f"made-{self._version}")))
-        if known is None:
-            return None
-        if verb == "DELETE":
-            return self._delete(path, known)
-        if verb != "PATCH":
+        if known is None or verb == "GET":
             return known
+        return self._delete(path, known) if verb == "DELETE" else self._patched(path, known, body, content_type)
+
+    def _patched(self, path: str, known: Json, body: Json, content_type: str) -> Json:
         if content_type == STRATEGIC_MERGE_PATCH:
             raise NotImplementedError(f"strategic merge patch of {path}")
         return self._write(path, _merged(known, body))

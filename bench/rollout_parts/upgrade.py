@@ -1,10 +1,10 @@
 """``python -m bench.rollout_parts.upgrade NODES BUDGET PART [--profile]``: one upgrade of a fleet.
 
 The controller's own code, from its watches to its statuses, beside an API server in memory and a played cluster. Time
-is simulated: what the controller computes takes as long as its CPU, each of its requests a few milliseconds, and it waits
-for the rest of a burst as ``run`` does. PART is how many nodes are measured in the wave, after as many as may be without
-the driver at once; 0 measures the upgrade from begin to end. Prints one JSON object; with ``--profile`` the most
-expensive functions, too.
+is simulated: what the controller computes takes as long as its CPU, each of its requests a few milliseconds, and it
+waits for the rest of a burst as ``run`` does. PART is how many nodes are measured in the wave, after as many as may be
+without the driver at once; 0 measures the upgrade from begin to end. Prints one JSON object; with ``--profile`` the
+most expensive functions, too.
 """
 
 import cProfile
@@ -16,6 +16,7 @@ import pstats
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from bench.rollout_parts.api_server import ApiServer
@@ -49,8 +50,8 @@ Value = TypeVar("Value")
 class Case(NamedTuple):
     """An upgrade: ``budget`` is ``maxUnavailable``, a number or a percentage.
 
-    ``part`` nodes are measured in the wave, all from begin to end where it is 0. A node needs ``node_seconds`` from its label to its proof, more or less by ``spread`` of that. A request of the
-    controller takes ``request_seconds``.
+    ``part`` nodes are measured in the wave, all from begin to end where it is 0. A node needs ``node_seconds`` from its
+    label to its proof, more or less by ``spread`` of that. A request of the controller takes ``request_seconds``.
     """
 
     nodes: int
@@ -186,7 +187,7 @@ class Upgrade:
         changed: Callable[[], None] = (lambda: None) if is_due else self._wake
         for follower in self.cache.followers:
             if follower.source.path in self.server.news or not follower.is_trusted:
-                self._spend(lambda follower=follower: follower.watch(changed, lambda: False))
+                self._spend(partial(follower.watch, changed, lambda: False))
 
     def _wake(self) -> None:
         at = self.cluster.now + SETTLE_SECONDS
