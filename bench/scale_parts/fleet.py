@@ -99,10 +99,10 @@ class Fleet:
             made["metadata"]["uid"] = uid(f"pod-{place}")
             owner = made["metadata"]["ownerReferences"][0]
             daemon_set = pod["metadata"]["name"].removesuffix(f"-{seed}")
-            made["metadata"]["name"] = f"{daemon_set}-{_suffix(place)}"
+            made["metadata"]["name"] = f"{daemon_set}-{suffix(place)}"
             made["metadata"]["generateName"] = f"{daemon_set}-"
             owner |= {"apiVersion": "apps/v1", "name": daemon_set, "blockOwnerDeletion": True}
-            yield _with_kind(PODS, _as_kept(made, number))
+            yield _with_kind(PODS, as_kept(made, number))
 
 
 def kernel(number: int) -> str:
@@ -151,7 +151,8 @@ def _with_kind(resource: Resource, obj: Json) -> Json:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
 
 
-def _suffix(number: int) -> str:
+def suffix(number: int) -> str:
+    """Make the end of a pod's name."""
     letters = ""
     for _ in range(5):
         number, digit = divmod(number, len(_SUFFIX))
@@ -266,7 +267,7 @@ _TOLERATED = (
 )  # fmt: skip
 
 
-def _as_kept(pod: Json, number: int) -> Json:
+def as_kept(pod: Json, number: int) -> Json:
     """Fill a pod up with what the DaemonSet controller, the scheduler and the kubelet write."""
     spec, status, metadata = pod["spec"], pod["status"], pod["metadata"]
     matches = [{"key": "metadata.name", "operator": "In", "values": [spec["nodeName"]]}]

@@ -37,13 +37,12 @@ def write(fleet: Fleet, folder: Path) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-class _Answer:
+class Answer:
     """A response that is there already."""
 
-    status = 200
-
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, status: int = 200) -> None:
         self._content = content
+        self.status = status
 
     def header(self, name: str) -> str | None:
         """Give no header."""
@@ -88,9 +87,7 @@ class RecordedConnection:
             obj: Json = json.loads(file.readline())
         return obj
 
-    def send(
-        self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
-    ) -> _Answer:
+    def send(self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout) -> Answer:
         """Answer a request."""
         del headers, timeout
         parts = urlsplit(path)
@@ -98,10 +95,10 @@ class RecordedConnection:
         verb = _verb(method, parts.path, query, self._files)
         self.requests[f"{verb} {_plural(parts.path, self._files)}"] += 1
         if verb == "WATCH":
-            return _Answer(b"".join(self._events.pop(parts.path, [])) + self._bookmark())
+            return Answer(b"".join(self._events.pop(parts.path, [])) + self._bookmark())
         if verb == "LIST":
-            return _Answer(self._page(parts.path, query))
-        return _Answer(json.dumps(self._object(parts.path, json.loads(body) if body else {})).encode())
+            return Answer(self._page(parts.path, query))
+        return Answer(json.dumps(self._object(parts.path, json.loads(body) if body else {})).encode())
 
     def _bookmark(self) -> bytes:
         self._version += 1

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, compress
+from operator import is_not
 from typing import Any
 
 from driver_builder.memo import OfEach, remembers_last
@@ -155,22 +157,69 @@ def held(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
 
+    nodes: tuple[Node, ...]
     by_name: Mapping[str, Node]
     targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
     held: tuple[Node, ...]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
+    def changed_to(self, nodes: tuple[Node, ...]) -> "_Fleet | None":
+        """Return the fleet of the same nodes of which a few are other objects now; None where a node came or went."""
+        if len(nodes) != len(self.nodes):
+            return None
+        changed = list(compress(zip(self.nodes, nodes, strict=True), map(is_not, self.nodes, nodes)))
+        if any(old.name != new.name for old, new in changed):
+            return None
+        by_name = {**self.by_name, **{new.name: new for _, new in changed}}
+        targets = {new.name: target_of(new) for _, new in changed}
+        is_same = all(self.targets[name] == target for name, target in targets.items())
+        asks_the_same = all(old.rebuild == new.rebuild for old, new in changed)
+        return _Fleet(
+            nodes=nodes,
+            by_name=by_name,
+            targets=self.targets if is_same else {**self.targets, **targets},
+            asking=self.asking if asks_the_same else _asking(by_name),
+            held=_held(by_name) if any(map(_is_held, chain.from_iterable(changed))) else self.held,
+            taken={
+                wanted: found
+                for wanted, found in self.taken.items()
+                if is_same
+                and all(old.labels.get(key) == new.labels.get(key) for old, new in changed for key, _ in wanted)
+            },
+        )
+
+
+_last: list[_Fleet] = []
+"""The newest fleet: in the next one mostly a node or two have changed."""
+
 
 @remembers_last(4)
 def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
-    by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-    asking = {name: value for name, node in by_name.items() if (value := node.rebuild)}
-    held = tuple(node for node in by_name.values() if _is_held(node))
-    return _Fleet(by_name=by_name, targets=_TARGETS.of(by_name), asking=asking, held=held, taken={})
+    found = _last[0].changed_to(nodes) if _last else None
+    if found is None:
+        by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+        found = _Fleet(
+            nodes=nodes,
+            by_name=by_name,
+            targets=_TARGETS.of(by_name),
+            asking=_asking(by_name),
+            held=_held(by_name),
+            taken={},
+        )
+    _last[:] = [found]
+    return found
+
+
+def _asking(by_name: Mapping[str, Node]) -> Mapping[str, str]:
+    return {name: value for name, node in by_name.items() if (value := node.rebuild)}
 
 
 _HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION})
+
+
+def _held(by_name: Mapping[str, Node]) -> tuple[Node, ...]:
+    return tuple(node for node in by_name.values() if _is_held(node))
 
 
 def _is_held(node: Node) -> bool:

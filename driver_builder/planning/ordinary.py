@@ -7,6 +7,8 @@ a wave the nodes that wait for it are of the same kind: there the driver works f
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 
 from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
@@ -76,16 +78,15 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         if is_known and changed.isdisjoint(candidates):
             others[target], waiting[target] = before.others[target], before.waiting.get(target, ())
             continue
-        known_others = frozenset(before.others[target]) if is_known else frozenset()
-        known_waiting = frozenset(before.waiting.get(target, ())) if is_known else frozenset()
-        special_here, waiting_here = [], []
-        for name in candidates:
-            is_new = not is_known or name in changed
-            if (is_new and is_waiting(name)) or (not is_new and name in known_waiting):
-                waiting_here.append(name)
-            elif (is_new and not is_ordinary(name)) or (not is_new and name in known_others):
-                special_here.append(name)
-        others[target], waiting[target] = tuple(special_here), tuple(sorted(waiting_here))
+        # Of those that are known as they are, a large fleet has thousands.
+        touched = changed.intersection(candidates) if is_known else frozenset(candidates)
+        waits = set(filter(is_waiting, touched))
+        weighed = {name for name in touched - waits if not is_ordinary(name)}
+        if is_known:
+            waits.update(set(before.waiting.get(target, ())) - touched)
+            weighed.update(set(before.others[target]) - touched)
+        others[target] = tuple([name for name in candidates if name in weighed])
+        waiting[target] = tuple(sorted([name for name in candidates if name in waits]))
     return Ordinary(
         names=frozenset().union(*places.values()).difference(*others.values()),
         waiting={target: found for target, found in waiting.items() if found},
@@ -103,16 +104,16 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
 @remembers_last(1)
 def _changed_nodes(before: Mapping[str, Node], now: Mapping[str, Node]) -> frozenset[str]:
     """Return the nodes that are other objects than the last time: the same for all drivers."""
-    return frozenset() if before is now else frozenset(name for name in now if before.get(name) is not now[name])
+    return frozenset() if before is now else frozenset(compress(now, map(is_not, map(before.get, now), now.values())))
 
 
 def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> frozenset[str]:
     """Return the nodes of which a pod came, went or is another object than the last time."""
     if len(before) == len(now):
         # Mostly one of them has changed, at its place.
-        pairs = [pair for pair in zip(before, now, strict=True) if pair[0] is not pair[1]]
+        pairs = compress(zip(before, now, strict=True), map(is_not, before, now))
         return frozenset(pod.node for pair in pairs for pod in pair)
-    old, new = {id(pod): pod for pod in before}, {id(pod): pod for pod in now}
+    old, new = dict(zip(map(id, before), before, strict=True)), dict(zip(map(id, now), now, strict=True))
     return frozenset(old[key].node if key in old else new[key].node for key in old.keys() ^ new.keys())
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import is_not
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
@@ -216,13 +218,17 @@ PodsByNode = Callable[[str], tuple[DriverPod, ...]]
 def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
     """Return a function that gives the pods of a node, those that stay first."""
     # Mostly there is one: thousands of tuples of one pod each are not made.
-    one = {pod.node: pod for pod in pods}
+    names_of = [pod.node for pod in pods]
+    one = dict(zip(names_of, pods, strict=True))
     if len(one) == len(pods):
         return lambda node: (one[node],) if node in one else ()
-    every: dict[str, tuple[DriverPod, ...]] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.deleting, pod.name)):
-        every[pod.node] = (*every.get(pod.node, ()), pod)
-    return lambda node: every.get(node, ())
+    # In a wave, a few nodes have the old pod and the new one.
+    more = list(compress(pods, map(is_not, map(one.get, names_of), pods)))
+    crowded = [*more, *(one[node] for node in {pod.node for pod in more})]
+    several: dict[str, tuple[DriverPod, ...]] = {}
+    for pod in sorted(crowded, key=lambda pod: (pod.deleting, pod.name)):
+        several[pod.node] = (*several.get(pod.node, ()), pod)
+    return lambda node: several.get(node) or ((one[node],) if node in one else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -343,10 +343,11 @@ class _Step:
         front = [
             node
             for node in (*fleet.unproven, *fleet.outdated, *fleet.updated)
-            if node.can_return and node.target in fleet.undone
+            if node.can_return and node.target in fleet.undone and not node.skips
         ]
         loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
-        working = self._affordable(node for node in front if node not in loading)
+        free = (node for node in front if node.is_ready and not node.is_cordoned)
+        working = self._affordable(node for node in free if node not in loading)
         return Decision(
             returned=(*back, *loading, *working),
             budgeted=frozenset(node.node for node in working),

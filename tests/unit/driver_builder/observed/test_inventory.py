@@ -202,3 +202,34 @@ TAINT = Taint(key="gpu", value="a", effect="NoSchedule")
 def test_a_toleration_is_matched_as_kubernetes_does(toleration: dict[str, str], *, tolerates: bool) -> None:
     """By key, value and effect."""
     assert TAINT.is_tolerated(toleration) is tolerates
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(node("b", labels={"x": "1"}), id="a label that nobody asks for"),
+        pytest.param(node("b", labels={"pool": "web"}), id="a label of the selector"),
+        pytest.param(node("b", OTHER_KERNEL), id="another kernel"),
+        pytest.param(node("b", None), id="no kernel"),
+        pytest.param(node("b", rebuild="now"), id="a request"),
+        pytest.param(node("d"), id="another node in its place"),
+    ],
+)
+def test_a_fleet_of_which_a_node_changed_is_as_one_that_is_new(after: Node) -> None:
+    """What is kept of the fleet before is what would be found anew, in the same order."""
+    before = (node("c"), node("b"), node("a"))
+    inventory.take(before, {"pool": "edu"})
+    nodes = (before[0], after, before[2])
+    found = (inventory.take(nodes, {"pool": "edu"}), inventory.by_name(nodes), inventory.asking(nodes))
+    inventory.take((), {})
+    again = (nodes[2], nodes[1], nodes[0])
+    anew = (inventory.take(again, {"pool": "edu"}), inventory.by_name(again), inventory.asking(again))
+    assert found == anew
+    assert list(found[1]) == sorted(found[1])
+
+
+def test_an_inventory_stays_while_what_it_says_does() -> None:
+    """The same object: nothing of a fleet is grouped anew for a label that nobody asks for."""
+    before = (node("a"), node("b"))
+    known = inventory.take(before, {"pool": "edu"})
+    assert inventory.take((before[0], node("b", labels={"x": "1"})), {"pool": "edu"}) is known
