@@ -108,7 +108,9 @@ class ApiServer:
         return json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"
 
     def _page(self, path: str, query: Mapping[str, str]) -> bytes:
-        texts = tuple(self._texts.get(path, {}).values())
+        every = self._texts.get(path, {})
+        field, _, name = query.get("fieldSelector", "").partition("=")
+        texts = tuple(every.values()) if field != "metadata.name" else (every[name],) if name in every else ()
         at = int(query.get("continue", "0"))
         until = at + int(query["limit"])
         metadata = {"resourceVersion": str(self._version), "continue": str(until) if until < len(texts) else ""}

@@ -47,6 +47,10 @@ TOP = 30
 Value = TypeVar("Value")
 
 
+MAX_STEPS = 200
+"""So many things happen for each node at most."""
+
+
 class Case(NamedTuple):
     """An upgrade: ``budget`` is ``maxUnavailable``, a number or a percentage.
 
@@ -156,8 +160,10 @@ class Upgrade:
         return self.run()
 
     def _until(self, is_done: Callable[[], bool]) -> None:
-        while not is_done() and self._step():
-            pass
+        for _ in range(MAX_STEPS * self.case.nodes):
+            if is_done() or not self._step():
+                return
+        raise AssertionError(f"still moving: {[str(action) for action in self.plans[-1].actions[:5]]}")
 
     def _count_anew(self) -> None:
         self.server.requests.clear()

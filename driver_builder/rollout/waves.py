@@ -121,7 +121,13 @@ def _continued(
         # The others are broken since that wave, which has to answer for them.
         broken.intersection_update(before.failed_before)
     failed_before = tuple(sorted(broken)[:MAX_FAILED_BEFORE])
-    return Wave(phase=Phase.ROLLING, started=float(int(now)), targets=wanted, failed_before=failed_before)
+    # Where the image of before is not proven again yet, the next wave answers for that.
+    back = {
+        node.node for item in targets for node in item.nodes if node.standing in (Standing.SILENT, Standing.BOOTING)
+    }
+    returned = tuple(node for node in before.returned if node in back) if before is not None else ()
+    started = float(int(now))
+    return Wave(phase=Phase.ROLLING, started=started, targets=wanted, failed_before=failed_before, returned=returned)
 
 
 def _still_failing(
@@ -168,8 +174,9 @@ class _Fleet:
         waiting = chain.from_iterable(map(self._waiting, seen.targets))
         every = sorted(chain(owed, waiting, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
         self._useless_canaries = sum(self.is_canary(node) for node in every if node.standing is not Standing.UPDATED)
-        self.left_out = [node for node in every if _is_left_out(node)]
-        staying = [node for node in every if not _is_left_out(node)]
+        self._returned = frozenset(wave.returned) if wave is not None else frozenset()
+        self.left_out = [node for node in every if _is_left_out(node) and not self._is_answered_for(node)]
+        staying = [node for node in every if not _is_left_out(node) or self._is_answered_for(node)]
         self.outdated = [node for node in staying if node.is_outdated]
         self.failed = [
             node
@@ -185,7 +192,6 @@ class _Fleet:
         ]
         self.broken = [node for node in self.outdated if node.standing is Standing.BROKEN and node.node not in known]
         self._booting = [node for node in self.outdated if node.standing is Standing.BOOTING]
-        self._returned = frozenset(wave.returned) if wave is not None else frozenset()
         self.undone = {item.target for item in seen.targets if item.lanes is not None and item.is_undone}
         self.is_undone = any(item.is_undone for item in seen.targets)
         self.updated = [node for node in staying if node.standing is Standing.UPDATED and node.target in brought]
@@ -201,6 +207,11 @@ class _Fleet:
         is_by_name = is_by_name and settings.strategy is not Strategy.IMMEDIATE
         most = self.max_unavailable + MAX_RESERVE if is_by_name else None
         return (waiting_node(name, item.target) for name in item.waiting[:most])
+
+    def _is_answered_for(self, node: NodeStanding) -> bool:
+        """Return whether a wave answers for a node that it has taken, and of which nothing is known since."""
+        is_taken = node.can_return or node.node in self._returned
+        return is_taken and node.standing in (Standing.SILENT, Standing.BOOTING) and not node.skips
 
     @property
     def in_work(self) -> int:
@@ -246,7 +257,8 @@ class _Fleet:
 
     def ready_to_go(self, *standings: Standing) -> list[NodeStanding]:
         """Return the outdated nodes that stand there, and whose new pods would have the new image."""
-        return [node for node in self._of(*standings) if node.target in self._written]
+        found = (node for node in self._of(*standings) if node.target in self._written)
+        return [node for node in found if not _is_left_out(node)]
 
     def is_wanted(self, node: NodeStanding) -> bool:
         """Return whether an admin lets a node go, where the order is theirs."""
@@ -282,7 +294,7 @@ class _Fleet:
             nodes=self._in_wave,
             updated=self.proven,
             unavailable=self.in_work + len(self.silent),
-            failed=len({*(node.node for node in self.failed), *wave.returned}),
+            failed=len({*(node.node for node in self.failed), *(wave.returned if wave.refused else ())}),
             left_out=len(self.left_out),
             max_unavailable=self.max_unavailable,
         )
@@ -331,15 +343,12 @@ class _Step:
         fleet, refused = self._fleet, self._wave.refused
         returning = fleet.undone.union(refused)
         back = [node for node in fleet.failed if node.can_return and node.target in returning]
-        self._wave = replace(self._wave, returned=tuple(sorted({*self._wave.returned, *(node.node for node in back)})))
         if failed:
             words = f"it failed on {listed(failed)}: {failed[0].why}"
         elif fleet.is_undone:
             words = "an admin has undone the wave"
         else:
             words = f"it failed on {next(iter(refused.values()))}"
-        if self._wave.returned:
-            words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
         front = [
             node
             for node in (*fleet.unproven, *fleet.outdated, *fleet.updated)
@@ -348,6 +357,10 @@ class _Step:
         loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
         free = (node for node in front if node.is_ready and not node.is_cordoned)
         working = self._affordable(node for node in free if node not in loading)
+        returned = {*self._wave.returned, *(node.node for node in (*back, *loading, *working))}
+        self._wave = replace(self._wave, returned=tuple(sorted(returned)[:MAX_FAILED_BEFORE]))
+        if returned:
+            words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
         return Decision(
             returned=(*back, *loading, *working),
             budgeted=frozenset(node.node for node in working),
