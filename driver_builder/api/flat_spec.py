@@ -64,6 +64,7 @@ class FlatSpec:
     pull_secrets: tuple[str, ...]
     unused: tuple[str, ...]
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    depends_on: tuple[str, ...] = ()
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -97,6 +98,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         pull_secrets=spec.image_pull_secrets,
         unused=spec.unused,
         rollout=spec.rollout,
+        depends_on=spec.depends_on,
     )
 
 
@@ -119,6 +121,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         priority_class_name=flat.priority_class,
         image_pull_secrets=flat.pull_secrets,
         unused=flat.unused,
+        depends_on=flat.depends_on,
     )
 
 
