@@ -14,6 +14,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.boundary import contained
 from driver_builder.desired import permissions
 from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.dependencies import NONE, Dependencies, dependencies
 from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
@@ -45,6 +46,7 @@ from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
+from driver_builder.status.unloading import Unloading
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.status import Trouble, previous_targets
 from driver_builder.upgrades.node_pools import follows
@@ -90,9 +92,19 @@ def plan(
     no_conflicts: dict[str, tuple[Conflict, ...]] = {}
     allowed = settings.template_versions.permissions
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
+    no_needs: dict[str, Dependencies] = {}
+    needs = contained("driver", "all", lambda: dependencies(drivers), lambda _error: no_needs)
     parts = []
     for driver in drivers:
-        inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
+        inputs = partial(
+            _inputs,
+            snapshot,
+            settings,
+            driver,
+            labels.get(driver.key, ()),
+            kept.get(driver.key, ()),
+            needs.get(driver.key, NONE),
+        )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     parts = list(admit(parts, settings.max_unavailable_nodes))
@@ -106,8 +118,10 @@ def _inputs(
     driver: DriverContainer,
     labels: tuple[LabelNode, ...],
     kept: tuple[Conflict, ...],
+    needs: Dependencies,
 ) -> Inputs:
-    return Inputs(share=share_of(snapshot, driver), settings=settings, labels=labels, conflicts=kept)
+    share = share_of(snapshot, driver)
+    return Inputs(share=share, settings=settings, labels=labels, conflicts=kept, dependencies=needs)
 
 
 def _plan_alone(
@@ -134,7 +148,9 @@ def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None
 
 def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
     view = DriverView.of(inputs.share, driver, inputs.settings)
-    view = replace(view, conflicts=inputs.conflicts, written=memory.written(driver.key))
+    view = replace(
+        view, conflicts=inputs.conflicts, dependencies=inputs.dependencies, written=memory.written(driver.key)
+    )
     part = _plan_driver(view, inputs.labels, resolved, memory)
     memory.keep(driver.key, inputs, part)
     return part
@@ -246,8 +262,14 @@ def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> t
 
 
 def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
-    """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer."""
+    """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer.
+
+    While other drivers depend on it, the driver stays where it is.
+    """
     driver = view.driver
+    if dependents := view.dependencies.dependents:
+        held = Unloading(dependents=dependents)
+        return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
     going = removal.remove(view, view.nodes)
     actions: list[Action] = [*going.actions, *labels]
     if not going.holds:

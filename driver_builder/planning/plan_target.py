@@ -51,6 +51,8 @@ def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: W
     conflict = next((found for found in view.conflicts if not set(item.nodes).isdisjoint(found.nodes)), None)
     if isinstance(state, Present) and conflict is not None:
         return part.blocked(Reason.MODULE_CONFLICT, f"{conflict}; that driver keeps it there")
+    if isinstance(state, Present) and (obstacle := view.dependencies.obstacle) is not None:
+        return part.blocked(obstacle.reason, obstacle.message)
     if isinstance(state, Present):
         refusal = image_trust.refusal(view.snapshot, view.driver, spec, item, state, before=before)
         if refusal is not None:
