@@ -272,7 +272,7 @@ _TARGETS = {
     Reason.MODULE_CONFLICT: _means(
         "Another driver has one of the modules on these nodes, removes or blacklists it: nothing is touched there",
         "Let only one of the two drivers name the module, or select different nodes (spec.nodeSelector)",
-        _BLOCKED, _LOADING,
+        _BLOCKED, _LOADING, TargetState.BUILDING,
     ),
     Reason.NOT_ALLOWED: _means(
         "The settings of driver-builder do not allow what a field of the spec names; what runs stays",
@@ -290,7 +290,7 @@ _TARGETS = {
         _BLOCKED,
     ),
     Reason.WAITING_FOR_DEPENDENCY: _means(
-        "A driver that spec.dependsOn names has not loaded its modules on the node, or its spec is invalid",
+        "A driver that spec.dependsOn names has no image yet, has not loaded its modules on the node, or has an invalid spec",
         "Wait for that driver: driver-builder explain NODE says what it lacks. If it is not meant for the node, correct"
         " the nodeSelector of one of the two",
         _BLOCKED, _LOADING,

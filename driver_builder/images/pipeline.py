@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.errors import BuildFailed, ConfigurationError, InvalidModule
+from driver_builder.images.exported_symbols import with_symbols
 from driver_builder.images.image_contents import Kind, image_contents
 from driver_builder.images.provenance import provenance
 from driver_builder.images.reuse_image import reused_image
@@ -69,6 +70,7 @@ def build_and_push(
         registries.remember_push(action.image, digest)
         return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
+        action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
         made = reused_image(
             action,
             builder=builder,

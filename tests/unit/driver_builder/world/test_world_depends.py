@@ -112,14 +112,37 @@ def test_without_the_first_driver_the_second_says_so() -> None:
 
 
 def test_where_the_first_driver_is_not_the_second_waits_and_says_so() -> None:
-    """A node of the second one that the first does not select."""
+    """A node of the second one that the first does not select; the other node has both."""
+    world = World()
+    world.add_node("node-0", KERNEL)
+    world.add_node("node-1", KERNEL, pool="other")
+    world.add_driver("mem", dependsOn=[{"name": "ofed"}], nodeSelector=None)
+    world.add_driver("ofed")
+    settled(world)
+    found = target(world, "mem")
+    assert (found["state"], found["reason"], found["readyNodes"]) == ("RollingOut", "WaitingForDependency", 1)
+    assert found["message"].startswith(f"node-1: driver {OFED} has not loaded")
+    assert world.loads == [(OFED, "node-0"), (PEERMEM, "node-0")]
+
+
+def test_without_an_image_of_the_first_driver_nothing_is_built() -> None:
+    """The first one is for other kernels: there are no symbols to build the second one with."""
     world = fleet(has_first=False)
     world.add_driver("ofed", nodeSelector={"pool": "other"})
     settled(world)
     found = target(world, "mem")
-    assert (found["state"], found["reason"]) == ("RollingOut", "WaitingForDependency")
-    assert found["message"].startswith(f"node-0: driver {OFED} has not loaded")
-    assert world.loads == []
+    assert (found["state"], found["reason"]) == ("Blocked", "WaitingForDependency")
+    assert found["message"].startswith(f"driver {OFED} selects no node of kernel {KERNEL}")
+    assert world.pushed == []
+
+
+def test_the_second_driver_is_built_after_the_first_and_again_with_it() -> None:
+    """Its image has a key of its own for each image of the first."""
+    world = settled(fleet())
+    assert world.pushed == [target(world, name)["buildKey"] for name in ("ofed", "mem")]
+    world.annotate_driver("ofed", "1")
+    settled(world)
+    assert world.pushed[2:] == [target(world, name)["buildKey"] for name in ("ofed", "mem")]
 
 
 def test_a_cycle_stops_its_drivers_and_takes_nothing_away() -> None:
@@ -137,8 +160,10 @@ def test_a_cycle_stops_its_drivers_and_takes_nothing_away() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_new_dependency_replaces_no_pod(named: bool) -> None:
-    """Neither does one that is no longer named."""
-    world = settled(fleet())
+    """Neither does one that is no longer named. The module is built anew, and is the same."""
+    world = fleet()
+    world.identity = "SAME"
+    settled(world)
     depends(world, "mem", *(["ofed"] if not named else []))
     settled(world)
     before = list(world.loads)
