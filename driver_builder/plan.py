@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.boundary import contained
@@ -46,9 +47,9 @@ from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
-from driver_builder.status.unloading import Unloading
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.status import Trouble, previous_targets
+from driver_builder.status.unloading import Unloading
 from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
@@ -99,11 +100,11 @@ def plan(
         inputs = partial(
             _inputs,
             snapshot,
-            settings,
             driver,
-            labels.get(driver.key, ()),
-            kept.get(driver.key, ()),
-            needs.get(driver.key, NONE),
+            settings=settings,
+            labels=labels.get(driver.key, ()),
+            conflicts=kept.get(driver.key, ()),
+            dependencies=needs.get(driver.key, NONE),
         )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
@@ -112,16 +113,8 @@ def plan(
     return Plan(drivers=tuple(parts), cancels=tuple(CancelBuild(key=key) for key in sorted(unneeded)))
 
 
-def _inputs(
-    snapshot: Snapshot,
-    settings: PlanSettings,
-    driver: DriverContainer,
-    labels: tuple[LabelNode, ...],
-    kept: tuple[Conflict, ...],
-    needs: Dependencies,
-) -> Inputs:
-    share = share_of(snapshot, driver)
-    return Inputs(share=share, settings=settings, labels=labels, conflicts=kept, dependencies=needs)
+def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
+    return Inputs(share=share_of(snapshot, driver), **others)
 
 
 def _plan_alone(

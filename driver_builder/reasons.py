@@ -290,7 +290,8 @@ _TARGETS = {
         _BLOCKED,
     ),
     Reason.WAITING_FOR_DEPENDENCY: _means(
-        "A driver that spec.dependsOn names has no image yet, has not loaded its modules on the node, or has an invalid spec",
+        "A driver that spec.dependsOn names has no image yet, has not loaded its modules on the node, or has an invalid"
+        " spec",
         "Wait for that driver: driver-builder explain NODE says what it lacks. If it is not meant for the node, correct"
         " the nodeSelector of one of the two",
         _BLOCKED, _LOADING,

@@ -11,7 +11,6 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.reasons import Reason
 
-
 _Wanted = Mapping[str, tuple[str, ...]]
 
 
@@ -100,7 +99,8 @@ def _obstacle(key: str, wanted: _Wanted, drivers: Collection[str], specs: Collec
 
 def _cycle(key: str, wanted: _Wanted) -> tuple[str, ...]:
     """Return the shortest way from a driver back to itself; empty if none exists."""
-    ways, seen = [(key,)], {key}
+    ways: list[tuple[str, ...]] = [(key,)]
+    seen = {key}
     for way in ways:
         for other in wanted.get(way[-1], ()):
             if other == key:

@@ -117,9 +117,7 @@ def _first(snapshot: Snapshot, key: str, versions: TemplateVersions) -> First:
     if not isinstance(driver.spec, DriverSpec):
         raise driver.spec
     found = resolve(snapshot, driver, driver.spec, versions).targets
-    return First(
-        driver=key, registry=driver.spec.registry, targets={item.target.group: item for item in found}
-    )
+    return First(driver=key, registry=driver.spec.registry, targets={item.target.group: item for item in found})
 
 
 def resolve_each(inputs: BuildInputs, stock: Inventory) -> Iterator[DesiredTarget]:

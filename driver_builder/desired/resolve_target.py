@@ -116,7 +116,7 @@ class BuildInputs:
         return self.certificates.get(f"{self.driver.namespace}/{signing.certificate_secret}", unread)
 
 
-def resolve_target(
+def resolve_target(  # noqa: PLR0911  # one for each state
     inputs: BuildInputs, target: KernelTarget, nodes: tuple[str, ...], *, selects_os_version: bool
 ) -> DesiredTarget:
     """Return what the nodes of a target should run."""

@@ -51,8 +51,6 @@ _LOAD_ADVICE = (
     (r"needs module", "Load that module on the node, or name it in spec.module.names before this one"),
 )  # fmt: skip
 
-_OBSTACLES = (Reason.DEPENDENCY_NOT_FOUND, Reason.DEPENDENCY_CYCLE, Reason.WAITING_FOR_DEPENDENCY)
-
 _OF_DAEMON_SETS = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists"}
     for key in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable",
@@ -74,9 +72,6 @@ def rollout_check(context: Context) -> Step:
     if context.conflict is not None and (context.daemon_set is None or next_name is not None):
         words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {context.conflict}; that driver keeps it there"
         return broken("rollout", words, remedy_of(Reason.MODULE_CONFLICT))
-    status = context.status
-    if status is not None and status.state is TargetState.BLOCKED and status.reason in _OBSTACLES:
-        return broken("rollout", f"{status.state}: {status.reason}: {status.message}", remedy_of(status.reason))
     if context.daemon_set is None:
         words = f"there is no DaemonSet for {context.target.kernel_version} yet: it is created next"
         return waiting("rollout", words, controller_hint(context.driver))

@@ -49,9 +49,7 @@ def _symbols(
     registry = registries.connect(
         action.namespace, exporter.registry, image.host, image.repository, patience=PUSH_PATIENCE, wait=wait
     )
-    state = registry.inspect(
-        image.repository, exporter.digest, architecture=action.request.target.architecture
-    )
+    state = registry.inspect(image.repository, exporter.digest, architecture=action.request.target.architecture)
     if not isinstance(state, Present) or state.labels.get(images.KEY_LABEL, exporter.key) != exporter.key:
         raise _unusable(exporter, f"{image} does not exist any more, or has another build key")
     try:

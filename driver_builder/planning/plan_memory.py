@@ -27,7 +27,7 @@ Written = dict[str, tuple[tuple[object, ...], DaemonSet]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """All that a driver's plan depends on, but for the time. The others than share and settings come from all drivers."""
+    """All that a driver's plan depends on, but for the time. What follows ``settings`` comes from all drivers."""
 
     share: Snapshot
     settings: PlanSettings

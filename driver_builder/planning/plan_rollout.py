@@ -147,7 +147,8 @@ def _wanted(
         first=view.dependencies.first,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
-              item.selects_os_version, state, existing, basis, slot, node_rebuilds, view.dependencies.first)  # fmt: skip
+              item.selects_os_version, state, existing, basis, slot, node_rebuilds,
+              view.dependencies.first)  # fmt: skip
     # In a wave two are made: how the one that nodes move to would be, and how the wanted one is.
     place = slots.name_in(item.target.short_hash, slot.name)
     known = view.written.get(place)

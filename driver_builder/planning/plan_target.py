@@ -169,9 +169,7 @@ def _exporters(view: DriverView, item: TargetToBuild) -> tuple[Exporter, ...] | 
 
 
 def _waiting_for_dependency(status: TargetStatus, key: str, message: str) -> TargetStatus:
-    return replace(
-        status, key=key, state=TargetState.BUILDING, reason=Reason.WAITING_FOR_DEPENDENCY, message=message
-    )
+    return replace(status, key=key, state=TargetState.BUILDING, reason=Reason.WAITING_FOR_DEPENDENCY, message=message)
 
 
 def _blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reason, message: str) -> TargetPart:

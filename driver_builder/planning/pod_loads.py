@@ -13,9 +13,7 @@ from driver_builder.reasons import Reason
 
 def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
     """Return what a pod has loaded on its node, or may have: None if it loads nothing, or unloads it by itself."""
-    if not pod.leaves_modules or (
-        pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, *HELD)
-    ):
+    if not pod.leaves_modules or (pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, *HELD)):
         return None
     of_target = view.daemon_sets.get(pod.target)
     if pod.proof is None and of_target is not None and of_target.kernel != node.kernel_version:

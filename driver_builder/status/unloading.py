@@ -24,7 +24,9 @@ class Unloading:
 def condition(unloading: Unloading) -> Json | None:
     """Write the condition; None while the driver leaves no node."""
     if unloading.dependents:
-        words = f"the driver stays on its nodes, because others depend on it: {first_few(unloading.dependents, MAX_LISTED)}"
+        words = (
+            f"the driver stays on its nodes, because others depend on it: {first_few(unloading.dependents, MAX_LISTED)}"
+        )
         return _condition("False", Reason.WAITING_FOR_DEPENDENTS, words)
     stays = _listed("its modules stay loaded until the node reboots", unloading.stays)
     if unloading.in_use:

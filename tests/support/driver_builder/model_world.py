@@ -368,8 +368,8 @@ class World:
             driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
             modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
             taken = next((name for name in modules if self._is_of_other(driver, node, name, modules[name])), None)
-            missing = next((name for name in self._missing(pod) if not modules.items() <= self.live[node].items()), None)
-            if fits and missing is not None:
+            missing = next(self._missing(pod), None)
+            if fits and missing is not None and not modules.items() <= self.live[node].items():
                 words = f"driver {missing} has not loaded its modules on this node"
                 verdict |= {"result": "WaitingForDependency", "message": words}
             elif fits and taken is not None:
@@ -398,7 +398,8 @@ class World:
         for word in environment.get("DEPENDS", "").split():
             first, _, modules = word.partition(":")
             driver = first.replace(".", "/", 1)
-            if any(self.owners.get((node, name)) != driver or name not in self.live[node] for name in modules.split(",")):
+            names_ = modules.split(",")
+            if any(self.owners.get((node, name)) != driver or name not in self.live[node] for name in names_):
                 yield driver
 
     def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:

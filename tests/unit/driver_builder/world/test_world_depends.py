@@ -93,7 +93,12 @@ def test_killed_after_any_action_the_order_is_the_same() -> None:
         return world
 
     actions: list[Action] = []
-    assert_ready(run(lambda action: bool(actions.append(action))))
+
+    def note(action: Action) -> bool:
+        actions.append(action)
+        return False
+
+    assert_ready(run(note))
     assert actions
     for number in range(len(actions)):
         left = iter(range(number + 1))
