@@ -96,7 +96,13 @@ def build_and_push(
 
 
 def build_and_verify(
-    action: StartBuild, *, builder: Builder, secrets: SigningSecrets | None = None, log: LogSink, cancelled: Event
+    action: StartBuild,
+    *,
+    builder: Builder,
+    registries: Registries,
+    secrets: SigningSecrets | None = None,
+    log: LogSink,
+    cancelled: Event,
 ) -> None:
     """Prove that an image can be built and fits its kernel; nothing of it is kept.
 
@@ -105,6 +111,7 @@ def build_and_verify(
         TemporaryError: engine unavailable.
     """
     with TemporaryDirectory(prefix="driver-builder-") as name:
+        action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
         _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
 
 

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
     """Return the driver's part of a snapshot, with all nodes, images and builds."""
     key = driver.key
-    first = _first(snapshot, driver)
+    first = drivers_before(snapshot, driver)
     every = (driver, *first)
     keys = {item.key for item in every}
     certificates = {
@@ -43,7 +43,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
     )
 
 
-def _first(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
+def drivers_before(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
     """Return the drivers that one depends on, directly or not: its builds get their symbols."""
     if not isinstance(driver.spec, DriverSpec) or not driver.spec.depends_on:
         return ()
