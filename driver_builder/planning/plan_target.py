@@ -162,9 +162,13 @@ def _build(
 def _exporters(view: DriverView, item: TargetToBuild) -> tuple[Exporter, ...] | str:
     """Return the images whose symbols the build gets, with their digests; or which of them does not exist yet."""
     states = [(exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in item.exporters]
-    missing = next((exporter for exporter, state in states if not isinstance(state, Present)), None)
+    missing = next((pair for pair in states if not isinstance(pair[1], Present)), None)
     if missing is not None:
-        return f"the image of driver {missing.driver}, whose symbols the build needs, does not exist yet"
+        exporter, state = missing
+        why = (
+            "does not exist yet" if isinstance(state, Absent) else "is not known to exist: its registry did not say so"
+        )
+        return f"the image of driver {exporter.driver}, whose symbols the build needs, {why}"
     return tuple(replace(exporter, digest=state.digest) for exporter, state in states if isinstance(state, Present))
 
 
