@@ -73,7 +73,7 @@ def test_a_target_without_version_is_selected_without() -> None:
 
 
 def test_the_loader_is_given_what_it_waits_for() -> None:
-    """Other drivers by the names that nodes record them by; what is on the node, and so the fingerprint, is the same."""
+    """Other drivers by the names that nodes record them by. The fingerprint is the same: so is what is on the node."""
     first = (("team/ofed", ("mlx-core", "ib_core")), ("team/nvidia.b", ("nvidia",)))
     before, after = made(), made(first=first)
     (load,) = (item for item in pod_spec(after)["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
