@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.boundary import contained
 from driver_builder.desired import permissions
 from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.dependencies import NONE, Dependencies, dependencies
 from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
@@ -51,6 +53,7 @@ from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.status import Trouble, previous_targets
+from driver_builder.status.unloading import Unloading
 from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
@@ -96,9 +99,19 @@ def plan(
     no_conflicts: dict[str, tuple[Conflict, ...]] = {}
     allowed = settings.template_versions.permissions
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
+    no_needs: dict[str, Dependencies] = {}
+    needs = contained("driver", "all", lambda: dependencies(drivers), lambda _error: no_needs)
     parts = []
     for driver in drivers:
-        inputs = partial(_inputs, snapshot, settings, driver, labels.get(driver.key, ()), kept.get(driver.key, ()))
+        inputs = partial(
+            _inputs,
+            snapshot,
+            driver,
+            settings=settings,
+            labels=labels.get(driver.key, ()),
+            conflicts=kept.get(driver.key, ()),
+            dependencies=needs.get(driver.key, NONE),
+        )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
@@ -109,14 +122,8 @@ def plan(
     return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
 
 
-def _inputs(
-    snapshot: Snapshot,
-    settings: PlanSettings,
-    driver: DriverContainer,
-    labels: tuple[LabelNode, ...],
-    kept: tuple[Conflict, ...],
-) -> Inputs:
-    return Inputs(share=share_of(snapshot, driver), settings=settings, labels=labels, conflicts=kept)
+def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
+    return Inputs(share=share_of(snapshot, driver), **others)
 
 
 def _plan_alone(
@@ -143,7 +150,9 @@ def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None
 
 def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
     view = DriverView.of(inputs.share, driver, inputs.settings)
-    view = replace(view, conflicts=inputs.conflicts, written=memory.written(driver.key))
+    view = replace(
+        view, conflicts=inputs.conflicts, dependencies=inputs.dependencies, written=memory.written(driver.key)
+    )
     part = _plan_driver(view, inputs.labels, resolved, memory)
     memory.keep(driver.key, inputs, part)
     return part
@@ -259,8 +268,14 @@ def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> t
 
 
 def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
-    """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer."""
+    """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer.
+
+    While other drivers depend on it, the driver stays where it is.
+    """
     driver = view.driver
+    if dependents := view.dependencies.dependents:
+        held = Unloading(dependents=dependents)
+        return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
     going = removal.remove(view, view.nodes)
     actions: list[Action] = [*forget(view, view.nodes.values()), *going.actions, *labels]
     if not going.holds:

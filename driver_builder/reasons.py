@@ -67,6 +67,9 @@ class Reason(StrEnum):
     TARGET_NAME_TAKEN = "TargetNameTaken"
     MODULE_CONFLICT = "ModuleConflict"
     NOT_ALLOWED = "NotAllowed"
+    DEPENDENCY_NOT_FOUND = "DependencyNotFound"
+    DEPENDENCY_CYCLE = "DependencyCycle"
+    WAITING_FOR_DEPENDENCY = "WaitingForDependency"
     # Its registry.
     REGISTRY_NOT_ASKED = "RegistryNotAsked"
     REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
@@ -126,6 +129,7 @@ class Reason(StrEnum):
     UNLOADING = "Unloading"
     IN_USE = "InUse"
     STAYS_LOADED = "StaysLoaded"
+    WAITING_FOR_DEPENDENTS = "WaitingForDependents"
     # The newest kernel of a package repository.
     BUILT_AHEAD = "BuiltAhead"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
@@ -276,12 +280,29 @@ _TARGETS = {
     Reason.MODULE_CONFLICT: _means(
         "Another driver has one of the modules on these nodes, removes or blacklists it: nothing is touched there",
         "Let only one of the two drivers name the module, or select different nodes (spec.nodeSelector)",
-        _BLOCKED, _LOADING,
+        _BLOCKED, _LOADING, TargetState.BUILDING,
     ),
     Reason.NOT_ALLOWED: _means(
         "The settings of driver-builder do not allow what a field of the spec names; what runs stays",
         "Change the field that the message names, or have the setting in the message changed (docs/security.md)",
         _BLOCKED,
+    ),
+    Reason.DEPENDENCY_NOT_FOUND: _means(
+        "A driver that spec.dependsOn names does not exist; what runs stays",
+        "Create that DriverContainer in the same namespace, or correct spec.dependsOn",
+        _BLOCKED,
+    ),
+    Reason.DEPENDENCY_CYCLE: _means(
+        "Drivers depend on each other, so that none of them could be loaded first; what runs stays",
+        "Remove spec.dependsOn from one driver of the cycle",
+        _BLOCKED,
+    ),
+    Reason.WAITING_FOR_DEPENDENCY: _means(
+        "A driver that spec.dependsOn names has no image yet, has not loaded its modules on the node, or has an invalid"
+        " spec",
+        "Wait for that driver: driver-builder explain NODE says what it lacks. If it is not meant for the node, correct"
+        " the nodeSelector of one of the two",
+        _BLOCKED, _LOADING,
     ),
 }  # fmt: skip
 
@@ -522,6 +543,10 @@ _DRIVERS = {
     Reason.IN_USE: _means(
         "The driver leaves nodes on which its modules are in use",
         "End what uses them: unloading is tried until --unload-deadline-seconds, then they stay until the next boot",
+    ),
+    Reason.WAITING_FOR_DEPENDENTS: _means(
+        "The driver is deleted, and other drivers still depend on it: it stays until they are gone",
+        "Delete the drivers that the message names, or remove this one from their spec.dependsOn",
     ),
     Reason.STAYS_LOADED: _means(
         "Modules of the driver stay loaded on nodes that it left", "Reboot the nodes when it suits you"

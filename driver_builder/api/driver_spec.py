@@ -184,6 +184,8 @@ class DriverSpec:
     priority_class_name: str | None
     image_pull_secrets: tuple[str, ...]
     unused: tuple[str, ...]
+    depends_on: tuple[str, ...] = ()
+    """Names of drivers of the same namespace whose modules are loaded before these, and unloaded after them."""
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ class FlatSpec:
     unused: tuple[str, ...]
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
+    depends_on: tuple[str, ...] = ()
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -100,6 +101,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         unused=spec.unused,
         rollout=spec.rollout,
         validation=spec.validation,
+        depends_on=spec.depends_on,
     )
 
 
@@ -123,6 +125,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         priority_class_name=flat.priority_class,
         image_pull_secrets=flat.pull_secrets,
         unused=flat.unused,
+        depends_on=flat.depends_on,
     )
 
 

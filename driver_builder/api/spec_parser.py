@@ -70,6 +70,8 @@ MAX_SECRETS = 16
 """Secrets of a build."""
 MAX_DEVICE_NODES = 16
 MAX_RETRIES = 10
+MAX_DEPENDENCIES = 8
+"""Drivers that one driver depends on."""
 DEFAULT_CA_KEY = "ca.crt"
 MAX_LISTED = 5
 """Problems that one message lists at most."""
@@ -127,6 +129,7 @@ def _spec(spec: Reader) -> DriverSpec:
         tolerations=_tolerations(spec),
         priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
         image_pull_secrets=_names(spec, "imagePullSecrets"),
+        depends_on=_depends_on(spec),
         unused=(
             *_unused_validation(spec, validation),
             *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
@@ -149,6 +152,13 @@ def _repository(spec: Reader) -> ImageRepository:
 
 def _names(fields: Reader, name: str, *, most: int = MAX_ITEMS) -> tuple[str, ...]:
     return tuple(item.needed("name", OBJECT_NAME) for item in fields.objects(name, most=most))
+
+
+def _depends_on(spec: Reader) -> tuple[str, ...]:
+    names = _names(spec, "dependsOn", most=MAX_DEPENDENCIES)
+    if len(set(names)) < len(names):
+        spec.wrong(f"{shown(list(names))} names a driver twice: name each once", "dependsOn")
+    return names
 
 
 def _registry(registry: Reader) -> RegistrySettings:

@@ -7,6 +7,7 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
@@ -26,6 +27,20 @@ class TemplateVersions:
     deadline_seconds: float = 1800.0
     max_deadline_seconds: float = 14400.0
     permissions: Permissions = field(default_factory=Permissions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporter:
+    """A driver image whose modules export symbols to those of another driver.
+
+    ``key`` is its build key, empty for a prebuilt image; ``digest`` is that of the image once the registry has it.
+    """
+
+    driver: str
+    image: ImageRef
+    key: str
+    registry: RegistrySettings
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +67,8 @@ class TargetToBuild(_WithImage):
 
     request: BuildRequest
     basis: str = ""
+    exporters: tuple[Exporter, ...] = ()
+    """Images that have to exist before the build."""
 
     @property
     def key(self) -> str:

@@ -19,8 +19,9 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
+from driver_builder.desired.dependencies import NONE, dependencies
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, ImageTarget, TemplateVersions
-from driver_builder.desired.resolve_target import BuildInputs, blocked_target, resolve_target
+from driver_builder.desired.resolve_target import BuildInputs, First, blocked_target, resolve_target
 from driver_builder.memo import remembers_last
 from driver_builder.model import images
 from driver_builder.model.build import OwnTemplate
@@ -93,6 +94,7 @@ def _inputs(
     template: OwnTemplate | SourceMissing | None = None
     if spec.build.template_config_map is not None:
         template = snapshot.templates.get(driver.key, SourceMissing(message="the template has not been read yet"))
+    found = dependencies(snapshot.drivers).get(driver.key, NONE) if spec.depends_on else NONE
     return BuildInputs(
         driver=driver,
         spec=spec,
@@ -101,10 +103,21 @@ def _inputs(
         rebuilds=rebuilds,
         known_templates=versions,
         certificates=snapshot.certificates,
+        obstacle=found.obstacle,
+        first=() if found.obstacle else tuple(_first(snapshot, key, versions) for key, _ in found.first),
         protected_secrets=permissions.protected_secrets(
             driver.key, spec, lambda: permissions.specs_of(snapshot.drivers), versions.permissions
         ),
     )
+
+
+def _first(snapshot: Snapshot, key: str, versions: TemplateVersions) -> First:
+    """Resolve a driver that another one depends on. It is not in a cycle with that one, and may be in another cycle."""
+    driver = next(item for item in snapshot.drivers if item.key == key)
+    if not isinstance(driver.spec, DriverSpec):
+        raise driver.spec
+    found = resolve(snapshot, driver, driver.spec, versions).targets
+    return First(driver=key, registry=driver.spec.registry, targets={item.target.group: item for item in found})
 
 
 def resolve_each(inputs: BuildInputs, stock: Inventory) -> Iterator[DesiredTarget]:

@@ -26,7 +26,8 @@ class ResolveMemory:
         """Resolve a driver from its share of a snapshot."""
         # Our own status is no news, but for what it records.
         drivers = tuple(replace(item, status={}) for item in share.drivers)
-        own = (recorded(driver), driver.status.get("rebuild"), versions)
+        said = tuple((recorded(item), item.status.get("rebuild")) for item in share.drivers)
+        own = (said, versions)
         inputs = (drivers, *own, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
                   share.certificates)  # fmt: skip
         known = self._known.pop(driver.key, None)

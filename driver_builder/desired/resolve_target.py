@@ -3,14 +3,17 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from driver_builder.api import driver_spec
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping
+from driver_builder.api.driver_spec import DriverSpec, KernelMapping, RegistrySettings
 from driver_builder.desired import permissions
+from driver_builder.desired.dependencies import Obstacle
 from driver_builder.desired.desired_target import (
     BlockedTarget,
     DesiredTarget,
+    Exporter,
     PrebuiltTarget,
     SkippedTarget,
     TargetToBuild,
@@ -74,6 +77,15 @@ OWN_TEMPLATE = "own"
 """What a custom template is called where ours have their names."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """A driver that another one depends on, and what its targets should run, by kernel, system and architecture."""
+
+    driver: str
+    registry: RegistrySettings
+    targets: Mapping[tuple[str, str, str], DesiredTarget]
+
+
 @dataclass(frozen=True, slots=True)
 class BuildInputs:
     """Inputs of all targets of a driver.
@@ -90,6 +102,10 @@ class BuildInputs:
     certificates: Mapping[str, Certificate]
     protected_secrets: Mapping[str, str] = field(default_factory=dict)
     """Secrets that no build may mount, with the field that names each."""
+    obstacle: Obstacle | None = None
+    """Why the drivers that this one depends on cannot be followed."""
+    first: tuple[First, ...] = ()
+    """The drivers that this one depends on."""
 
     def certificate(self, rule: KernelMapping) -> Certificate | None:
         """What modules of a rule's kernels are signed with, None where they are not."""
@@ -100,7 +116,7 @@ class BuildInputs:
         return self.certificates.get(f"{self.driver.namespace}/{signing.certificate_secret}", unread)
 
 
-def resolve_target(
+def resolve_target(  # noqa: PLR0911  # one for each state
     inputs: BuildInputs, target: KernelTarget, nodes: tuple[str, ...], *, selects_os_version: bool
 ) -> DesiredTarget:
     """Return what the nodes of a target should run."""
@@ -113,6 +129,8 @@ def resolve_target(
         return SkippedTarget(target=target, nodes=nodes, reason=Reason.SKIPPED_BY_MAPPING, message=why)
     if refusals := _refusals(inputs, rule, target):
         return blocked_target(target, nodes, Reason.NOT_ALLOWED, permissions.words(refusals))
+    if inputs.obstacle is not None:
+        return blocked_target(target, nodes, inputs.obstacle.reason, inputs.obstacle.message)
     if rule.image is not None:
         return PrebuiltTarget(
             target=target,
@@ -121,7 +139,10 @@ def resolve_target(
             rebuild=inputs.rebuilds.of_driver,
             selects_os_version=selects_os_version,
         )
-    request = _request(inputs, rule, target)
+    exporters = _exporters(inputs, target)
+    if isinstance(exporters, _Missing):
+        return blocked_target(target, nodes, exporters.reason, exporters.message)
+    request = _request(inputs, rule, target, exporters)
     if isinstance(request, _Missing):
         return blocked_target(target, nodes, request.reason, request.message)
     common = inputs.rebuilds.token()
@@ -134,6 +155,7 @@ def resolve_target(
         rebuild=inputs.rebuilds.of_driver,
         basis=request.key if request.rebuild == common else replace(request, rebuild=common).key,
         selects_os_version=selects_os_version,
+        exporters=exporters,
     )
 
 
@@ -161,6 +183,27 @@ class _Missing:
     message: str
 
 
+def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...] | _Missing:
+    """Return the images whose symbols a build may use, or why there is none."""
+    found = []
+    for first in inputs.first:
+        item = first.targets.get(target.group)
+        match item:
+            case TargetToBuild() | PrebuiltTarget():
+                found.append(Exporter(driver=first.driver, image=item.image, key=item.key, registry=first.registry))
+            case SkippedTarget() | BlockedTarget():
+                return _waits(f"driver {first.driver} has no image for {target.kernel_version}: {item.message}")
+            case None:
+                return _waits(f"driver {first.driver} selects no node of kernel {target.kernel_version}")
+            case _ as never:
+                assert_never(never)
+    return tuple(found)
+
+
+def _waits(message: str) -> _Missing:
+    return _Missing(Reason.WAITING_FOR_DEPENDENCY, message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Template:
     """What makes the Dockerfile: one of our templates by its name, or a custom one. ``version`` is in the build key."""
@@ -185,7 +228,9 @@ def _unsupported(inputs: BuildInputs, target: KernelTarget) -> _Missing:
     return _Missing(Reason.UNSUPPORTED_OS, f"no template or base image for {target.os} (templates: {known})")
 
 
-def _request(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> BuildRequest | _Missing:
+def _request(
+    inputs: BuildInputs, rule: KernelMapping, target: KernelTarget, exporters: tuple[Exporter, ...]
+) -> BuildRequest | _Missing:
     """Put the build request together; returns the first missing input instead, if there is one."""
     spec, source = inputs.spec, inputs.source
     if isinstance(source, SourceMissing):
@@ -217,6 +262,7 @@ def _request(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> 
         signing=rule.signing or spec.signing,
         own_template=template.own,
         firmware_path=spec.module.firmware_path or "",
+        depends=tuple((item.driver, item.key or str(item.image)) for item in exporters),
     )
 
 

@@ -18,6 +18,7 @@ from driver_builder.explain import explain_driver, explain_image, explain_node
 from driver_builder.explain.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.share import drivers_before
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
 from driver_builder.planning.plan_view import PlanSettings
@@ -37,19 +38,22 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
 
 
 def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
-    first = explain_driver.driver_check(driver)
+    steps = [explain_driver.driver_check(driver)]
     spec = driver.spec
-    if first.verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
-        return _explanation(node, driver, [first])
-    steps = [first, explain_image.selector_check(spec, node)]
+    if steps[0].verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
+        return _explanation(node, driver, steps)
+    steps = [*steps, explain_image.selector_check(spec, node)]
     if steps[1].verdict is not Verdict.OK:
         return _explanation(node, driver, steps)
     steps.append(explain_image.kernel_check(node))
     target = _target(snapshot, node, driver, spec)
     if target is None:
         return _explanation(node, driver, steps, selected=True)
-    # For this driver alone, as if it were not paused: what a pause stops is added below.
-    (decided,) = plan(replace(snapshot, drivers=(replace(driver, paused=False),)), settings).drivers
+    # For this driver and those it depends on, as if it were not paused: what a pause stops is added below.
+    parts = plan(
+        replace(snapshot, drivers=(replace(driver, paused=False), *drivers_before(snapshot, driver))), settings
+    ).drivers
+    decided = next(part for part in parts if part.driver.key == driver.key)
     if decided.trouble is not None:
         return _in_trouble(snapshot, node, driver, decided.trouble)
     context = Context(

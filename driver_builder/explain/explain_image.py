@@ -115,7 +115,7 @@ def _absent(context: Context, item: ImageTarget) -> Step:
     status = context.status
     if isinstance(item, PrebuiltTarget) or status is None:
         return broken("build", f"{item.image} does not exist", remedy_of(Reason.IMAGE_MISSING))
-    if status.state is not TargetState.BUILDING:
+    if status.state is not TargetState.BUILDING or status.reason == Reason.WAITING_FOR_DEPENDENCY:
         return _not_building(context, status)
     before = previous_targets(context.driver.status).get(context.target.id)
     logs = f"{_logs(context)} shows its log"
@@ -133,6 +133,8 @@ def _absent(context: Context, item: ImageTarget) -> Step:
 
 
 def _not_building(context: Context, status: TargetStatus) -> Step:
+    if status.reason == Reason.WAITING_FOR_DEPENDENCY:
+        return waiting("build", f"no build is started: {status.message}", remedy_of(status.reason))
     if status.state is TargetState.NOT_APPLICABLE:
         words = f"the driver says that it does not support this kernel: {status.message}"
     elif status.state is TargetState.BLOCKED:

@@ -177,6 +177,8 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
     if result == Reason.WRONG_KERNEL:
         words = f"the node runs {verdict.kernel}, its labels say {kernel}"
         return waiting("load", words, remedy_of(Reason.WRONG_KERNEL))
+    if result == Reason.WAITING_FOR_DEPENDENCY:
+        return waiting("load", why, remedy_of(Reason.WAITING_FOR_DEPENDENCY))
     if result != load_report.LOADED:
         is_of_device = result in (Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING)
         known = remedy_of(result) if is_of_device else _advice(_LOAD_ADVICE, verdict.message)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.errors import BuildFailed, ConfigurationError, InvalidModule
+from driver_builder.images.exported_symbols import with_symbols
 from driver_builder.images.image_contents import Kind, image_contents
 from driver_builder.images.provenance import provenance
 from driver_builder.images.reuse_image import reused_image
@@ -72,6 +73,7 @@ def build_and_push(
         registries.remember_push(action.image, digest)
         return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
+        action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
         made = reused_image(
             action,
             builder=builder,
@@ -98,7 +100,13 @@ def build_and_push(
 
 
 def build_and_verify(
-    action: StartBuild, *, builder: Builder, secrets: SigningSecrets | None = None, log: LogSink, cancelled: Event
+    action: StartBuild,
+    *,
+    builder: Builder,
+    registries: Registries,
+    secrets: SigningSecrets | None = None,
+    log: LogSink,
+    cancelled: Event,
 ) -> None:
     """Prove that an image can be built and fits its kernel; nothing of it is kept.
 
@@ -107,6 +115,7 @@ def build_and_verify(
         TemporaryError: engine unavailable.
     """
     with TemporaryDirectory(prefix="driver-builder-") as name:
+        action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
         _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
 
 

@@ -25,6 +25,7 @@
 #   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
 #   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
 #   BLACKLIST      modules that nobody may load on the node: a file in /etc/modprobe.d keeps modprobe and udev from it
+#   DEPENDS        <namespace>.<driver>:<module>,<module>..., drivers whose modules are loaded before ours
 #   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
 #   NODE_REBUILDS  <node>:<token>..., the same for single nodes; NODE_NAME is this one
 #   DEVICE_NODES   /dev/<name>..., which must be there once the modules are loaded; the node's /dev is /host/dev
@@ -72,6 +73,7 @@ removed=
 device_nodes=${DEVICE_NODES:-}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
+depends_timeout=${DEPENDS_TIMEOUT:-30}
 hold_seconds=${HOLD_SECONDS:-5}
 # busybox's shell takes its own applets before PATH.
 insmod=${INSMOD:-insmod}
@@ -559,6 +561,34 @@ claim_modules() {
     unlock_owners
 }
 
+# find_missing: sets first and missing to a driver of DEPENDS and a module that it has not loaded; fails where all are. The
+# kernel's own build of the module is not that driver's, and one that is being reloaded is about to go.
+find_missing() {
+    local entry left
+    for entry in ${DEPENDS:-}; do
+        first=${entry%%:*} left=${entry#*:},
+        while [ -n "$left" ]; do
+            missing=${left%%,*} left=${left#*,}
+            read_owner "$missing"
+            [ "$owner $state" = "$first live" ] && is_live "$missing" || return 0
+        done
+    done
+    return 1
+}
+
+# wait_for_dependencies: before anything is touched. What is loaded already stays, whatever became of the others.
+wait_for_dependencies() {
+    local waited=0
+    ! is_complete || return 0
+    while find_missing; do
+        [ "$waited" -lt "$depends_timeout" ] ||
+            refuse WaitingForDependency "$missing" "driver ${first%%.*}/${first#*.} has not loaded module $missing on this node (waited $depends_timeout s)"
+        [ "$waited" -gt 0 ] || say "waiting for module $missing of driver ${first%%.*}/${first#*.}"
+        sleep 1
+        waited=$((waited + 1))
+    done
+}
+
 # claim_doomed: a module of ours that is reloaded stays ours while it is unloaded.
 claim_doomed() {
     local name
@@ -1010,6 +1040,7 @@ load() {
         return
     fi
     find_doomed
+    wait_for_dependencies
     claim_modules
     write_blacklist
     check_room

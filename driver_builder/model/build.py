@@ -139,7 +139,8 @@ class BuildRequest:
     token, if a rebuild was requested, makes the engine fetch headers and compile again instead of using its cache. With
     a ``signing_certificate`` (X.509, DER or PEM) every module must be signed by its key, or nothing is pushed;
     ``signing`` says where the keys are. ``firmware_path`` is the folder of the build stage with the driver's firmware,
-    empty for a driver without.
+    empty for a driver without. ``depends`` are the drivers whose symbols the modules may use, each with what identifies
+    its image; ``extra_symvers`` has these symbols in the form of Module.symvers, once those images are read.
     """
 
     driver: str
@@ -157,6 +158,8 @@ class BuildRequest:
     signing: Signing | None = None
     own_template: OwnTemplate | None = None
     firmware_path: str = ""
+    depends: tuple[tuple[str, str], ...] = ()
+    extra_symvers: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -180,6 +183,8 @@ class BuildRequest:
         }
         if self.firmware_path:
             parts["firmware"] = self.firmware_path
+        if self.depends:
+            parts["dependsOn"] = [list(pair) for pair in self.depends]
         if self.signing_certificate:
             parts["certificate"] = hashlib.sha256(self.signing_certificate).hexdigest()
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]

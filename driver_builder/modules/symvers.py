@@ -20,6 +20,9 @@ MAX_SYMBOLS = 150_000
 
 _CRC = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
 _EXPORT = "EXPORT_"
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+_NAMESPACE_FIRST, _NAMESPACE_LAST = (5, 4), (5, 6)
+"""The kernels that first had namespaces, and that first wrote them in the last column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,22 @@ def parse_module_symvers(text: str) -> dict[str, ExportedSymbol]:
         raise InvalidSymvers(f"it has more than {MAX_SYMVERS} characters or {MAX_SYMBOLS} lines, the limits")
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
     return dict(_parse_line(number, line) for number, line in numbered)
+
+
+def render_module_symvers(symvers: Symvers, kernel_version: str) -> str:
+    """Write symbols in the form that the modpost of a kernel reads, sorted by name."""
+    match = _RELEASE.match(kernel_version)
+    series = (int(match[1]), int(match[2])) if match else _NAMESPACE_LAST
+    lines = []
+    for name, symbol in sorted(symvers.items()):
+        export = "EXPORT_SYMBOL_GPL" if symbol.is_gpl_only else "EXPORT_SYMBOL"
+        fields = [f"{symbol.crc:#010x}", name, symbol.owner, export, symbol.namespace]
+        if series < _NAMESPACE_FIRST:
+            fields = fields[:4]
+        elif series < _NAMESPACE_LAST:
+            fields = [*fields[:2], symbol.namespace, *fields[2:4]]
+        lines.append("\t".join(fields) + "\n")
+    return "".join(lines)
 
 
 def has_crcs(symvers: Symvers) -> bool:

@@ -19,7 +19,7 @@ from driver_builder.modules import vermagic
 from driver_builder.modules.image_modules import ImageModules, read_modules
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.reuse import Origin, check_reuse
-from driver_builder.modules.symvers import ExportedSymbol, has_crcs, owner_names, parse_module_symvers
+from driver_builder.modules.symvers import BUILT_IN, ExportedSymbol, has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
 from driver_builder.reasons import Reason
@@ -97,8 +97,11 @@ def check_modules(
         check_reuse(modules, kernel_symbols, kernel=kernel, magic=origin.magic)
     check_exports(modules, kernel_symbols, kernel)
     exported = {name: symbol for module in modules for name, symbol in module.exports.items()}
-    check_symbols(modules, kernel_symbols | exported, kernel)
-    check_depends(modules, {*owner_names(kernel_symbols), *(module.name for module in modules)}, kernel)
+    # Drivers that are loaded before may replace modules of the kernel, never what the kernel itself exports.
+    own = {name: symbol for name, symbol in kernel_symbols.items() if symbol.owner == BUILT_IN}
+    given = kernel_symbols | _parse_symvers(request.extra_symvers) | own | exported
+    check_symbols(modules, given, kernel)
+    check_depends(modules, {*owner_names(given), *owner_names(kernel_symbols), *(it.name for it in modules)}, kernel)
 
 
 def _verified(path: str, module: KernelModule) -> VerifiedModule:

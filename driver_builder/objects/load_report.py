@@ -19,6 +19,8 @@ _LONGEST = 16384
 _LONGEST_WORD = 128
 
 LOADED = "Loaded"
+HELD = frozenset({Reason.MODULE_CONFLICT, Reason.WAITING_FOR_DEPENDENCY})
+"""Results of a load that another driver prevents: nothing was touched, and the pod tries again."""
 CONTRARY = frozenset({Reason.NOT_LIVE, Reason.OTHER_BUILD, Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING})
 """Results that ``hold`` ends with when a module has changed: removed, another build, or without its device or node."""
 

@@ -6,7 +6,7 @@ the template covers everything, and decides whether the DaemonSet is written aga
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -82,6 +82,7 @@ def daemon_set(
     basis: str = "",
     kept: tuple[str, ...] = (),
     slot: Slot = ONLY,
+    first: Iterable[tuple[str, tuple[str, ...]]] = (),
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
@@ -91,7 +92,7 @@ def daemon_set(
     are not selected by the version of their operating system, which may change while its kernel runs, unless
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
-    says which nodes of the target it is for.
+    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -106,7 +107,7 @@ def daemon_set(
         MODULES_ANNOTATION: json.dumps(dict(identities), sort_keys=True),
         FINGERPRINT_ANNOTATION: on_node,
     }
-    environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds)
+    environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds, first=first)
     pod = _pod_spec(
         spec,
         str(image),
@@ -230,11 +231,13 @@ def _environment(
     *,
     rebuild: str,
     node_rebuilds: Mapping[str, str],
+    first: Iterable[tuple[str, tuple[str, ...]]],
 ) -> list[Json]:
     """Return the loader's settings besides the modules, in the variables described at the top of ``loader.sh``."""
     values = {
         "REMOVE_MODULES": " ".join(spec.module.in_tree_modules_to_remove),
         "BLACKLIST": " ".join(spec.module.blacklist),
+        "DEPENDS": " ".join(f"{other.replace('/', '.', 1)}:{','.join(modules)}" for other, modules in first),
         "REBUILD": rebuild,
         "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
         DEVICE_NODES: " ".join(spec.validation.device_nodes),

@@ -1,6 +1,6 @@
 """One driver's share of a snapshot: all that a plan for it may depend on. Pure.
 
-Of other drivers it has only the specs, and only where the driver's builds mount Secrets.
+Of other drivers it has those that the driver depends on, and the specs where builds mount Secrets.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,26 @@ Value = TypeVar("Value")
 def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
     """Return the driver's part of a snapshot, with all nodes, images and builds."""
     key = driver.key
-    secrets = driver.spec.certificate_secrets if isinstance(driver.spec, DriverSpec) else ()
-    certificates = {f"{driver.namespace}/{name}" for name in secrets}
+    first = drivers_before(snapshot, driver)
+    every = (driver, *first)
+    keys = {item.key for item in every}
+    certificates = {
+        f"{driver.namespace}/{name}"
+        for item in every
+        if isinstance(item.spec, DriverSpec)
+        for name in item.spec.certificate_secrets
+    }
     return replace(
         snapshot,
-        drivers=_drivers(snapshot, driver),
-        sources=_only(snapshot.sources, {key}),
-        templates=_only(snapshot.templates, {key}),
+        drivers=_drivers(snapshot, driver, first),
+        sources=_only(snapshot.sources, keys),
+        templates=_only(snapshot.templates, keys),
         certificates=_only(snapshot.certificates, certificates),
-        images_of=_only(snapshot.images_of, {key}),
-        daemon_sets=of_driver(snapshot.daemon_sets, key),
-        pods=PodsByDriver({key: of_driver(snapshot.pods, key)}),
+        images_of=_only(snapshot.images_of, keys),
+        daemon_sets=tuple(found for one in every for found in of_driver(snapshot.daemon_sets, one.key))
+        if first
+        else of_driver(snapshot.daemon_sets, key),
+        pods=PodsByDriver({one.key: of_driver(snapshot.pods, one.key) for one in every}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
         validation_pods=of_driver(snapshot.validation_pods, key),
@@ -39,10 +48,29 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
     )
 
 
-def _drivers(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
-    """Return the driver, with those whose Secrets its builds may not mount where they mount any."""
-    if not isinstance(driver.spec, DriverSpec) or not driver.spec.build.secrets:
-        return (driver,)
+def drivers_before(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
+    """Return the drivers that one depends on, directly or not: its builds get their symbols."""
+    if not isinstance(driver.spec, DriverSpec) or not driver.spec.depends_on:
+        return ()
+    known = {item.name: item for item in snapshot.drivers if item.namespace == driver.namespace}
+    found: dict[str, DriverContainer] = {}
+    left = [driver]
+    while left:
+        spec = left.pop().spec
+        for name in spec.depends_on if isinstance(spec, DriverSpec) else ():
+            if name in known and name not in found and name != driver.name:
+                found[name] = known[name]
+                left.append(known[name])
+    return tuple(found[name] for name in sorted(found))
+
+
+def _drivers(
+    snapshot: Snapshot, driver: DriverContainer, first: tuple[DriverContainer, ...]
+) -> tuple[DriverContainer, ...]:
+    """Return the driver with those that it depends on, and those whose Secrets its builds may not mount if they do."""
+    every = (driver, *first)
+    if not any(isinstance(item.spec, DriverSpec) and item.spec.build.secrets for item in every):
+        return every
     return tuple(item for item in snapshot.drivers if item.namespace == driver.namespace)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.desired.desired_target import Exporter
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
@@ -44,6 +45,8 @@ class StartBuild:
     resources: Json = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()
     owner: str = ""
+    exporters: tuple[Exporter, ...] = ()
+    """Images of other drivers whose symbols the build gets."""
 
     def __str__(self) -> str:
         nodes = "node waits" if self.waiting == 1 else "nodes wait"

@@ -8,6 +8,7 @@ nothing was to be done.
 from dataclasses import dataclass, replace
 
 from driver_builder.desired.conflicts import Conflict
+from driver_builder.desired.dependencies import NONE, Dependencies
 from driver_builder.observed import rebuild
 from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.planning.actions import LabelNode
@@ -26,12 +27,13 @@ Written = dict[str, tuple[tuple[object, ...], DaemonSet]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """All that a driver's plan depends on, but for the time. ``labels`` and ``conflicts`` come from all drivers."""
+    """All that a driver's plan depends on, but for the time. What follows ``settings`` comes from all drivers."""
 
     share: Snapshot
     settings: PlanSettings
     labels: tuple[LabelNode, ...]
     conflicts: tuple[Conflict, ...]
+    dependencies: Dependencies = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def is_at_rest(part: DriverPlan) -> bool:
     """
     status = part.driver.status
     return not (part.actions or part.notes or part.failures or part.trouble or part.rebuilds.pending) and (
-        not (part.unloading.waiting or part.unloading.in_use or part.unloading.stays)
+        not (part.unloading.waiting or part.unloading.in_use or part.unloading.stays or part.unloading.dependents)
         and all(target.state in _AT_REST for target in part.targets)
         and list(part.targets) == list(previous_targets(status).values())
         and part.rebuilds == rebuild.from_status(status.get("rebuild"))

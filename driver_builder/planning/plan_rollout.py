@@ -20,6 +20,7 @@ from driver_builder.model.images import Reused
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.objects import manifests, slots
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
+from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import NodeEvidence, ValidationState, is_current
 from driver_builder.observed.rebuild import is_due, served
@@ -107,7 +108,11 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         made = replace(made, spent=found.spare)
     held = min((pod for pod in pods if _is_held(view, pod)), key=lambda pod: (pod.node, pod.name), default=None)
     if held is not None and held.proof is not None:
-        return made.blocked(Reason.MODULE_CONFLICT, f"{held.node}: {held.proof.message}")
+        words = f"{held.node}: {held.proof.message}"
+        if held.proof.result == Reason.WAITING_FOR_DEPENDENCY:
+            # No trouble of this driver: the pod loads by itself once the other one has.
+            return replace(made, status=replace(made.status, reason=Reason.WAITING_FOR_DEPENDENCY, message=words))
+        return made.blocked(Reason.MODULE_CONFLICT, words)
     of_current = (node for node in nodes if node in current)
     failed = next((node for node in of_current if part.evidence[node].validation is ValidationState.FAILED), None)
     if failed is not None:
@@ -145,9 +150,11 @@ def _wanted(
         loader_image=view.settings.loader_image,
         privileges=view.settings.loader_privileges,
         node_rebuilds=node_rebuilds,
+        first=view.dependencies.first,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
-              item.selects_os_version, state, existing, basis, slot, node_rebuilds)  # fmt: skip
+              item.selects_os_version, state, existing, basis, slot, node_rebuilds,
+              view.dependencies.first)  # fmt: skip
     # In a wave two are made: how the one that nodes move to would be, and how the wanted one is.
     place = slots.name_in(item.target.short_hash, slot.name)
     known = view.written.get(place)
@@ -166,9 +173,9 @@ def _judged_by(item: DaemonSet) -> tuple[object, ...]:
 
 
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
-    """Return whether another driver's module prevents a pod from loading, on this boot of its node."""
+    """Return whether another driver prevents a pod from loading, on this boot of its node."""
     found = pod.proof if not pod.deleting else None
-    if found is None or found.result != Reason.MODULE_CONFLICT:
+    if found is None or found.result not in HELD:
         return False
     return view.nodes[pod.node].boot_id in (None, found.boot_id)
 
@@ -188,6 +195,7 @@ def manifest_of(
     node_rebuilds: Mapping[str, str],
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     slot: Slot = slots.ONLY,
+    first: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
@@ -211,6 +219,7 @@ def manifest_of(
         basis=basis,
         kept=_kept(existing, on_node, basis),
         slot=slot,
+        first=first,
     )
 
 

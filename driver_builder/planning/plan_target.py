@@ -9,9 +9,11 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.desired_target import (
     BlockedTarget,
     DesiredTarget,
+    Exporter,
     ImageTarget,
     PrebuiltTarget,
     SkippedTarget,
+    TargetToBuild,
 )
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
@@ -140,13 +142,20 @@ def _build(
     key, seen = item.request.key, view.snapshot
     if (verdict := _not_applicable(view, key, part)) is not None:
         return verdict
+    exporters = _exporters(view, item)
+    if isinstance(exporters, str):
+        return replace(part, status=_waiting_for_dependency(part.status, key, exporters))
     status, retry_at = with_failures(view, key, part.status)
     is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
         if not is_known and retry_at is not None and seen.now < retry_at:
             return replace(part, status=status, requeue_at=retry_at)
-        reuse = view.reusable.candidates(item) if spec.build.reuse_across_kernels else ()
-        build = start_build(view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=reuse)
+        # Modules of another kernel are compared with what the kernel exports, and not with other drivers.
+        may_reuse = spec.build.reuse_across_kernels and not exporters
+        reuse = view.reusable.candidates(item) if may_reuse else ()
+        build = start_build(
+            view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=reuse, exporters=exporters
+        )
         part = replace(part, actions=(build,) if may_start else ())
         if may_start and item.target.short_hash in view.daemon_sets:
             # The registry proved that it lost what was rolled out: what is built now is the next pin.
@@ -158,6 +167,23 @@ def _build(
     message = _building_words(view, item, status)
     status = replace(status, state=TargetState.BUILDING, reason=Reason.KERNEL_MISMATCH, message=message)
     return replace(part, status=status)
+
+
+def _exporters(view: DriverView, item: TargetToBuild) -> tuple[Exporter, ...] | str:
+    """Return the images whose symbols the build gets, with their digests; or which of them does not exist yet."""
+    states = [(exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in item.exporters]
+    missing = next((pair for pair in states if not isinstance(pair[1], Present)), None)
+    if missing is not None:
+        exporter, state = missing
+        why = (
+            "does not exist yet" if isinstance(state, Absent) else "is not known to exist: its registry did not say so"
+        )
+        return f"the image of driver {exporter.driver}, whose symbols the build needs, {why}"
+    return tuple(replace(exporter, digest=state.digest) for exporter, state in states if isinstance(state, Present))
+
+
+def _waiting_for_dependency(status: TargetStatus, key: str, message: str) -> TargetStatus:
+    return replace(status, key=key, state=TargetState.BUILDING, reason=Reason.WAITING_FOR_DEPENDENCY, message=message)
 
 
 def _blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reason, message: str) -> TargetPart:
@@ -219,6 +245,7 @@ def start_build(
     *,
     waiting: int = 0,
     reuse: tuple[ReuseCandidate, ...] = (),
+    exporters: tuple[Exporter, ...] = (),
 ) -> StartBuild:
     """Make the action that builds an image, as the spec wants it built; ``waiting`` is how many nodes wait for it."""
     return StartBuild(
@@ -228,6 +255,7 @@ def start_build(
         registry=spec.registry,
         waiting=waiting,
         reuse=reuse,
+        exporters=exporters,
         builder=spec.build.builder,
         build_secrets=spec.build.secrets,
         resources=spec.build.resources,

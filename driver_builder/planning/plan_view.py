@@ -8,6 +8,7 @@ from operator import is_not
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.desired.conflicts import Conflict
+from driver_builder.desired.dependencies import NONE, Dependencies
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.memo import remembers_last
 from driver_builder.model.build import ModuleSpec
@@ -111,6 +112,8 @@ class DriverView:
     """By node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
+    dependencies: Dependencies = NONE
+    """What it needs of others, and they of it."""
     wanted: tuple[DesiredTarget, ...] = ()
     """What all targets of the driver should run, once it is resolved."""
     reusable: Reusable = field(default_factory=Reusable)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from driver_builder.objects import loaded
+from driver_builder.objects.load_report import HELD
 from driver_builder.objects.loaded import Load
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
@@ -12,9 +13,7 @@ from driver_builder.reasons import Reason
 
 def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
     """Return what a pod has loaded on its node, or may have: None if it loads nothing, or unloads it by itself."""
-    if not pod.leaves_modules or (
-        pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, Reason.MODULE_CONFLICT)
-    ):
+    if not pod.leaves_modules or (pod.proof is not None and pod.proof.result in (Reason.WRONG_KERNEL, *HELD)):
         return None
     of_target = view.daemon_sets.get(pod.target)
     if pod.proof is None and of_target is not None and of_target.kernel != node.kernel_version:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
-from driver_builder.reasons import Reason
 from kube_api import names
 
 
@@ -253,7 +253,7 @@ def _of_current(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, 
     if finding is Finding.WORKS:
         return Standing.UPDATED, why
     if finding is Finding.REFUTED and _is_of_this_boot(node, pod):
-        is_held = pod.proof is not None and pod.proof.result == Reason.MODULE_CONFLICT
+        is_held = pod.proof is not None and pod.proof.result in HELD
         return (Standing.HELD if is_held else Standing.FAILED), why
     return _waiting(is_old=is_old), why
 

@@ -17,10 +17,17 @@ class Unloading:
     waiting: Mapping[str, str] = field(default_factory=dict)
     in_use: Mapping[str, str] = field(default_factory=dict)
     stays: Mapping[str, str] = field(default_factory=dict)
+    dependents: tuple[str, ...] = ()
+    """Other drivers that depend on the driver: its removal has not begun."""
 
 
 def condition(unloading: Unloading) -> Json | None:
     """Write the condition; None while the driver leaves no node."""
+    if unloading.dependents:
+        words = (
+            f"the driver stays on its nodes, because others depend on it: {first_few(unloading.dependents, MAX_LISTED)}"
+        )
+        return _condition("False", Reason.WAITING_FOR_DEPENDENTS, words)
     stays = _listed("its modules stay loaded until the node reboots", unloading.stays)
     if unloading.in_use:
         words = "; ".join(part for part in (_listed("not unloaded yet", unloading.in_use), stays) if part)

@@ -44,6 +44,8 @@ from driver_builder.reasons import Reason
 
 _DRIVER = Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"), "is not a driver: write namespace/name")
 _TOKEN = Rule(re.compile(r"[0-9a-f.]+"), "is not a rebuild token: it has hexadecimal digits and '.'")
+EXTRA_SYMVERS = "symvers/Module.symvers"
+"""Where the context has the symbols of the drivers that the driver depends on."""
 SOURCE_VARIABLES = (
     *("source_image", "source_path"),
     *("source_git", "source_commit"),
@@ -71,6 +73,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "headers_mirror": _checked(MIRROR_ARG, mirror, MIRROR) if mirror else "",
         "modules": [_checked("module name", module.name, MODULE) for module in request.modules],
         "firmware_path": _checked("module.firmwarePath", firmware, ABSOLUTE_PATH) if firmware else "",
+        "extra_symvers": EXTRA_SYMVERS if request.depends else "",
         **dict.fromkeys(SOURCE_VARIABLES),
         **_source_values(request.source),
         "driver": _checked("driver", request.driver, _DRIVER),

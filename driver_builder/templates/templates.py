@@ -15,8 +15,9 @@ key, the text is not: other words and comments rebuild no image (docs/decisions/
 
 Variables: ``kernel_version os_id os_version architecture base_image rebuild driver version``, words;
 ``headers_mirror``, an address or empty; ``firmware_path``, an absolute path of stage ``build`` or empty: its files go
-to ``/out/firmware``; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of words;
-``copy_facts``, in a Job the command that ends stage ``build``, else None. Where the source is, by
+to ``/out/firmware``; ``extra_symvers``, a file of the context with the symbols of the drivers that this one depends on,
+or empty: make gets it in ``KBUILD_EXTRA_SYMBOLS``; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of
+words; ``copy_facts``, in a Job the command that ends stage ``build``, else None. Where the source is, by
 what ``spec.source`` names:
 
 ==========  =============================================================================================
@@ -50,7 +51,13 @@ from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.reasons import Reason
 from driver_builder.templates.template_engine import TemplateInvalid, rendered
 from driver_builder.templates.template_process import render_own
-from driver_builder.templates.template_values import modules_text, source_files, template_name, template_values
+from driver_builder.templates.template_values import (
+    EXTRA_SYMVERS,
+    modules_text,
+    source_files,
+    template_name,
+    template_values,
+)
 
 SUFFIX = ".Dockerfile.j2"
 
@@ -184,10 +191,13 @@ def build_context(request: BuildRequest, dockerfile: str) -> bytes:
         "Dockerfile": dockerfile.encode(),
         "modules": modules_text(request.modules).encode(),
     }
-    folders = set()
+    folders: set[str] = set()
+    if request.depends:
+        content[EXTRA_SYMVERS] = request.extra_symvers.encode()
+        folders = _folders(EXTRA_SYMVERS)
     if isinstance(request.source, SourceFiles):
         source = {f"source/{path}": data for path, data in source_files(request.source).items()}
-        folders = {"source"}.union(*(_folders(path) for path in source))
+        folders = folders | {"source"}.union(*(_folders(path) for path in source))
         content |= source
     return _tar(content, folders)
 

@@ -12,7 +12,13 @@ from enum import StrEnum
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
 from driver_builder.builds.failures import reason_of
-from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget, SkippedTarget, TemplateVersions
+from driver_builder.desired.desired_target import (
+    BlockedTarget,
+    PrebuiltTarget,
+    SkippedTarget,
+    TargetToBuild,
+    TemplateVersions,
+)
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
 from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
@@ -114,7 +120,19 @@ class Preflight:
         if isinstance(item, PrebuiltTarget):
             reason, why = _not_there(state)
             return replace(result, reason=reason.value, message=f"{item.image}: {why}")
-        return self._build(start_build(driver, driver.spec, item, item.request), result)
+        return self._build_with_symbols(driver, driver.spec, item, result)
+
+    def _build_with_symbols(
+        self, driver: DriverContainer, spec: DriverSpec, item: TargetToBuild, result: Result
+    ) -> Result:
+        exporters = []
+        for exporter in item.exporters:
+            found = self.inspect(driver.namespace, exporter.registry, exporter.image)
+            if not isinstance(found, Present):
+                words = f"the image of driver {exporter.driver}, whose symbols the build needs, does not exist yet"
+                return replace(result, reason=Reason.WAITING_FOR_DEPENDENCY.value, message=words)
+            exporters.append(replace(exporter, digest=found.digest))
+        return self._build(start_build(driver, spec, item, item.request, exporters=tuple(exporters)), result)
 
     def _build(self, action: StartBuild, result: Result) -> Result:
         began = self.clock()

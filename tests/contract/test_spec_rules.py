@@ -83,6 +83,7 @@ FULL: Json = {
     "tolerations": [{"operator": "Exists"}],
     "priorityClassName": "a",
     "imagePullSecrets": [{"name": "a"}],
+    "dependsOn": [{"name": "a"}],
 }
 INSTEAD: dict[str, Json] = {
     "registry.plainHttp": {"registry": {"plainHttp": True}},
@@ -110,6 +111,7 @@ WIDER: dict[str, tuple[Any, str]] = {
     "build.baseImage": ("debian::12", "objects were stored under a pattern that is no grammar of names"),
     "build.args": ({"A B": "c"}, "keys have no patterns in a schema"),
     "build.secrets": ([{"name": "a"}, {"name": "a"}], "a Secret is mounted once; stored objects may name one twice"),
+    "dependsOn": ([{"name": "a"}, {"name": "a"}], "as build.secrets"),
     "build.args.*": (None, NULL),
     "nodeSelector.*": (None, NULL),
     "kernelMappings.[].args.*": (None, NULL),

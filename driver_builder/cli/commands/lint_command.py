@@ -22,7 +22,7 @@ from driver_builder.api.spec_rules import OBJECT_NAME
 from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
-from driver_builder.desired import permissions
+from driver_builder.desired import dependencies, permissions
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities
@@ -32,6 +32,7 @@ from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.reasons import Reason
 from kube_api.resources import DRIVER_CONTAINERS
 
 _WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
@@ -205,6 +206,10 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         yield Severity.WARNING, ("spec", "signing"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "module"), message
+    for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
+        # The manifest of a missing driver may be elsewhere.
+        severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING
+        yield severity, ("spec", "dependsOn"), obstacle.message
     for oddity in oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec)):
         severity = Severity.ERROR if oddity.is_error else Severity.WARNING
         yield severity, ("spec", "kernelMappings", oddity.index), oddity.message

@@ -68,7 +68,9 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
                     action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
                 )
             else:
-                build_and_verify(action, builder=builder, secrets=secrets, log=log, cancelled=never)
+                build_and_verify(
+                    action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
+                )
         finally:
             _progress("", "")
 

@@ -404,7 +404,11 @@ class World:
             driver = f"{NAMESPACE}/{_labels(pod)[manifests.DRIVER_LABEL]}"
             modules = json.loads(annotations[manifests.MODULES_ANNOTATION])
             taken = next((name for name in modules if self._is_of_other(driver, node, name, modules[name])), None)
-            if fits and taken is not None:
+            missing = next(self._missing(pod), None)
+            if fits and missing is not None and not modules.items() <= self.live[node].items():
+                words = f"driver {missing} has not loaded its modules on this node"
+                verdict |= {"result": "WaitingForDependency", "message": words}
+            elif fits and taken is not None:
                 other = self.owners[node, taken]
                 words = (
                     f"module {taken} was loaded on this node by driver {other}, and driver {driver} would replace it"
@@ -424,6 +428,18 @@ class World:
                 if expected and node in self.missing:
                     verdict |= {"result": "DeviceNodeMissing", "message": f"device node {expected} is missing"}
             pod["status"] = pod_status(verdict, ready=verdict["result"] == "Loaded")
+
+    def _missing(self, pod: Object) -> Iterator[str]:
+        """Return the drivers that a pod waits for, as far as they have not loaded their modules on its node."""
+        node = pod["spec"]["nodeName"]
+        load = next(item for item in pod["spec"]["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
+        environment = {item["name"]: item.get("value", "") for item in load["env"]}
+        for word in environment.get("DEPENDS", "").split():
+            first, _, modules = word.partition(":")
+            driver = first.replace(".", "/", 1)
+            names_ = modules.split(",")
+            if any(self.owners.get((node, name)) != driver or name not in self.live[node] for name in names_):
+                yield driver
 
     def _is_of_other(self, driver: str, node: str, module: str, identity: str) -> bool:
         """Return whether another driver's build of a module is live."""
@@ -553,10 +569,10 @@ def _environment(container: Object) -> dict[str, str]:
 
 
 def _is_refused(pod: Object) -> bool:
-    """Return whether a pod's loader refused: the kubelet starts it again."""
+    """Return whether a pod did not load, and its loader is started again by the kubelet."""
     ended = pod["status"].get("initContainerStatuses") or [{}]
     message = ((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}"
-    return json.loads(message).get("result") in ("ModuleConflict", "DeviceNodeMissing")
+    return json.loads(message).get("result") in ("ModuleConflict", "DeviceNodeMissing", "WaitingForDependency")
 
 
 def _labels(obj: Object) -> Mapping[str, str]:

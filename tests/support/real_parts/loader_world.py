@@ -84,6 +84,7 @@ class World:
             "HOST_RUN": str(root / "run"),
             "TERMINATION_LOG": str(root / "termination-log"),
             "DEVICE_TIMEOUT": "0",
+            "DEPENDS_TIMEOUT": "0",
             "HOLD_SECONDS": "0.05",
         }
         for name, text in (("insmod", INSMOD), ("rmmod", RMMOD), ("show-dmesg", DMESG)):

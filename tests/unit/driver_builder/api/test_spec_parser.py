@@ -82,6 +82,7 @@ def test_a_whole_spec_becomes_values() -> None:
             tolerations=[{"operator": "Exists"}],
             priorityClassName="high",
             imagePullSecrets=[{"name": "pull"}],
+            dependsOn=[{"name": "ofed"}],
         )
     )
     exact, prebuilt, skipped = read.kernel_mappings
@@ -130,6 +131,7 @@ def test_a_whole_spec_becomes_values() -> None:
         tolerations=({"operator": "Exists"},),
         priority_class_name="high",
         image_pull_secrets=("pull",),
+        depends_on=("ofed",),
         unused=tuple(f"spec.{path}" for path in RESERVED),
     )
     assert read.module.load_order == (
@@ -515,6 +517,17 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"retention": {"versions": True}}, "spec.retention.versions", "True", "from 1 to", id="retention"),
         pytest.param({"tolerations": ["all"]}, "spec.tolerations[0]", "'all'", "operator: Exists", id="toleration"),
         pytest.param({"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0].name", "", "is missing", id="pull secret"),
+        pytest.param({"dependsOn": ["ofed"]}, "spec.dependsOn[0]", "'ofed'", "not an object", id="dependency"),
+        pytest.param(
+            {"dependsOn": [{"name": "ofed"}] * 2}, "spec.dependsOn", "['ofed', 'ofed']", "each once", id="twice"
+        ),
+        pytest.param(
+            {"dependsOn": [{"name": f"a{number}"} for number in range(9)]},
+            "spec.dependsOn",
+            "9 entries",
+            "at most 8",
+            id="too many dependencies",
+        ),
         pytest.param(
             {"preflight": {"followRepository": 1}},
             "spec.preflight.followRepository",
@@ -576,7 +589,8 @@ anything = st.recursive(
 )
 fields = st.sampled_from(
     ["version", "nodeSelector", "image", "registry", "source", "build", "kernelMappings", "module", "signing",
-     "validation", "rollout", "retention", "preflight", "tolerations", "priorityClassName", "imagePullSecrets"]
+     "validation", "rollout", "retention", "preflight", "tolerations", "priorityClassName", "imagePullSecrets",
+     "dependsOn"]
 )  # fmt: skip
 
 

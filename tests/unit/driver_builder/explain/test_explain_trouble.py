@@ -156,3 +156,25 @@ def test_a_build_that_ended_by_a_bug_says_so() -> None:
     assert first.name == "build"
     assert "InternalError: internal error: KeyError" in first.sentence
     assert "traceback" in first.next_step
+
+
+@pytest.mark.parametrize(
+    ("others", "step", "words"),
+    [
+        pytest.param(
+            ("ofed",),
+            "build",
+            "no build is started: the image of driver driverwright/ofed, whose symbols the build needs, does not exist",
+            id="not built",
+        ),
+        pytest.param((), "image", "driver driverwright/ofed, which spec.dependsOn names, does not exist", id="missing"),
+    ],
+)
+def test_a_dependency_is_explained(others: tuple[str, ...], step: str, words: str) -> None:
+    """The first check that does not hold names the other driver."""
+    drivers = (driver(spec_changes={"dependsOn": [{"name": "ofed"}]}), *(driver(name) for name in others))
+    for seen in (snapshot(drivers=drivers), with_images(snapshot(drivers=drivers), Absent())):
+        found = explained(seen).first_broken
+    assert found is not None
+    assert found.name == step
+    assert words in found.sentence

@@ -162,7 +162,13 @@ def test_where_no_secrets_can_be_read_nothing_is_signed_in_silence() -> None:
         waiting=0,
     )
     with pytest.raises(BuildFailed, match="cannot read Secrets"):
-        build_and_verify(action, builder=ReadyBuilder(), log=lambda _line: None, cancelled=Event())
+        build_and_verify(
+            action,
+            builder=ReadyBuilder(),
+            registries=Registries(MemoryClient()),
+            log=lambda _line: None,
+            cancelled=Event(),
+        )
 
 
 def test_a_check_without_a_push_signs_as_well() -> None:
@@ -176,7 +182,14 @@ def test_a_check_without_a_push_signs_as_well() -> None:
         waiting=0,
     )
     secrets = SigningSecrets(cluster())
-    build_and_verify(action, builder=ReadyBuilder(), secrets=secrets, log=log.append, cancelled=Event())
+    build_and_verify(
+        action,
+        builder=ReadyBuilder(),
+        registries=Registries(MemoryClient()),
+        secrets=secrets,
+        log=log.append,
+        cancelled=Event(),
+    )
     assert "signed 1 modules as CN=ours" in log
 
 

@@ -255,6 +255,35 @@ def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsy
     assert found["severity"] == "warning"
 
 
+@pytest.mark.parametrize(
+    ("theirs", "severity", "words"),
+    [
+        pytest.param(
+            "  dependsOn: [{name: edu}]\n",
+            "error",
+            "spec.dependsOn has a cycle: driverwright/edu depends on driverwright/other depends on driverwright/edu",
+            id="a cycle",
+        ),
+        pytest.param("", "", "", id="there"),
+        pytest.param(
+            None, "warning", "driver driverwright/other, which spec.dependsOn names, does not exist", id="missing"
+        ),
+    ],
+)
+def test_a_dependency_that_cannot_be_met_is_found(
+    manifest: Path, capsys: pytest.CaptureFixture[str], theirs: str | None, severity: str, words: str
+) -> None:
+    """A cycle is an error; a driver that is in no file may be applied from elsewhere."""
+    manifest.write_text(GOOD.rstrip("\n") + "\n  dependsOn: [{name: other}]\n")
+    files = [str(manifest)]
+    if theirs is not None:
+        second = manifest.with_name("other.yaml")
+        second.write_text(GOOD.replace("name: edu\n", "name: other\n").rstrip("\n") + f"\n{theirs}")
+        files.append(str(second))
+    found = [(item["severity"], item["message"]) for item in findings(capsys, *files) if item["driver"] == "edu"]
+    assert found == ([(severity, words)] if words else [])
+
+
 def test_what_the_controller_would_not_allow_is_found(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the settings of the controller, at the line of the field; fields of mappings as well."""
     rule = "    - regexp: '6\\..*'\n      image: evil.example/x:1\n"

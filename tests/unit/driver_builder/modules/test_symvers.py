@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.errors import InvalidSymvers
-from driver_builder.modules.symvers import ExportedSymbol, has_crcs, owner_names, parse_module_symvers
+from driver_builder.modules.symvers import (
+    ExportedSymbol,
+    has_crcs,
+    owner_names,
+    parse_module_symvers,
+    render_module_symvers,
+)
 from tests.support.driver_builder.kernel_modules import SYMVERS_55
 
 NAMES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=55)
@@ -28,6 +34,26 @@ def export_type(symbol: ExportedSymbol) -> str:
 def test_a_real_symvers_is_read() -> None:
     """The lines of a Debian kernel's own Module.symvers."""
     assert parse_module_symvers(SYMVERS_55)["module_layout"] == ExportedSymbol(crc=0xA351F379)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line"),
+    [
+        pytest.param("4.18.0-553.el8", "0x0000002a\tf\tofed\tEXPORT_SYMBOL_GPL\n", id="without namespaces"),
+        pytest.param("5.4.0-1-generic", "0x0000002a\tf\tNS\tofed\tEXPORT_SYMBOL_GPL\n", id="namespace before owner"),
+        pytest.param("6.1.0-1-amd64", "0x0000002a\tf\tofed\tEXPORT_SYMBOL_GPL\tNS\n", id="namespace last"),
+    ],
+)
+def test_symbols_are_written_as_the_kernels_modpost_reads_them(kernel: str, line: str) -> None:
+    """By its release."""
+    symbol = ExportedSymbol(crc=42, owner="ofed", namespace="NS", is_gpl_only=True)
+    assert render_module_symvers({"f": symbol}, kernel) == line
+
+
+@given(st.dictionaries(NAMES, SYMBOLS))
+def test_what_is_written_can_be_read(symbols: dict[str, ExportedSymbol]) -> None:
+    """In the form of newer kernels nothing is lost."""
+    assert parse_module_symvers(render_module_symvers(symbols, "6.1.0")) == symbols
 
 
 @given(st.dictionaries(NAMES, SYMBOLS))

@@ -73,6 +73,18 @@ def test_a_target_without_version_is_selected_without() -> None:
     assert pod_spec(made(target=target(os_version=""), selects_os_version=True))["nodeSelector"] == SELECTED
 
 
+def test_the_loader_is_given_what_it_waits_for() -> None:
+    """Other drivers by the names that nodes record them by. The fingerprint is the same: so is what is on the node."""
+    first = (("team/ofed", ("mlx-core", "ib_core")), ("team/nvidia.b", ("nvidia",)))
+    before, after = made(), made(first=first)
+    (load,) = (item for item in pod_spec(after)["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
+    given = {item["name"]: item.get("value") for item in load["env"]}
+    assert given["DEPENDS"] == "team.ofed:mlx-core,ib_core team.nvidia.b:nvidia"
+    old, new = before["metadata"]["annotations"], after["metadata"]["annotations"]
+    assert old[manifests.FINGERPRINT_ANNOTATION] == new[manifests.FINGERPRINT_ANNOTATION]
+    assert old[manifests.TEMPLATE_ANNOTATION] != new[manifests.TEMPLATE_ANNOTATION]
+
+
 def test_the_controller_replaces_pods_itself() -> None:
     """OnDelete: Kubernetes does not roll over working drivers by itself."""
     assert made()["spec"]["updateStrategy"] == {"type": "OnDelete"}
