@@ -295,9 +295,14 @@ def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client,
         assert "at-least-one" in refused[uid].message
         allowed = {"observedGeneration": made["metadata"]["generation"], "disruptionsAllowed": 1, "currentHealthy": 2,
                    "desiredHealthy": 1, "expectedPods": 2}  # fmt: skip
-        root.patch(f"{budgets}/at-least-one/status", {"status": allowed})
-        evictions.evict(evict)
-        assert refused == {}
+
+        def is_evicted() -> bool:
+            # The controller of budgets writes this status as well, by what is ready.
+            root.patch(f"{budgets}/at-least-one/status", {"status": allowed})
+            evictions.evict(evict)
+            return refused == {}
+
+        wait_for("the budget lets it go", is_evicted)
         gone = [pod for pod in read_node_pods(builder, ["node-a"])["node-a"].pods if pod.name == "user"]
         assert all(pod.deleting for pod in gone)
     finally:
