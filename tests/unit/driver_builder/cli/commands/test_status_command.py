@@ -96,10 +96,15 @@ def watch(screen: Screen, monkeypatch: pytest.MonkeyPatch, *steps: Step, words: 
             seen.append(is_shown(screen.getvalue()))
         signal.raise_signal(signal.SIGINT)
 
+    # A shell starts what runs in the background with SIGINT ignored, and other tests may leave handlers of their own.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     player = threading.Thread(target=play)
     player.start()
-    assert main.main(["status", "-w", *words]) == 130
-    player.join()
+    try:
+        assert main.main(["status", "-w", *words]) == 130
+    finally:
+        player.join()
+        signal.signal(signal.SIGINT, before)
     assert seen == [True] * len(steps)
     return screen.getvalue()
 
