@@ -15,6 +15,8 @@ from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
 from tests.support.real_parts.cluster_setup import documents, path_of
 
+pytestmark = [pytest.mark.long]
+
 USER = "edu-user"
 LABELS = {"app": USER}
 DRAIN = {"podSelector": LABELS, "deadline": "30m"}
