@@ -17,6 +17,7 @@ from bench.scale_parts.recorded import Answer
 from kube_api.client import APPLY_PATCH, STRATEGIC_MERGE_PATCH
 from kube_api.connection import Timeout
 from kube_api.resources import PODS
+from tests.support.driver_builder.memory_client import merged
 
 Json = dict[str, Any]
 
@@ -133,7 +134,7 @@ class ApiServer:
     def _patched(self, path: str, known: Json, body: Json, content_type: str) -> Json:
         if content_type == STRATEGIC_MERGE_PATCH:
             raise NotImplementedError(f"strategic merge patch of {path}")
-        return self._write(path, _merged(known, body))
+        return self._write(path, merged(known, body))
 
     def _write(self, path: str, obj: Json) -> Json:
         made = self.put(path, obj)
@@ -158,16 +159,3 @@ def _applied(known: Json | None, body: Json, new_uid: str) -> Json:
     before = known["metadata"] if known is not None else {"uid": new_uid}
     kept = {key: before[key] for key in ("uid", "creationTimestamp") if key in before}
     return {**(known or {}), **body, "metadata": {**body["metadata"], **kept}}
-
-
-def _merged(known: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(known) if isinstance(known, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged

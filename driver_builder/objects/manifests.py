@@ -43,6 +43,12 @@ KEPT_ANNOTATION = f"{names.GROUP}/kept-fingerprints"
 MAX_KEPT = 8
 """Fingerprints that are kept; a pod with an older one is replaced."""
 MAX_NAME_LENGTH = 46
+UNPRIVILEGED: Json = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "privileged": False,
+    "readOnlyRootFilesystem": True,
+}
 LOADER_CONTAINER = "loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
@@ -273,18 +279,12 @@ def _pod_spec(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}},
     }
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "privileged": False,
-        "readOnlyRootFilesystem": True,
-    }
     bring: Json = {
         **container,
         "name": LOADER_CONTAINER,
         "image": loader_image,
         "command": ["/busybox", "cp", "-f", "/busybox", "/loader.sh", f"{LOADER_FOLDER}/"],
-        "securityContext": unprivileged,
+        "securityContext": UNPRIVILEGED,
         "volumeMounts": [loader],
     }
     load: Json = {
@@ -301,7 +301,7 @@ def _pod_spec(
         "name": HOLD_CONTAINER,
         "image": image,
         "command": _loader_command("hold"),
-        "securityContext": unprivileged,
+        "securityContext": UNPRIVILEGED,
         "volumeMounts": [{**loader, "readOnly": True}],
         "readinessProbe": {"exec": {"command": _loader_command("probe")}, "periodSeconds": 10, "timeoutSeconds": 30},
     }
@@ -309,7 +309,7 @@ def _pod_spec(
         hold["env"] = [item for item in environment if item["name"] == DEVICE_NODES]
         hold["volumeMounts"] = [*hold["volumeMounts"], _DEVICES.mount]
         # Under SELinux the type of other containers may not look at every device node. Ignored without it.
-        hold["securityContext"] = {**unprivileged, "seLinuxOptions": {"type": "spc_t"}}
+        hold["securityContext"] = {**UNPRIVILEGED, "seLinuxOptions": {"type": "spc_t"}}
     pod: Json = {
         # A driver must be able to load before the node's network is up: it may be a network driver.
         "hostNetwork": True,

@@ -5,18 +5,15 @@ reference counts first and removes modules, firmware and blacklist, or nothing; 
 termination message: ``{"result":"InUse","module":"edudrv","message":"refcnt 1","remaining":["edudrv"]}``.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.objects import bound_pod
 from driver_builder.objects.loaded import Load, words
-from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
 from kube_api import names
-from kube_api.resources import PODS
 
 Json = dict[str, Any]
 
@@ -76,9 +73,7 @@ def _message(content: Json) -> str:
 
 def name_of(driver: str, node: str, target: str) -> str:
     """Return the name of the unload pod of a driver (``namespace/name``), a node and a target: always the same."""
-    name = driver.partition("/")[2]
-    digest = hashlib.sha256(f"{driver}\0{node}\0{target}".encode()).hexdigest()[:10]
-    return f"{name[:_MAX_NAME].rstrip('-.')}-unload-{digest}"
+    return bound_pod.name_of(driver, "unload", node, target, longest=_MAX_NAME)
 
 
 def manifest(
@@ -95,42 +90,23 @@ def manifest(
 
     ``owner`` is the DriverContainer while it exists: the pod is deleted with it, and has its pull secrets.
     """
-    namespace = driver.partition("/")[0]
     folders = [(_MODULES, True), (_RUN, False)]
     folders += [(_FIRMWARE, False)] if load.firmware else []
     folders += [(_BLACKLISTS, False)] if load.blacklist else []
-    spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
-    secrets = [{"name": name} for name in spec.image_pull_secrets] if spec is not None else []
     container = _container(driver, load, boot_id, image, folders)
-    labels = {
-        "app.kubernetes.io/managed-by": "driver-builder",
-        DRIVER_LABEL: driver.partition("/")[2],
-        UNLOAD_LABEL: load.target,
-    }
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {
-            "name": name_of(driver, node, load.target),
-            "namespace": namespace,
-            "labels": labels,
-            **({"ownerReferences": [owner_reference(owner, blocks_deletion=False)]} if owner is not None else {}),
-        },
-        "spec": {
-            # Bound here: no scheduler refuses it a place on a node that is cordoned, full or tainted.
-            "nodeName": node,
-            "tolerations": [{"operator": "Exists"}],
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "priorityClassName": (spec and spec.priority_class_name) or "system-node-critical",
-            "restartPolicy": "Never",
+    return bound_pod.manifest(
+        driver,
+        name=name_of(driver, node, load.target),
+        node=node,
+        labels={UNLOAD_LABEL: load.target},
+        owner=owner,
+        pod={
             "activeDeadlineSeconds": _DEADLINE_SECONDS,
             "terminationGracePeriodSeconds": 5,
             "containers": [{**container, "securityContext": security_context(privileges)}],
             "volumes": [_volume(path, read_only) for path, read_only in folders],
-            **({"imagePullSecrets": secrets} if secrets else {}),
         },
-    }  # fmt: skip
+    )
 
 
 def _container(driver: str, load: Load, boot_id: str, image: str, folders: list[tuple[str, bool]]) -> Json:

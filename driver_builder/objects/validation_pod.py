@@ -12,9 +12,8 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
-from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
+from driver_builder.objects import bound_pod
 from kube_api import names
-from kube_api.resources import PODS
 
 Json = dict[str, Any]
 
@@ -55,8 +54,7 @@ def subject_of(settings: ValidationSettings, *, boot_id: str, fingerprint: str) 
 
 def name_of(driver: str, node: str) -> str:
     """Return the name of the validation pod of a driver (``namespace/name``) and a node: always the same."""
-    digest = hashlib.sha256(f"{driver}\0{node}".encode()).hexdigest()[:10]
-    return f"{driver.partition('/')[2][:_MAX_NAME].rstrip('-.')}-validate-{digest}"
+    return bound_pod.name_of(driver, "validate", node, longest=_MAX_NAME)
 
 
 def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: str) -> Json:
@@ -70,32 +68,15 @@ def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: s
         "securityContext": {"privileged": True} if settings.privileged else _UNPRIVILEGED,
         "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
     }
-    labels = {
-        "app.kubernetes.io/managed-by": "driver-builder",
-        DRIVER_LABEL: driver.name,
-        VALIDATION_LABEL: subject,
-    }
-    secrets = [{"name": name} for name in spec.image_pull_secrets]
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {
-            "name": name_of(driver.key, node),
-            "namespace": driver.namespace,
-            "labels": labels,
-            "ownerReferences": [owner_reference(driver, blocks_deletion=False)],
-        },
-        "spec": {
-            # Bound here: no scheduler refuses it a place on a node that is cordoned, full or tainted.
-            "nodeName": node,
-            "tolerations": [{"operator": "Exists"}],
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "priorityClassName": spec.priority_class_name or "system-node-critical",
-            "restartPolicy": "Never",
+    return bound_pod.manifest(
+        driver.key,
+        name=name_of(driver.key, node),
+        node=node,
+        labels={VALIDATION_LABEL: subject},
+        owner=driver,
+        pod={
             "activeDeadlineSeconds": int(settings.timeout_seconds),
             "terminationGracePeriodSeconds": 5,
             "containers": [container],
-            **({"imagePullSecrets": secrets} if secrets else {}),
         },
-    }
+    )

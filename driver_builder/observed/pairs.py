@@ -1,6 +1,6 @@
 """A target's two DaemonSets in a wave, and which of them a node belongs to. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driver_builder.objects import slots
@@ -45,12 +45,14 @@ def pairs(daemon_sets: Iterable[DaemonSet]) -> dict[str, Pair]:
     return {target: _pair(found) for target, found in by_target.items() if len(found) > 1}
 
 
-def by_target(daemon_sets: Iterable[DaemonSet]) -> dict[str, DaemonSet]:
-    """Return a driver's DaemonSets by target: of a pair the one that a wave moves nodes to."""
+def by_target(daemon_sets: Iterable[DaemonSet], known: Mapping[str, Pair] | None = None) -> dict[str, DaemonSet]:
+    """Return a driver's DaemonSets by target: of a pair the one that a wave moves nodes to.
+
+    ``known`` are the pairs among them, if they were found before.
+    """
     daemon_sets = tuple(daemon_sets)
-    return {item.target: item for item in daemon_sets} | {
-        target: pair.moved for target, pair in pairs(daemon_sets).items()
-    }
+    known = pairs(daemon_sets) if known is None else known
+    return {item.target: item for item in daemon_sets} | {target: pair.moved for target, pair in known.items()}
 
 
 def _pair(found: Iterable[DaemonSet]) -> Pair:

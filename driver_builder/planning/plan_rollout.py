@@ -123,8 +123,8 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
 
 def _is_written_otherwise(front: DaemonSet, written: DaemonSet) -> bool:
     # Annotations and image can differ: somebody may have set another image by hand.
-    is_for_moved = (front.slot.place is Place.MOVED, written.slot.place is Place.MOVED)
-    return front.template != written.template or front.image != written.image or len(set(is_for_moved)) > 1
+    is_placed = (front.slot.place is Place.MOVED) is (written.slot.place is Place.MOVED)
+    return front.template != written.template or front.image != written.image or not is_placed
 
 
 def _wanted(

@@ -139,6 +139,7 @@ class DriverView:
         """Take from a snapshot what concerns one driver."""
         own_pods = of_driver(snapshot.pods, driver.key)
         daemon_sets = of_driver(snapshot.daemon_sets, driver.key)
+        known_pairs = pairs.pairs(daemon_sets)
         unload_pods: dict[str, list[UnloadPod]] = {}
         for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
             unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
@@ -150,8 +151,8 @@ class DriverView:
             settings=settings,
             driver=driver,
             nodes=inventory.by_name(snapshot.nodes),
-            daemon_sets=pairs.by_target(daemon_sets),
-            pairs=pairs.pairs(daemon_sets),
+            daemon_sets=pairs.by_target(daemon_sets, known_pairs),
+            pairs=known_pairs,
             own_pods=own_pods,
             pods_by_node=pods_by_node(own_pods),
             before=previous_targets(driver.status),

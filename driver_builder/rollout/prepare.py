@@ -26,7 +26,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
 )
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.plan_view import DriverPlan, pods_by_node
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
 from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
@@ -243,9 +243,9 @@ class _Hold:
 
     def _pulling(self, node: Node) -> _Step | None:
         """Bring the next image to a node; None where it is there, or is not known."""
-        spec, own = self.part.driver.spec, self._pods_on(node.name)
-        images = {self._daemon_sets[pod.target].image for pod in own if pod.target in self._daemon_sets}
-        if len(images) != 1 or not isinstance(spec, DriverSpec) or images <= {pod.image for pod in own}:
+        own, daemon_sets = self._pods_on(node.name), self._daemon_sets()
+        images = {daemon_sets[pod.target].image for pod in own if pod.target in daemon_sets}
+        if len(images) != 1 or images <= {pod.image for pod in own}:
             return None
         (image,) = images
         name = pull_pod.name_of(self.driver, node.name, image)
@@ -255,9 +255,7 @@ class _Hold:
         words = f"pulling the next image on {node.name}"
         later = self.now + LOOK_SECONDS
         if found is None:
-            manifest = pull_pod.manifest(
-                self.part.driver, spec, node=node.name, image=image, loader_image=self.loader_image
-            )
+            manifest = pull_pod.manifest(self.part.driver, node=node.name, image=image, loader_image=self.loader_image)
             action = PullImage(namespace=self.part.driver.namespace, name=name, node=node.name, manifest=manifest)
             return _Step(actions=(action,), words=words, pull=name, requeue_at=later)
         # One that has ended without the image is deleted, and made anew.
@@ -302,22 +300,20 @@ class _Hold:
         if any(module.parameters for module in spec.module.load_order):
             # What a module is loaded with may be what changes.
             return False
-        wanted = {target: item.expected for target, item in self._daemon_sets.items()}
+        wanted = {target: item.expected for target, item in self._daemon_sets().items()}
         pods = self._pods_on(node)
         return bool(pods) and all(pod.expected and pod.expected == wanted.get(pod.target) for pod in pods)
 
-    @property
     def _daemon_sets(self) -> dict[str, DaemonSet]:
         """Return what brings the image of each target; in a wave nodes move to it, unless the spec was set back."""
         every = of_driver(self.snapshot.daemon_sets, self.driver)
         moves = {action.value for action in self.part.actions if isinstance(action, MoveNode)}
-        back = {
-            target: pair.others for target, pair in pairs.pairs(every).items() if pair.moved.target_label not in moves
-        }
-        return pairs.by_target(every) | (back if None in moves else {})
+        known = pairs.pairs(every)
+        back = {target: pair.others for target, pair in known.items() if pair.moved.target_label not in moves}
+        return pairs.by_target(every, known) | (back if None in moves else {})
 
     def _pods_on(self, node: str) -> list[DriverPod]:
-        return [pod for pod in of_driver(self.snapshot.pods, self.driver) if pod.node == node and not pod.deleting]
+        return [pod for pod in pods_by_node(of_driver(self.snapshot.pods, self.driver))(node) if not pod.deleting]
 
     def _record(self, node: Node) -> Draining | None:
         """Return the record of this driver; what nobody can read belongs to who holds the lock."""

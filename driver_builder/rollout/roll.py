@@ -75,9 +75,11 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
 
 def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> TargetPart:
     """Say where the nodes of a target stand whose image is not there: those that a wave took there can return."""
+    if part.standing is not None or not view.pairs:
+        return part
     target = next((item.target for item in view.wanted if item.target.id == part.status.target), None)
     pair = view.pairs.get(target.short_hash) if target is not None else None
-    if part.standing is not None or target is None or pair is None:
+    if target is None or pair is None:
         return part
     fingerprint = pair.moved.fingerprint
     is_undone = fingerprint in view.driver.undone

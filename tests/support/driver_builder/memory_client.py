@@ -161,7 +161,7 @@ class MemoryClient(Client):
             version = (body.get("metadata") or {}).get("resourceVersion")
             if version not in (None, known["metadata"]["resourceVersion"]):
                 raise Conflict(f"PATCH {path}: 409", status=409)
-            made = self._store(path, _merge(known, body))
+            made = self._store(path, merged(known, body))
             if "deletionTimestamp" in made["metadata"] and not made["metadata"].get("finalizers"):
                 del self.objects[path]
             return made
@@ -251,8 +251,8 @@ def _with_containers(known: Object, patch: Object) -> Object:
     """Make a merge patch of a strategic one for containers, which are distinguished by their names."""
     patches = {item["name"]: item for item in patch["spec"]["template"]["spec"]["containers"]}
     containers = known["spec"]["template"]["spec"]["containers"]
-    merged = [_merge(item, patches.get(item["name"], {})) for item in containers]
-    return {"spec": {"template": {"spec": {"containers": merged}}}}
+    made = [merged(item, patches.get(item["name"], {})) for item in containers]
+    return {"spec": {"template": {"spec": {"containers": made}}}}
 
 
 def copied(value: _Value) -> _Value:
@@ -262,14 +262,14 @@ def copied(value: _Value) -> _Value:
     return made
 
 
-def _merge(known: Any, patch: Any) -> Any:
-    """RFC 7386."""
+def merged(known: Any, patch: Any) -> Any:
+    """Return what a merge patch (RFC 7386) makes of plain data."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(known) if isinstance(known, dict) else {}
+    made = dict(known) if isinstance(known, dict) else {}
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            made.pop(key, None)
         else:
-            merged[key] = _merge(merged.get(key), value)
-    return merged
+            made[key] = merged(made.get(key), value)
+    return made

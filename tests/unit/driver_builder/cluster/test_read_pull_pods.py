@@ -7,14 +7,14 @@ import pytest
 from driver_builder.cluster.read_pods import read_owned_pod
 from driver_builder.objects.pull_pod import CONTAINER, PullPod, manifest, name_of
 from kube_api.client import Object
-from tests.support.driver_builder.factories import NAMESPACE, driver, spec_of
+from tests.support.driver_builder.factories import NAMESPACE, driver
 
 IMAGE = "registry.example.com/edu@sha256:1"
 
 
 def pod(status: Object, **metadata: Any) -> Object:
     """Make a pull pod of the API server."""
-    made = manifest(driver(), spec_of(driver()), node="node-a", image=IMAGE, loader_image="l")
+    made = manifest(driver(), node="node-a", image=IMAGE, loader_image="l")
     return {**made, "metadata": {**made["metadata"], "uid": "u", **metadata}, "status": status}
 
 

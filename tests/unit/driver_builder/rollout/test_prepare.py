@@ -28,7 +28,6 @@ from tests.support.driver_builder.factories import (
     node,
     pod,
     snapshot,
-    spec_of,
     with_images,
 )
 
@@ -321,7 +320,7 @@ def test_a_pull_that_no_wave_needs_is_ended() -> None:
 def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:
     """It may do nothing on the node, and has the Secrets of driver pods."""
     container = driver(spec_changes={"imagePullSecrets": [{"name": "pull"}]})
-    made = pull_pod.manifest(container, spec_of(container), node="node-a", image="r/i@sha256:1", loader_image="r/l:1")
+    made = pull_pod.manifest(container, node="node-a", image="r/i@sha256:1", loader_image="r/l:1")
     spec = made["spec"]
     assert (spec["nodeName"], spec["restartPolicy"], spec["imagePullSecrets"]) == (
         "node-a",

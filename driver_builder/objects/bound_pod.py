@@ -1,0 +1,60 @@
+"""What our short-lived pods have in common that do one thing on one node: unload, validate, pull. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
+from kube_api.resources import PODS
+
+Json = dict[str, Any]
+
+
+def name_of(driver: str, verb: str, *parts: str, longest: int) -> str:
+    """Return the name of a driver's (``namespace/name``) pod for a node, and what else: always the same.
+
+    Of the driver's name it has the first ``longest`` characters.
+    """
+    digest = hashlib.sha256("\0".join((driver, *parts)).encode()).hexdigest()[:10]
+    return f"{driver.partition('/')[2][:longest].rstrip('-.')}-{verb}-{digest}"
+
+
+def manifest(
+    driver: str,
+    *,
+    name: str,
+    node: str,
+    labels: Mapping[str, str],
+    owner: DriverContainer | None,
+    pod: Json,
+) -> Json:
+    """Build a pod that is bound to a node; ``pod`` is the rest of its spec.
+
+    ``owner`` is the DriverContainer while it exists: the pod is deleted with it, and has its pull Secrets and priority.
+    """
+    namespace, _, driver_name = driver.partition("/")
+    spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
+    secrets = [{"name": secret} for secret in spec.image_pull_secrets] if spec is not None else []
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "driver-builder", DRIVER_LABEL: driver_name, **labels},
+            **({"ownerReferences": [owner_reference(owner, blocks_deletion=False)]} if owner is not None else {}),
+        },
+        "spec": {
+            # Bound here: no scheduler refuses it a place on a node that is cordoned, full or tainted.
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "priorityClassName": (spec and spec.priority_class_name) or "system-node-critical",
+            "restartPolicy": "Never",
+            **pod,
+            **({"imagePullSecrets": secrets} if secrets else {}),
+        },
+    }
