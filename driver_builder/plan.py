@@ -249,8 +249,9 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     targets = {item.target.short_hash for item in view.wanted}
     for gone in [place for place in view.written if slots.parse_name(place)[0] not in targets]:
         del view.written[gone]
-    others = tuple(view.nodes[name] for name in sorted(view.nodes.keys() - found.names))
-    return replace(view, ordinary=found.names, waiting=found.waiting, others=others, others_of=found.others)
+    names = found.elsewhere.union(*found.others.values())
+    others = tuple(view.nodes[name] for name in sorted(names) if name in view.nodes)
+    return replace(view, waiting=found.waiting, others=others, others_of=found.others)
 
 
 def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:

@@ -9,7 +9,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.desired.resolve import Resolved, recorded, resolve
-from driver_builder.observed import rebuild
+from driver_builder.observed import inventory, rebuild
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
 
@@ -27,8 +27,11 @@ class ResolveMemory:
         # Our own status is no news, but for what it records.
         drivers = tuple(replace(item, status={}) for item in share.drivers)
         said = tuple((recorded(item), item.status.get("rebuild")) for item in share.drivers)
-        own = (said, versions)
-        inputs = (drivers, *own, share.nodes, share.daemon_sets, share.images, share.sources, share.templates,
+        # Of the nodes only these: most of what changes on one resolves nothing anew.
+        stocks = tuple(inventory.take(share.nodes, item.spec.node_selector) for item in share.drivers
+                       if isinstance(item.spec, DriverSpec))  # fmt: skip
+        nodes = (stocks, inventory.every_name(share.nodes), inventory.asking(share.nodes))
+        inputs = (drivers, said, versions, *nodes, share.daemon_sets, share.images, share.sources, share.templates,
                   share.certificates)  # fmt: skip
         known = self._known.pop(driver.key, None)
         if known is not None and known[0] == inputs:

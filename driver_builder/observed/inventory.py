@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import compress
 from operator import is_not
 from typing import Any
 
@@ -143,6 +143,11 @@ def by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:
     return _fleet(nodes).by_name
 
 
+def every_name(nodes: tuple[Node, ...]) -> frozenset[str]:
+    """Return the names of the nodes: the same object while no node comes or goes."""
+    return _fleet(nodes).names
+
+
 def asking(nodes: tuple[Node, ...]) -> Mapping[str, str]:
     """Return the nodes that request a rebuild, by name, with what they request."""
     return _fleet(nodes).asking
@@ -159,6 +164,7 @@ class _Fleet:
 
     nodes: tuple[Node, ...]
     by_name: Mapping[str, Node]
+    names: frozenset[str]
     targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
     held: tuple[Node, ...]
@@ -178,9 +184,10 @@ class _Fleet:
         return _Fleet(
             nodes=nodes,
             by_name=by_name,
+            names=self.names,
             targets=self.targets if is_same else {**self.targets, **targets},
             asking=self.asking if asks_the_same else _asking(by_name),
-            held=_held(by_name) if any(map(_is_held, chain.from_iterable(changed))) else self.held,
+            held=_held_of((*(node for node in self.held if node.name not in targets), *(new for _, new in changed))),
             taken={
                 wanted: found
                 for wanted, found in self.taken.items()
@@ -202,9 +209,10 @@ def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
         found = _Fleet(
             nodes=nodes,
             by_name=by_name,
+            names=frozenset(by_name),
             targets=_TARGETS.of(by_name),
             asking=_asking(by_name),
-            held=_held(by_name),
+            held=_held_of(nodes),
             taken={},
         )
     _last[:] = [found]
@@ -218,8 +226,8 @@ def _asking(by_name: Mapping[str, Node]) -> Mapping[str, str]:
 _HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION})
 
 
-def _held(by_name: Mapping[str, Node]) -> tuple[Node, ...]:
-    return tuple(node for node in by_name.values() if _is_held(node))
+def _held_of(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    return tuple(sorted(filter(_is_held, nodes), key=lambda node: node.name))
 
 
 def _is_held(node: Node) -> bool:

@@ -5,7 +5,7 @@ them when its only driver pod proves the driver that is rolled out, and label an
 a wave the nodes that wait for it are of the same kind: there the driver works from the image of before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not
@@ -16,7 +16,7 @@ from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
-from driver_builder.observed import evidence, validation
+from driver_builder.observed import evidence, inventory, validation
 from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
@@ -28,17 +28,19 @@ from kube_api.names import SKIP_ROLLOUT_ANNOTATION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordinary:
-    """The ordinary nodes of a driver by name, and the objects that say so: while they are the same, it stays true.
+    """Which nodes of a driver are ordinary, and the objects that say so: while they are the same, it stays true.
 
-    ``places`` are the nodes that a driver is rolled out to, by target, ``others`` those of them that are not ordinary.
-    Of ``special`` nodes more is known.
+    ``places`` are the nodes that a driver is rolled out to, by target, ``others`` those of them that are not ordinary:
+    in a large fleet a few. Of ``special`` nodes more is known.
     """
 
-    names: frozenset[str] = frozenset()
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
-    """Those of them that a wave has not reached, by target and sorted: they would go as they are."""
+    """Ordinary nodes that a wave has not reached, by target and sorted: they would go as they are."""
     places: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     others: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    """All nodes of the cluster; ``elsewhere`` are those that the driver is not rolled out to."""
+    elsewhere: frozenset[str] = frozenset()
     special: frozenset[str] = frozenset()
     pods: tuple[DriverPod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -82,23 +84,28 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         touched = changed.intersection(candidates) if is_known else frozenset(candidates)
         waits = set(filter(is_waiting, touched))
         weighed = {name for name in touched - waits if not is_ordinary(name)}
-        if is_known:
-            waits.update(set(before.waiting.get(target, ())) - touched)
-            weighed.update(set(before.others[target]) - touched)
-        others[target] = tuple([name for name in candidates if name in weighed])
-        waiting[target] = tuple(sorted([name for name in candidates if name in waits]))
+        others[target] = _updated(before.others[target] if is_known else (), touched, weighed)
+        waiting[target] = _updated(before.waiting.get(target, ()) if is_known else (), touched, waits)
+    known_names = inventory.every_name(view.snapshot.nodes)
+    is_placed_as_before = before.places == places and before.names is known_names
     return Ordinary(
-        names=frozenset().union(*places.values()).difference(*others.values()),
         waiting={target: found for target, found in waiting.items() if found},
         pairs=view.pairs,
         places=places,
         others=others,
+        names=known_names,
+        elsewhere=before.elsewhere if is_placed_as_before else known_names.difference(*places.values()),
         special=special,
         pods=view.own_pods,
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
         validation=view.validation,
     )
+
+
+def _updated(before: tuple[str, ...], touched: Collection[str], now: Iterable[str]) -> tuple[str, ...]:
+    """Return sorted names of which the ``touched`` were looked at again: of those ``now`` are left."""
+    return tuple(sorted([*(name for name in before if name not in touched), *now]))
 
 
 @remembers_last(1)

@@ -13,18 +13,16 @@ from driver_builder.planning.plan_view import DriverView, TargetPart
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
-    """Return the evidence of each node of a target; ordinary ones share it, without the boot of the proof."""
+    """Return the evidence of each node of a target that is not ordinary."""
     if isinstance(item, SkippedTarget):
         return {name: NodeEvidence(version=None, why="no driver is wanted for its kernel") for name in item.nodes}
+    return {name: of_node(view, view.nodes[name]) for name in view.weighed(item) if name in view.nodes}
+
+
+def usual_evidence(view: DriverView, item: DesiredTarget) -> NodeEvidence:
+    """Return the evidence that the ordinary nodes of a target share, without the boot of the proof."""
     daemon_set = view.daemon_sets.get(item.target.short_hash)
-    as_wanted = NodeEvidence(version=daemon_set.version if daemon_set is not None else None, works=True)
-    known = dict.fromkeys(item.nodes, as_wanted)
-    for name in view.weighed(item):
-        if name in view.nodes:
-            known[name] = of_node(view, view.nodes[name])
-        else:
-            del known[name]
-    return known
+    return NodeEvidence(version=daemon_set.version if daemon_set is not None else None, works=True)
 
 
 def evidence_of_weighed(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, NodeEvidence]:

@@ -63,14 +63,17 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     waiting = view.waiting.get(item.target, ()) if known is found.front else ()
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
     is_same = known is not None and known is found.front and _asks_for_the_same(known, written)
-    settled = view.ordinary if is_same and not is_undone else frozenset(waiting)
-    nodes = [node for node in item.nodes if node not in settled]
+    if is_same and not is_undone:
+        nodes = view.weighed(item)
+    else:
+        others = frozenset(waiting)
+        nodes = tuple(node for node in item.nodes if node not in others)
     pods = [pod for node in nodes for pod in view.pods_on(node) if pod.target == item.target.short_hash]
     outdated = [
         pod for pod in pods if not pod.deleting and (pod.slot != written.slot.name or _is_outdated(view, pod, written))
     ]
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
-    done = not waiting and all(part.evidence[node].version is not None and node in current for node in nodes)
+    done = not waiting and all(part.of_node(node).version is not None and node in current for node in nodes)
     status = replace(
         part.status,
         digest=state.digest,
@@ -114,9 +117,9 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
             return replace(made, status=replace(made.status, reason=Reason.WAITING_FOR_DEPENDENCY, message=words))
         return made.blocked(Reason.MODULE_CONFLICT, words)
     of_current = (node for node in nodes if node in current)
-    failed = next((node for node in of_current if part.evidence[node].validation is ValidationState.FAILED), None)
+    failed = next((node for node in of_current if part.of_node(node).validation is ValidationState.FAILED), None)
     if failed is not None:
-        words = f"{failed}: {part.evidence[failed].why.removeprefix(f'{Reason.VALIDATION_FAILED}: ')}"
+        words = f"{failed}: {part.of_node(failed).why.removeprefix(f'{Reason.VALIDATION_FAILED}: ')}"
         return made.blocked(Reason.VALIDATION_FAILED, words)
     return made
 
@@ -271,7 +274,7 @@ def _progress_words(
     """Return how many nodes are ready, and why the first of ``nodes`` is not, or does not have what is wanted."""
     words = f"{part.status.ready_nodes} of {len(item.nodes)} nodes ready"
     for node in nodes:
-        found = part.evidence[node]
+        found = part.of_node(node)
         if found.version is None:
             return f"{words}; {node}: {found.why}"
         if not found.works:

@@ -21,7 +21,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.planning import image_trust
 from driver_builder.planning.actions import ApplyDaemonSet, PlaceDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
 from driver_builder.planning.lanes import release
-from driver_builder.planning.plan_labels import evidence_of
+from driver_builder.planning.plan_labels import evidence_of, usual_evidence
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.retries import with_failures
@@ -42,11 +42,11 @@ def plan_target(
 
 
 def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:
-    known = evidence_of(view, item)
-    before = view.before.get(item.target.id)
+    known, before = evidence_of(view, item), view.before.get(item.target.id)
     # An ordinary node is ready.
-    unready = sum(known[name].version is None for name in view.weighed(item) if name in known)
-    part = TargetPart(status=_base_status(item, len(known) - unready, before), evidence=known)
+    unready = len(view.weighed(item)) - sum(found.version is not None for found in known.values())
+    status = _base_status(item, len(item.nodes) - unready, before)
+    part = TargetPart(status=status, evidence=known, usual=usual_evidence(view, item))
     if isinstance(item, SkippedTarget | BlockedTarget):
         status = replace(part.status, state=item.state, reason=item.reason, message=item.message)
         return replace(part, status=status)

@@ -123,12 +123,10 @@ class DriverView:
     """By target, both DaemonSets of those in a wave."""
     record: str = ""
     """The annotation that records on a Node what is loaded there of the driver."""
-    ordinary: frozenset[str] = frozenset()
-    """Nodes where nothing is to be done (:mod:`driver_builder.planning.ordinary`)."""
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
-    """Those of them that a wave has not reached, by target and sorted."""
+    """The ordinary nodes (:mod:`driver_builder.planning.ordinary`) that a wave has not reached, by target and sorted."""
     others: tuple[Node, ...] = ()
-    """All other nodes."""
+    """The nodes that are not ordinary: where something may be to be done."""
     others_of: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """Their names, by the target that is rolled out to them."""
     written: dict[str, tuple[tuple[object, ...], DaemonSet]] = field(default_factory=dict)
@@ -239,18 +237,24 @@ def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
 class TargetPart:
     """What one target adds to the plan.
 
-    ``evidence`` is that of each of its nodes; those in ``served`` have the rebuild that they requested.
+    ``evidence`` is that of each of its nodes that is not ordinary, ``usual`` that of all others; those in ``served``
+    have the rebuild that they requested.
     """
 
     status: TargetStatus
     actions: tuple[Action, ...] = ()
     evidence: Mapping[str, NodeEvidence]
+    usual: NodeEvidence
     served: frozenset[str] = frozenset()
     standing: TargetStanding | None = None
     """Where its nodes stand, if it has an image that is rolled out."""
     spent: DaemonSet | None = None
     """What had the image of before for them: it is kept until the wave has ended on all targets."""
     requeue_at: float | None = None
+
+    def of_node(self, node: str) -> NodeEvidence:
+        """Return the evidence of one of its nodes."""
+        return self.evidence.get(node, self.usual)
 
     def blocked(self, reason: Reason, message: str) -> "TargetPart":
         """Report that something else prevents progress; the target keeps what it has."""

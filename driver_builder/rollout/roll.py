@@ -77,17 +77,18 @@ def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> T
     """Say where the nodes of a target stand whose image is not there: those that a wave took there can return."""
     if part.standing is not None or not view.pairs:
         return part
-    target = next((item.target for item in view.wanted if item.target.id == part.status.target), None)
-    pair = view.pairs.get(target.short_hash) if target is not None else None
-    if target is None or pair is None:
+    item = next((item for item in view.wanted if item.target.id == part.status.target), None)
+    pair = view.pairs.get(item.target.short_hash) if item is not None else None
+    if item is None or pair is None:
         return part
+    target = item.target
     fingerprint = pair.moved.fingerprint
     is_undone = fingerprint in view.driver.undone
     if not is_undone and (before is None or before.targets.get(target.short_hash) != fingerprint):
         return part
     named = pair.moved.target_label
     lanes = Lanes(front=pair.moved, slot=Slot(pair.moved.slot.name, Place.MOVED), spare=pair.others, front_value=named)
-    nodes = [view.nodes[name] for name in part.evidence if name in view.nodes]
+    nodes = [view.nodes[name] for name in item.nodes if name in view.nodes]
     pods = [pod for node in nodes for pod in view.pods_on(node.name) if pod.target == target.short_hash]
     outdated = {pod.uid: False for pod in pods if not pod.deleting and pod.slot != pair.moved.slot.name}
     weighing = Weighing(
@@ -136,7 +137,9 @@ def _with_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart],
     settings = spec.rollout
     if not settings.canary_node_selector and settings.order is not Order.NODE_LABEL:
         return seen
-    every = [view.nodes[name] for part in parts if part.standing is not None for name in part.evidence]
+    standing = {part.status.target for part in parts if part.standing is not None}
+    items = (item for item in view.wanted if item.target.id in standing)
+    every = [view.nodes[name] for item in items for name in item.nodes if name in view.nodes]
     wants = wanted_version_label(view.driver.namespace, view.driver.name)
     return replace(
         seen,

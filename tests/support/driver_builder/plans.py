@@ -59,5 +59,5 @@ def driver_with_status(container: DriverContainer, written: dict[str, Any]) -> D
 
 def plan_in_detail(seen: Snapshot, settings: PlanSettings) -> Plan:
     """Plan from a snapshot alone, and weigh every node: nothing is remembered, and no node is ordinary."""
-    with patch.object(plan_module, "ordinary_nodes", lambda *_: Ordinary()):
+    with patch.object(plan_module, "ordinary_nodes", lambda view, *_: Ordinary(elsewhere=frozenset(view.nodes))):
         return plan_module.plan(seen, settings)
