@@ -8,11 +8,12 @@ Versions of objects (``resourceVersion``) are compared as numbers, which they ar
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from driver_builder.cluster.grouped import Grouped, Kept
+from driver_builder.persistent import Pieces
 from kube_api.client import Listing, WatchEvent
 
 Json = dict[str, Any]
@@ -75,16 +76,16 @@ class Collection(Generic[Value]):
         with self._lock:
             return self._version
 
-    def values(self) -> tuple[Value, ...]:
-        """Give all values; the same tuple for as long as nothing changed."""
+    def values(self) -> Sequence[Value]:
+        """Give all values; of a collection without groups the same object for as long as nothing changed."""
         with self._lock:
             groups = tuple(self._kept.groups().values())
             if len(groups) != 1:
                 return tuple(value for group in groups for value in group)
             return groups[0]
 
-    def groups(self) -> Mapping[str, tuple[Value, ...]]:
-        """Give the values by their groups; the same tuple of a group for as long as nothing of it changed."""
+    def groups(self) -> Mapping[str, Pieces[Value]]:
+        """Give the values by their groups; the same object for a group for as long as nothing of it changed."""
         with self._lock:
             return self._kept.groups()
 
@@ -153,7 +154,7 @@ class Collection(Generic[Value]):
         if not is_ahead:
             self._version, self._told = version, at
         self._listed_at = at
-        self._kept.keep_equal(before)
+        self._kept.keep_places(before)
         return is_first or is_older or before != self._kept.groups()
 
     def watch_began(self, now: float) -> None:

@@ -9,8 +9,9 @@ from driver_builder.cluster.read_pods import OwnedPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
-from driver_builder.observed.by_driver import PodsByDriver
+from driver_builder.observed.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
+from driver_builder.persistent import Pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,58 +26,71 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """The pods with one driver's label, and what they were sorted by: while that is the same, so are they."""
+class _Piece:
+    """Some pods in the cache, and what they are."""
 
     owned: tuple[OwnedPod, ...]
-    daemon_sets: tuple[DaemonSet, ...]
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
     own: tuple[OwnedPod, ...]
     """Unload, validation and pull pods."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The pods with one driver's label: while they are the same, so is what they are."""
+
+    owned: Pieces[OwnedPod]
+    pieces: tuple[_Piece, ...]
+    pods: PodsOfDriver
+
+
+_NOTHING = _Group(Pieces(), (), NO_PODS)
+
+
 class PodReader:
-    """Sorts the pods of a cache, and again only the groups that changed."""
+    """Sorts the pods of a cache, and again only the pieces that changed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
+        self._owners: frozenset[str] = frozenset()
+        """The DaemonSets that they were sorted by."""
 
-    def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: tuple[DaemonSet, ...]) -> Pods:
-        """Sort the pods by what controls them; ``daemon_sets`` is the same tuple for as long as they are the same."""
+    def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: Iterable[DaemonSet]) -> Pods:
+        """Sort the pods by what controls them."""
         uids = {driver.key: driver.uid for driver in drivers}
         owners = frozenset(item.uid for item in daemon_sets)
+        if owners != self._owners:
+            self._groups, self._owners = {}, owners
         found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
-        self._groups = {
-            driver: self._group(driver, owned, daemon_sets, owners) for driver, owned in sorted(found.items())
-        }
-        own = [item.pod for group in self._groups.values() for item in group.own
-               if item.owner == uids.get(item.pod.driver)]  # fmt: skip
+        self._groups = {driver: self._group(driver, owned) for driver, owned in sorted(found.items())}
+        pieces = [piece for group in self._groups.values() for piece in group.pieces]
+        own = [item.pod for piece in pieces for item in piece.own if item.owner == uids.get(item.pod.driver)]
         return Pods(
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
-            orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
+            orphaned=tuple(pod for piece in pieces for pod in piece.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
             validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
-    def _group(
-        self, driver: str, owned: tuple[OwnedPod, ...], daemon_sets: tuple[DaemonSet, ...], owners: frozenset[str]
-    ) -> _Group:
-        known = self._groups.get(driver)
-        if known is not None and known.owned is owned and known.daemon_sets is daemon_sets:
+    def _group(self, driver: str, owned: Pieces[OwnedPod]) -> _Group:
+        known = self._groups.get(driver, _NOTHING)
+        if known.owned is owned:
             return known
-        ours = tuple([item.pod for item in owned if item.owner in owners and isinstance(item.pod, DriverPod)])
-        others = owned if len(ours) < len(owned) else ()
-        return _Group(
-            owned=owned,
-            daemon_sets=daemon_sets,
-            pods=ours,
-            # The garbage collector removes them in a moment.
-            orphaned=tuple(
-                OrphanedPod(driver=item.pod.driver, node=item.pod.node)
-                for item in others
-                if item.owner not in owners and isinstance(item.pod, DriverPod)
-            ),
-            own=tuple(item for item in others if not isinstance(item.pod, DriverPod)),
-        )
+        before = {id(piece.owned): piece for piece in known.pieces}
+        pieces = tuple([before.get(id(piece)) or _piece(piece, self._owners) for piece in owned.pieces])
+        return _Group(owned, pieces, PodsOfDriver.of(Pieces(tuple([piece.pods for piece in pieces])), known.pods))
+
+
+def _piece(owned: tuple[OwnedPod, ...], owners: frozenset[str]) -> _Piece:
+    of_drivers = [(item.owner, item.pod) for item in owned if isinstance(item.pod, DriverPod)]
+    return _Piece(
+        owned,
+        pods=tuple(pod for owner, pod in of_drivers if owner in owners),
+        # The garbage collector removes them in a moment.
+        orphaned=tuple(
+            OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in of_drivers if owner not in owners
+        ),
+        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod)) if len(of_drivers) < len(owned) else (),
+    )

@@ -28,7 +28,7 @@ from driver_builder.model.build import OwnTemplate
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget, parse_target
 from driver_builder.observed import inventory, rebuild
-from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.by_driver import pods_of
 from driver_builder.observed.inventory import Inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, Snapshot, SourceMissing
@@ -85,7 +85,7 @@ def resolve(
 
 
 def _uids(snapshot: Snapshot, driver: DriverContainer) -> Mapping[str, str]:
-    return {pod.node: pod.uid for pod in of_driver(snapshot.pods, driver.key) if not pod.deleting}
+    return {pod.node: pod.uid for pod in pods_of(snapshot.pods, driver.key) if not pod.deleting}
 
 
 def _inputs(

@@ -6,6 +6,43 @@ from typing import Any, Protocol, TypeVar, overload
 
 from driver_builder.memo import remembers_last
 from driver_builder.observed.snapshot import DriverPod
+from driver_builder.persistent import Layered, Pieces, changes, cut
+
+
+_OnNode = DriverPod | tuple[DriverPod, ...]
+"""Mostly there is one pod on a node: thousands of tuples of one pod each are not made."""
+
+
+class PodsOfDriver(Pieces[DriverPod]):
+    """The pods of one driver, which can be asked for by their node; made from those of before they cost the changes."""
+
+    def __init__(self, pieces: tuple[tuple[DriverPod, ...], ...], by_node: Layered[_OnNode]) -> None:
+        super().__init__(pieces)
+        self.by_node = by_node
+
+    @classmethod
+    def of(cls, pods: Pieces[DriverPod], before: "PodsOfDriver") -> "PodsOfDriver":
+        """Find the nodes of pods, most of which were there ``before``."""
+        gone, came = changes(before, pods)
+        left = frozenset(map(id, gone))
+        found = {pod.node: [item for item in before.on(pod.node) if id(item) not in left] for pod in (*gone, *came)}
+        for pod in came:
+            found[pod.node].append(pod)
+        return cls(pods.pieces, before.by_node.with_changes({node: _on_node(pods) for node, pods in found.items()}))
+
+    def on(self, node: str) -> tuple[DriverPod, ...]:
+        """Return the pods of a node, those that stay first."""
+        found = self.by_node.get(node, ())
+        return found if isinstance(found, tuple) else (found,)
+
+
+def _on_node(pods: Sequence[DriverPod]) -> _OnNode | None:
+    if len(pods) < 2:
+        return pods[0] if pods else None
+    return tuple(sorted(pods, key=lambda pod: (pod.deleting, pod.name)))
+
+
+NO_PODS = PodsOfDriver((), Layered())
 
 
 class PodsByDriver(Sequence[DriverPod]):
@@ -14,7 +51,7 @@ class PodsByDriver(Sequence[DriverPod]):
     They are not put together: that would cost a fleet's pods whenever one of them changes.
     """
 
-    def __init__(self, groups: Mapping[str, tuple[DriverPod, ...]]) -> None:
+    def __init__(self, groups: Mapping[str, PodsOfDriver]) -> None:
         self.groups = groups
 
     @overload
@@ -57,9 +94,21 @@ class OfDriver(Protocol):
 Item = TypeVar("Item", bound=OfDriver)
 
 
+def pods_of(pods: Sequence[DriverPod], driver: str) -> PodsOfDriver:
+    """Return the pods of one driver, given by its key."""
+    if isinstance(pods, PodsByDriver):
+        return pods.groups.get(driver) or NO_PODS
+    return _by_node(of_driver(pods, driver))
+
+
+@remembers_last(4)
+def _by_node(pods: tuple[DriverPod, ...]) -> PodsOfDriver:
+    return PodsOfDriver.of(cut(pods), NO_PODS)
+
+
 def of_driver(items: Sequence[Item], driver: str) -> tuple[Item, ...]:
     """Return what belongs to one driver, given by its key."""
-    groups: Mapping[str, tuple[Any, ...]] = items.groups if isinstance(items, PodsByDriver) else _grouped(items)
+    groups: Mapping[str, tuple[Any, ...]] = _grouped(items)
     return groups.get(driver, ())
 
 

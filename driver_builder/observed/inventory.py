@@ -1,17 +1,16 @@
 """Which kernels the nodes run: what a Node says, capped, and nodes grouped into targets. Pure."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
-from operator import is_not
 from typing import Any
 
 from driver_builder.memo import OfEach, remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded, validated
 from driver_builder.observed.node_labels import NodeLabels
+from driver_builder.persistent import Layered, Pieces, changes, cut
 from kube_api import names
 from kube_api.text import bounded_token, printable
 
@@ -130,7 +129,7 @@ def _taint(item: Mapping[str, Any]) -> Taint:
 
 def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
     """Group the nodes that ``selector`` picks (equality on every label; empty picks all) by what their labels say."""
-    fleet = _fleet(nodes if isinstance(nodes, tuple) else tuple(nodes))
+    fleet = _fleet(nodes if isinstance(nodes, tuple | Pieces) else tuple(nodes))
     wanted = tuple(sorted(selector.items()))
     known = fleet.taken.get(wanted)
     if known is None:
@@ -138,22 +137,22 @@ def take(nodes: Iterable[Node], selector: Mapping[str, str]) -> Inventory:
     return known
 
 
-def by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:
+def by_name(nodes: Sequence[Node]) -> Layered[Node]:
     """Return the nodes by their names, in the order of these."""
     return _fleet(nodes).by_name
 
 
-def every_name(nodes: tuple[Node, ...]) -> frozenset[str]:
+def every_name(nodes: Sequence[Node]) -> frozenset[str]:
     """Return the names of the nodes: the same object while no node comes or goes."""
     return _fleet(nodes).names
 
 
-def asking(nodes: tuple[Node, ...]) -> Mapping[str, str]:
+def asking(nodes: Sequence[Node]) -> Mapping[str, str]:
     """Return the nodes that request a rebuild, by name, with what they request."""
     return _fleet(nodes).asking
 
 
-def held(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def held(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return the nodes that somebody works on: with a lock, or with what a wave leaves there until it has ended."""
     return _fleet(nodes).held
 
@@ -162,23 +161,23 @@ def held(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
 
-    nodes: tuple[Node, ...]
-    by_name: Mapping[str, Node]
+    nodes: Pieces[Node]
+    by_name: Layered[Node]
     names: frozenset[str]
     targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
     held: tuple[Node, ...]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
-    def changed_to(self, nodes: tuple[Node, ...]) -> "_Fleet | None":
+    def changed_to(self, nodes: Pieces[Node]) -> "_Fleet | None":
         """Return the fleet of the same nodes of which a few are other objects now; None where a node came or went."""
-        if len(nodes) != len(self.nodes):
+        gone, came = changes(self.nodes, nodes)
+        after = {node.name: node for node in came}
+        if len(gone) != len(came) or after.keys() != {node.name for node in gone}:
             return None
-        changed = list(compress(zip(self.nodes, nodes, strict=True), map(is_not, self.nodes, nodes)))
-        if any(old.name != new.name for old, new in changed):
-            return None
-        by_name = {**self.by_name, **{new.name: new for _, new in changed}}
-        targets = {new.name: target_of(new) for _, new in changed}
+        changed = [(old, after[old.name]) for old in gone]
+        by_name = self.by_name.with_changes(after)
+        targets = {name: target_of(new) for name, new in after.items()}
         is_same = all(self.targets[name] == target for name, target in targets.items())
         asks_the_same = all(old.rebuild == new.rebuild for old, new in changed)
         return _Fleet(
@@ -187,7 +186,7 @@ class _Fleet:
             names=self.names,
             targets=self.targets if is_same else {**self.targets, **targets},
             asking=self.asking if asks_the_same else _asking(by_name),
-            held=_held_of((*(node for node in self.held if node.name not in targets), *(new for _, new in changed))),
+            held=_held_of((*(node for node in self.held if node.name not in after), *came)),
             taken={
                 wanted: found
                 for wanted, found in self.taken.items()
@@ -202,13 +201,14 @@ _last: list[_Fleet] = []
 
 
 @remembers_last(4)
-def _fleet(nodes: tuple[Node, ...]) -> _Fleet:
-    found = _last[0].changed_to(nodes) if _last else None
+def _fleet(nodes: Sequence[Node]) -> _Fleet:
+    pieces = cut(nodes)
+    found = _last[0].changed_to(pieces) if _last else None
     if found is None:
         by_name = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
         found = _Fleet(
-            nodes=nodes,
-            by_name=by_name,
+            nodes=pieces,
+            by_name=Layered(by_name),
             names=frozenset(by_name),
             targets=_TARGETS.of(by_name),
             asking=_asking(by_name),

@@ -12,7 +12,7 @@ are heard once in a while: all that ask by then are served by one build.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,7 +105,7 @@ def acknowledge(
     *,
     driver: str | None,
     targets: Mapping[KernelTarget, tuple[str, ...]],
-    nodes: tuple[Node, ...],
+    nodes: Sequence[Node],
     pods: Callable[[], Mapping[str, str]] = dict,
     now: float = 0.0,
 ) -> Rebuilds:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.observed.by_driver import PodsByDriver, of_driver
+from driver_builder.observed.by_driver import PodsByDriver, of_driver, pods_of
 from driver_builder.observed.snapshot import Snapshot
 
 Value = TypeVar("Value")
@@ -37,7 +37,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         daemon_sets=tuple(found for one in every for found in of_driver(snapshot.daemon_sets, one.key))
         if first
         else of_driver(snapshot.daemon_sets, key),
-        pods=PodsByDriver({one.key: of_driver(snapshot.pods, one.key) for one in every}),
+        pods=PodsByDriver({one.key: pods_of(snapshot.pods, one.key) for one in every}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
         validation_pods=of_driver(snapshot.validation_pods, key),

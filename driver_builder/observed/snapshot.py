@@ -171,7 +171,7 @@ class Snapshot:
     """
 
     now: float
-    nodes: tuple[Node, ...] = ()
+    nodes: Sequence[Node] = ()
     forbidden: Mapping[str, str] = field(default_factory=dict)
     """Namespaces that could not be read, with the API server's words: what is in them is unknown, not absent."""
     drivers: tuple[DriverContainer, ...] = ()

@@ -7,20 +7,19 @@ a wave the nodes that wait for it are of the same kind: there the driver works f
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import is_not
 
 from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
-from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
 from driver_builder.observed import evidence, inventory, validation
+from driver_builder.observed.by_driver import NO_PODS, PodsOfDriver
 from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
+from driver_builder.persistent import Layered
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
 from kube_api.names import SKIP_ROLLOUT_ANNOTATION
@@ -42,8 +41,8 @@ class Ordinary:
     """All nodes of the cluster; ``elsewhere`` are those that the driver is not rolled out to."""
     elsewhere: frozenset[str] = frozenset()
     special: frozenset[str] = frozenset()
-    pods: tuple[DriverPod, ...] = ()
-    nodes: Mapping[str, Node] = field(default_factory=dict)
+    pods: PodsOfDriver = NO_PODS
+    nodes: Layered[Node] = field(default_factory=Layered)
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
@@ -57,7 +56,7 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     """Find the nodes of a driver where nothing is to be done; ``before`` are those of the last time."""
     places = {item.target: item.nodes for item in wanted if not isinstance(item, SkippedTarget | BlockedTarget)}
     special = _special(view)
-    changed = _changed_nodes(before.nodes, view.nodes) | _changed_pods(before.pods, view.own_pods)
+    changed = before.nodes.differing(view.nodes) | before.pods.by_node.differing(view.own_pods.by_node)
     changed |= special ^ before.special
     if before.validation != view.validation:
         before = Ordinary(validation=view.validation)
@@ -106,22 +105,6 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
 def _updated(before: tuple[str, ...], touched: Collection[str], now: Iterable[str]) -> tuple[str, ...]:
     """Return sorted names of which the ``touched`` were looked at again: of those ``now`` are left."""
     return tuple(sorted([*(name for name in before if name not in touched), *now]))
-
-
-@remembers_last(1)
-def _changed_nodes(before: Mapping[str, Node], now: Mapping[str, Node]) -> frozenset[str]:
-    """Return the nodes that are other objects than the last time: the same for all drivers."""
-    return frozenset() if before is now else frozenset(compress(now, map(is_not, map(before.get, now), now.values())))
-
-
-def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> frozenset[str]:
-    """Return the nodes of which a pod came, went or is another object than the last time."""
-    if len(before) == len(now):
-        # Mostly one of them has changed, at its place.
-        pairs = compress(zip(before, now, strict=True), map(is_not, before, now))
-        return frozenset(pod.node for pair in pairs for pod in pair)
-    old, new = dict(zip(map(id, before), before, strict=True)), dict(zip(map(id, now), now, strict=True))
-    return frozenset(old[key].node if key in old else new[key].node for key in old.keys() ^ new.keys())
 
 
 def _special(view: DriverView) -> frozenset[str]:

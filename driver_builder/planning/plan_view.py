@@ -1,16 +1,13 @@
 """What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from operator import is_not
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.dependencies import NONE, Dependencies
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
-from driver_builder.memo import remembers_last
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
@@ -18,12 +15,13 @@ from driver_builder.objects import loaded, validated
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed import inventory, pairs, rebuild
-from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.by_driver import PodsOfDriver, of_driver, pods_of
 from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
+from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.standing import TargetStanding
@@ -97,11 +95,10 @@ class DriverView:
     snapshot: Snapshot
     settings: PlanSettings
     driver: DriverContainer
-    nodes: Mapping[str, Node]
+    nodes: Layered[Node]
     daemon_sets: Mapping[str, DaemonSet]
     """By target; of a pair the one that a wave moves nodes to."""
-    own_pods: tuple[DriverPod, ...]
-    pods_by_node: "PodsByNode"
+    own_pods: PodsOfDriver
     before: Mapping[str, TargetStatus]
     notes: Mapping[str, NodeNote]
     orphans: frozenset[str] = frozenset()
@@ -125,7 +122,7 @@ class DriverView:
     """The annotation that records on a Node what is loaded there of the driver."""
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """The ordinary nodes (:mod:`driver_builder.planning.ordinary`) that a wave has not reached, by target and sorted."""
-    others: tuple[Node, ...] = ()
+    others: Sequence[Node] = ()
     """The nodes that are not ordinary: where something may be to be done."""
     others_of: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """Their names, by the target that is rolled out to them."""
@@ -135,7 +132,6 @@ class DriverView:
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":
         """Take from a snapshot what concerns one driver."""
-        own_pods = of_driver(snapshot.pods, driver.key)
         daemon_sets = of_driver(snapshot.daemon_sets, driver.key)
         known_pairs = pairs.pairs(daemon_sets)
         unload_pods: dict[str, list[UnloadPod]] = {}
@@ -151,8 +147,7 @@ class DriverView:
             nodes=inventory.by_name(snapshot.nodes),
             daemon_sets=pairs.by_target(daemon_sets, known_pairs),
             pairs=known_pairs,
-            own_pods=own_pods,
-            pods_by_node=pods_by_node(own_pods),
+            own_pods=pods_of(snapshot.pods, driver.key),
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
             unload_pods=unload_pods,
@@ -164,7 +159,7 @@ class DriverView:
 
     def pods_on(self, node: str) -> tuple[DriverPod, ...]:
         """Return the driver's pods on a node, those that stay first."""
-        pods = self.pods_by_node(node)
+        pods = self.own_pods.on(node)
         pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
         return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
 
@@ -211,26 +206,6 @@ class DriverView:
             notes=tuple(self.notes.values()),
             wave=previous_wave(self.driver.status),
         )
-
-
-PodsByNode = Callable[[str], tuple[DriverPod, ...]]
-
-
-@remembers_last(1)
-def pods_by_node(pods: tuple[DriverPod, ...]) -> PodsByNode:
-    """Return a function that gives the pods of a node, those that stay first."""
-    # Mostly there is one: thousands of tuples of one pod each are not made.
-    names_of = [pod.node for pod in pods]
-    one = dict(zip(names_of, pods, strict=True))
-    if len(one) == len(pods):
-        return lambda node: (one[node],) if node in one else ()
-    # In a wave, a few nodes have the old pod and the new one.
-    more = list(compress(pods, map(is_not, map(one.get, names_of), pods)))
-    crowded = [*more, *(one[node] for node in {pod.node for pod in more})]
-    several: dict[str, tuple[DriverPod, ...]] = {}
-    for pod in sorted(crowded, key=lambda pod: (pod.deleting, pod.name)):
-        several[pod.node] = (*several.get(pod.node, ()), pod)
-    return lambda node: several.get(node) or ((one[node],) if node in one else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

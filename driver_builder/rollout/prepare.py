@@ -13,7 +13,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects import pull_pod
 from driver_builder.observed import inventory, pairs
-from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.actions import (
@@ -26,7 +26,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
 )
-from driver_builder.planning.plan_view import DriverPlan, pods_by_node
+from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
 from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
@@ -313,7 +313,7 @@ class _Hold:
         return pairs.by_target(every, known) | (back if None in moves else {})
 
     def _pods_on(self, node: str) -> list[DriverPod]:
-        return [pod for pod in pods_by_node(of_driver(self.snapshot.pods, self.driver))(node) if not pod.deleting]
+        return [pod for pod in pods_of(self.snapshot.pods, self.driver).on(node) if not pod.deleting]
 
     def _record(self, node: Node) -> Draining | None:
         """Return the record of this driver; what nobody can read belongs to who holds the lock."""
