@@ -10,7 +10,6 @@ from operator import is_not
 from typing import TypeVar, overload
 
 Item = TypeVar("Item")
-ItemCo = TypeVar("ItemCo", covariant=True)
 
 PIECE = 64
 """Items of a piece."""
@@ -18,23 +17,23 @@ MOST_CHANGES = 128
 """Changed values above a mapping; with more of them there is a new one."""
 
 
-class Pieces(Sequence[ItemCo]):
+class Pieces(Sequence[Item]):
     """A sequence in pieces: of two that differ in a few items most pieces are the same objects."""
 
-    def __init__(self, pieces: tuple[tuple[ItemCo, ...], ...] = ()) -> None:
+    def __init__(self, pieces: tuple[tuple[Item, ...], ...] = ()) -> None:
         self.pieces = pieces
 
     @overload
-    def __getitem__(self, index: int) -> ItemCo: ...
+    def __getitem__(self, index: int) -> Item: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[ItemCo, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> ItemCo | tuple[ItemCo, ...]:
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
         """Return an item by its place."""
         return tuple(self)[index]
 
-    def __iter__(self) -> Iterator[ItemCo]:
+    def __iter__(self) -> Iterator[Item]:
         """Iterate over the items of all pieces."""
         return chain.from_iterable(self.pieces)
 
@@ -78,16 +77,16 @@ def changes(before: Pieces[Item], now: Pieces[Item]) -> tuple[list[Item], list[I
 class Layered(Mapping[str, Item]):
     """A mapping that is never changed, and the few values that are ``changed`` above it, None for one that is gone."""
 
-    def __init__(
-        self, below: dict[str, Item] | None = None, changed: Mapping[str, Item | None] | None = None
-    ) -> None:
+    def __init__(self, below: dict[str, Item] | None = None, changed: Mapping[str, Item | None] | None = None) -> None:
         self._below: dict[str, Item] = {} if below is None else below
         self._changed: Mapping[str, Item | None] = changed or {}
 
     def with_changes(self, changed: Mapping[str, Item | None]) -> "Layered[Item]":
         """Return this mapping with other values for some keys: None for one that goes."""
         together = {**self._changed, **changed}
-        return Layered(self._below, together) if len(together) <= MOST_CHANGES else Layered(_flat(self._below, together))
+        return (
+            Layered(self._below, together) if len(together) <= MOST_CHANGES else Layered(_flat(self._below, together))
+        )
 
     def differing(self, other: "Layered[Item]") -> frozenset[str]:
         """Return the keys that have another object in the other mapping, or none in one of them."""

@@ -92,5 +92,5 @@ def _piece(owned: tuple[OwnedPod, ...], owners: frozenset[str]) -> _Piece:
         orphaned=tuple(
             OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in of_drivers if owner not in owners
         ),
-        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod)) if len(of_drivers) < len(owned) else (),
+        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod)),
     )

@@ -8,7 +8,6 @@ from driver_builder.memo import remembers_last
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.persistent import Layered, Pieces, changes, cut
 
-
 _OnNode = DriverPod | tuple[DriverPod, ...]
 """Mostly there is one pod on a node: thousands of tuples of one pod each are not made."""
 

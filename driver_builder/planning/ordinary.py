@@ -5,7 +5,8 @@ them when its only driver pod proves the driver that is rolled out, and label an
 a wave the nodes that wait for it are of the same kind: there the driver works from the image of before.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driver_builder.api.driver_spec import ValidationSettings
@@ -48,6 +49,10 @@ class Ordinary:
     validation: ValidationSettings = field(default_factory=ValidationSettings)
 
 
+_FEW = 32
+"""So many names are searched one by one."""
+
+
 def _never(_name: str) -> bool:
     return False
 
@@ -76,11 +81,11 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
             and before.pairs.get(target.short_hash) == pair
             and before.places.get(target) == candidates
         )
-        if is_known and changed.isdisjoint(candidates):
+        # Of those that are known as they are, a large fleet has thousands.
+        touched = _among(changed, candidates) if is_known else frozenset(candidates)
+        if is_known and not touched:
             others[target], waiting[target] = before.others[target], before.waiting.get(target, ())
             continue
-        # Of those that are known as they are, a large fleet has thousands.
-        touched = changed.intersection(candidates) if is_known else frozenset(candidates)
         waits = set(filter(is_waiting, touched))
         weighed = {name for name in touched - waits if not is_ordinary(name)}
         others[target] = _updated(before.others[target] if is_known else (), touched, weighed)
@@ -102,9 +107,25 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     )
 
 
-def _updated(before: tuple[str, ...], touched: Collection[str], now: Iterable[str]) -> tuple[str, ...]:
+def _among(names: frozenset[str], candidates: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that are among sorted ones: a few of them are searched there."""
+    if len(names) > _FEW:
+        return names.intersection(candidates)
+    return frozenset(name for name in names if _place_of(name, candidates) is not None)
+
+
+def _place_of(name: str, candidates: Sequence[str]) -> int | None:
+    place = bisect_left(candidates, name)
+    return place if place < len(candidates) and candidates[place] == name else None
+
+
+def _updated(before: tuple[str, ...], touched: Iterable[str], now: Collection[str]) -> tuple[str, ...]:
     """Return sorted names of which the ``touched`` were looked at again: of those ``now`` are left."""
-    return tuple(sorted([*(name for name in before if name not in touched), *now]))
+    names = list(before)
+    for name in touched:
+        if (place := _place_of(name, names)) is not None:
+            del names[place]
+    return tuple(sorted([*names, *now]) if now else names)
 
 
 def _special(view: DriverView) -> frozenset[str]:

@@ -121,9 +121,9 @@ class DriverView:
     record: str = ""
     """The annotation that records on a Node what is loaded there of the driver."""
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
-    """The ordinary nodes (:mod:`driver_builder.planning.ordinary`) that a wave has not reached, by target and sorted."""
+    """Ordinary nodes (:mod:`driver_builder.planning.ordinary`) that a wave has not reached, by target and sorted."""
     others: Sequence[Node] = ()
-    """The nodes that are not ordinary: where something may be to be done."""
+    """The nodes that are not ordinary: where something may have to be done."""
     others_of: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """Their names, by the target that is rolled out to them."""
     written: dict[str, tuple[tuple[object, ...], DaemonSet]] = field(default_factory=dict)

@@ -7,12 +7,14 @@ make and remove pods, nodes load what their pods carry, builds end. The controll
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from operator import is_not
 from typing import Any
 
 from driver_builder.api import driver_container
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.cluster.observe import Observer
+from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
@@ -27,6 +29,7 @@ from driver_builder.model.images import (
 )
 from driver_builder.model.repositories import Discovery
 from driver_builder.objects import manifests, pull_pod, unload_pod, validation_pod
+from driver_builder.observed.by_driver import pods_of
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
@@ -96,6 +99,7 @@ class World:
         self.refused_evictions: dict[str, EvictionRefused] = {}
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
+        self._observer: tuple[tuple[object, ...], Observer] | None = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 
     # ------------------------------------------------------------ what people do
@@ -204,16 +208,21 @@ class World:
         return self.images().read(self.observer().observe())
 
     def observer(self) -> Observer:
-        """Make what reads the cluster."""
-        return Observer(
-            self.client,
-            namespaces=self.namespaces,
-            cache=self._followed(),
-            builds=self.builds,
-            discoveries=self.discoveries,
-            clock=lambda: self.now,
-            refused_evictions=self.refused_evictions,
-        )
+        """Make what reads the cluster; of one that is followed it knows what it read before."""
+        cache = self._followed()
+        parts = (self.client, cache, self.builds, self.discoveries, self.refused_evictions)
+        if self._observer is None or cache is None or any(map(is_not, self._observer[0], parts)):
+            observer = Observer(
+                self.client,
+                namespaces=self.namespaces,
+                cache=cache,
+                builds=self.builds,
+                discoveries=self.discoveries,
+                clock=lambda: self.now,
+                refused_evictions=self.refused_evictions,
+            )
+            self._observer = (parts, observer)
+        return self._observer[1]
 
     def writer(self) -> Writer:
         """Make what writes to the cluster."""
@@ -240,9 +249,15 @@ class World:
     def decide(self) -> Plan:
         """Observe and plan, and do nothing.
 
-        What is remembered of the plans before changes nothing of this one, nor that most nodes are ordinary.
+        What is remembered of the plans before changes nothing of this one, nor that most nodes are ordinary, and what
+        is remembered of the pods before nothing of these.
         """
         seen, images = self.observer().observe(), self.images()
+        if self._cache is not None:
+            anew = PodReader().read(self._cache, seen.drivers, seen.daemon_sets)
+            assert seen.pods == anew.pods
+            for driver in seen.drivers:
+                assert pods_of(seen.pods, driver.key).by_node == pods_of(anew.pods, driver.key).by_node
         resolved = images.resolve(seen)
         snapshot = images.read(seen, resolved)
         decided = plan(snapshot, self.settings, resolved, self._plan_memory)

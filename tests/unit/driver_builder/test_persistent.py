@@ -49,7 +49,9 @@ def test_pieces_that_are_the_same_are_not_looked_through() -> None:
 
 @pytest.mark.parametrize("most", [0, 3, 100])
 @given(below=st.dictionaries(st.sampled_from("abcd"), st.just("zero")), steps=st.lists(CHANGES, max_size=6))
-def test_a_layered_mapping_is_as_a_plain_one(most: int, below: dict[str, str], steps: list[dict[str, str | None]]) -> None:
+def test_a_layered_mapping_is_as_a_plain_one(
+    most: int, below: dict[str, str], steps: list[dict[str, str | None]]
+) -> None:
     """After each change, and it knows what is another object than in any one before."""
     with patch.object(persistent, "MOST_CHANGES", most):
         plain, layered = [dict(below)], [Layered(dict(below))]

@@ -118,7 +118,7 @@ class Words(RuleBasedStateMachine):
 def test_values_come_change_and_go(piece: int) -> None:
     """In pieces of any size."""
     with patch.object(grouped_module, "PIECE", piece):
-        run_state_machine_as_test(Words)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(Words)
 
 
 def test_a_change_costs_a_piece() -> None:
