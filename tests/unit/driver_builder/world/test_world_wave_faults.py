@@ -288,3 +288,29 @@ def test_an_image_that_comes_late_waits_for_the_soak() -> None:
     assert image_on(world, "node-1") != before["node-1"]
     assert "rollout" not in status_of(world)
     assert not world.wave_labels()
+
+
+class IdleWorld(WaveWorld):
+    """A world in which pods load nothing for a while."""
+
+    is_idle = False
+
+    def _load(self) -> None:
+        if not self.is_idle:
+            super()._load()
+
+
+def test_a_target_is_not_ready_while_its_last_node_has_not_proven_the_new_image() -> None:
+    """The node keeps the ready label of before meanwhile."""
+    world = IdleWorld()
+    world.add_node("node-0", KERNEL)
+    world.add_driver("edu")
+    world.arrive()
+    world.is_idle = True
+    world.edit_source(GOOD[1])
+    rounds(world, 10)
+    (target,) = status_of(world)["targets"]
+    assert (target["state"], target["reason"]) == ("RollingOut", "WaitingForNodes")
+    world.is_idle = False
+    world.arrive()
+    assert {target["state"] for target in status_of(world)["targets"]} == {"Ready"}
