@@ -6,6 +6,7 @@ kernel and is ready again; an annotation forces a rebuild; everything is taken a
 """
 
 import re
+import time
 from collections.abc import Sequence
 
 from demo import deploy
@@ -120,12 +121,16 @@ class Scenario(Steps[Guest]):
             detail=step.detail,
         )
 
-    def reboot_into_third_kernel(self) -> None:
-        """Reboot guest-a into a kernel nobody has built for yet and wait until it is ready again."""
+    def reboot_into_third_kernel(self) -> float:
+        """Reboot guest-a into a kernel nobody has built for yet and wait until its driver is ready again.
+
+        Returns the seconds between the node's Ready and its driver's.
+        """
         guest, kernel = self.guests["guest-a"], self.kernels[2]
         with self.progress.step(f"guest-a reboots from {guest.kernel.release} into {kernel.release}"):
             guest.reboot(kernel)
             guest.wait_ready(timeout=NODE_SECONDS)
+        began = time.monotonic()
         with self.progress.step(
             "nfd-worker reports the new kernel: the driver does not match, the node is no longer ready"
         ) as step:
@@ -138,7 +143,11 @@ class Scenario(Steps[Guest]):
             )
         with self.progress.step(f"Build, verify and push the driver for {kernel.release}") as step:
             self.wait_for_image(kernel.release, step)
+        with self.progress.step("guest-a loads the driver and is ready again") as step:
+            self.wait_for_ready_label(guest, step)
+        seconds = time.monotonic() - began
         self.wait_for_ready()
+        return seconds
 
     def check_removed(self, node: Guest) -> None:
         """Make sure that nothing of the driver is left on a guest."""

@@ -224,12 +224,18 @@ class Steps(ABC, Generic[AnyNode]):
         with self.progress.step("The nodes switch to the new images") as step:
             self.cluster.wait(
                 "every target is Ready with its new image",
-                lambda: all(item["state"] == "Ready" for item in self.cluster.targets(DRIVER).values()) or None,
+                self._is_rolled_out,
                 timeout=LOAD_SECONDS,
                 seen=lambda: self.cluster.describe_targets(DRIVER),
                 detail=step.detail,
             )
         return {kernel: (before[kernel], after[kernel]) for kernel in before}
+
+    def _is_rolled_out(self) -> bool | None:
+        """Return whether every target is Ready, and the wave has ended."""
+        status = self.cluster.driver(DRIVER).get("status") or {}
+        is_ready = all(item["state"] == "Ready" for item in status.get("targets") or ())
+        return (is_ready and "rollout" not in status) or None
 
     def remove_driver(self) -> None:
         """Delete the DriverContainer and wait until labels and modules are gone."""

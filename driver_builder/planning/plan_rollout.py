@@ -28,7 +28,7 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.actions import Action, ApplyDaemonSet
 from driver_builder.planning.lanes import lanes, place
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.standing import TargetStanding, Weighing, stand
+from driver_builder.planning.standing import Standing, TargetStanding, Weighing, stand
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import timestamp
 
@@ -73,16 +73,6 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         pod for pod in pods if not pod.deleting and (pod.slot != written.slot.name or _is_outdated(view, pod, written))
     ]
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
-    done = not waiting and all(part.of_node(node).version is not None and node in current for node in nodes)
-    status = replace(
-        part.status,
-        digest=state.digest,
-        key=item.key,
-        state=TargetState.READY if done else TargetState.ROLLING_OUT,
-        reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
-        message=_progress_words(view, item, part, sorted((*nodes, *waiting[:1])), current)
-        + _reused_words(state.labels),
-    )
     weighing = Weighing(
         target=item.target.short_hash,
         outdated={pod.uid: is_current(pod, written) for pod in outdated},
@@ -104,6 +94,18 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         settled=len(item.nodes) - len(nodes) - len(waiting),
         waiting=waiting,
         nodes=stand((view.nodes[node] for node in nodes if node in view.nodes), pods, weighing),
+    )
+    done = not waiting and all(part.of_node(node).version is not None and node in current for node in nodes)
+    # In a wave the label of before is no proof of what a node has got.
+    done = done and (found.spare is None or all(node.standing is not Standing.UNPROVEN for node in standing.nodes))
+    status = replace(
+        part.status,
+        digest=state.digest,
+        key=item.key,
+        state=TargetState.READY if done else TargetState.ROLLING_OUT,
+        reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
+        message=_progress_words(view, item, part, sorted((*nodes, *waiting[:1])), current)
+        + _reused_words(state.labels),
     )
     done_by = served(pods, view.rebuilds, written.image)
     made = replace(part, status=status, actions=tuple(actions), served=done_by, standing=standing)

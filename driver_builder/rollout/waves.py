@@ -65,7 +65,7 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
     """Decide which nodes are next; ``before`` is the wave in the driver's status."""
     brought = before.targets if before is not None else {}
     owed = {target: found for target, found in seen.imageless.items() if target in brought}
-    wave = _continued(seen.targets, owed, before, now)
+    wave = _continued(seen, owed, before, now)
     fleet = _Fleet(settings, seen, wave, chain.from_iterable(owed.values()))
     if wave is None and owed and before is not None:
         waiting = replace(before, phase=Phase.WAITING, message="the next image is not there yet")
@@ -85,12 +85,10 @@ _OWED = ""
 
 
 def _continued(
-    targets: tuple[TargetStanding, ...],
-    imageless: Mapping[str, tuple[NodeStanding, ...]],
-    before: Wave | None,
-    now: float,
+    seen: Seen, imageless: Mapping[str, tuple[NodeStanding, ...]], before: Wave | None, now: float
 ) -> Wave | None:
     """Return the wave that is under way; a new one where another image is wanted than it brings."""
+    targets = seen.targets
     owed: Collection[str] = imageless.keys()
     wanted = {
         item.target: item.fingerprint
@@ -110,7 +108,9 @@ def _continued(
             if any(_is_unsettled(node) and node.node not in before.failed_before for node in item.nodes)
         }
         held = {item.target for item in targets if not item.has_image and item.target in before.targets}
-        if is_same and (wanted or unsettled or held):
+        # What is not built yet waits for the soak as well, also where the canary is all that has an image.
+        is_early = bool(seen.imageless) and before.phase in (Phase.CANARY, Phase.SOAKING)
+        if is_same and (wanted or unsettled or held or is_early):
             return replace(before, targets={**before.targets, **wanted})
         owed = {*owed, *unsettled, *held}
     if not wanted:

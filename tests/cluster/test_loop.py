@@ -116,11 +116,15 @@ def removed_by_hand(scenario: Scenario) -> str:
 
 
 @pytest.mark.usefixtures("removed_by_hand")
-def test_a_node_with_a_new_kernel_gets_its_driver_by_itself(scenario: Scenario) -> None:
+def test_a_node_with_a_new_kernel_gets_its_driver_by_itself(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
     """After a reboot into a third kernel the driver is built, loaded and proven; the old DaemonSet is gone."""
     old = scenario.guests["guest-a"].kernel.release
     before = {item["metadata"]["name"] for item in scenario.cluster.daemon_sets(DRIVER)}
-    scenario.reboot_into_third_kernel()
+    seconds = scenario.reboot_into_third_kernel()
+    with capsys.disabled():
+        print(f"\na new kernel: the driver is built and proven {seconds:.1f} s after guest-a is Ready", flush=True)
     new = scenario.guests["guest-a"].kernel.release
     assert_proven(scenario, "guest-a")
     assert new in scenario.cluster.targets(DRIVER)

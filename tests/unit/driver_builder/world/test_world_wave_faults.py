@@ -7,7 +7,7 @@ from driver_builder.planning.actions import Action, DeleteDaemonSet
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
-from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, WaveWorld, image_on, status_of
 
 DRIVER = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
@@ -251,3 +251,66 @@ def test_pods_of_an_older_version_do_not_unload_what_a_moved_pod_has_loaded() ->
     world.edit_source(GOOD[1])
     rounds(world, 12)
     assert all(world.live.values())
+
+
+class SlowWorld(WaveWorld):
+    """A world in which the builds for some kernels take their time."""
+
+    slow: frozenset[str] = frozenset()
+
+    def finish_builds(self) -> None:
+        """Let the others end."""
+        every = self.builds.running
+        held = {key: build for key, build in every.items() if build.request.target.kernel_version in self.slow}
+        for key in held:
+            del every[key]
+        super().finish_builds()
+        every.update(held)
+
+
+def test_an_image_that_comes_late_waits_for_the_soak() -> None:
+    """The canary is the only node of its kernel: it has what is wanted before the other kernel's image is there."""
+    world = SlowWorld()
+    for name, kernel in (("node-0", KERNEL), ("node-1", OTHER_KERNEL)):
+        world.add_node(name, kernel)
+    world.add_driver("edu", rollout={"canary": 1, "soak": "1h"})
+    world.arrive()
+    before = {name: image_on(world, name) for name in world.kernels}
+    world.slow = frozenset({OTHER_KERNEL})
+    world.edit_source(GOOD[1])
+    rounds(world, 20)
+    assert status_of(world)["rollout"]["phase"] == "Soaking"
+    world.slow = frozenset()
+    rounds(world, 20)
+    assert (image_on(world, "node-0") != before["node-0"], image_on(world, "node-1")) == (True, before["node-1"])
+    assert (status_of(world)["rollout"]["phase"], status_of(world)["rollout"]["nodes"]) == ("Soaking", 2)
+    world.arrive()
+    assert image_on(world, "node-1") != before["node-1"]
+    assert "rollout" not in status_of(world)
+    assert not world.wave_labels()
+
+
+class IdleWorld(WaveWorld):
+    """A world in which pods load nothing for a while."""
+
+    is_idle = False
+
+    def _load(self) -> None:
+        if not self.is_idle:
+            super()._load()
+
+
+def test_a_target_is_not_ready_while_its_last_node_has_not_proven_the_new_image() -> None:
+    """The node keeps the ready label of before meanwhile."""
+    world = IdleWorld()
+    world.add_node("node-0", KERNEL)
+    world.add_driver("edu")
+    world.arrive()
+    world.is_idle = True
+    world.edit_source(GOOD[1])
+    rounds(world, 10)
+    (target,) = status_of(world)["targets"]
+    assert (target["state"], target["reason"]) == ("RollingOut", "WaitingForNodes")
+    world.is_idle = False
+    world.arrive()
+    assert {target["state"] for target in status_of(world)["targets"]} == {"Ready"}
