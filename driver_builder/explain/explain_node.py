@@ -7,6 +7,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report, validated, validation_pod
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.tolerations import with_ours
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
@@ -112,10 +113,21 @@ def _of_before(context: Context, pod: DriverPod) -> Step:
     if lock is not None and lock.holder != context.driver.key:
         step = f"Wait; if its holder is gone: kubectl annotate node {node.name} {names.LOCK_ANNOTATION}-"
         return waiting("pull", f"{words}: the node {lock}", step)
+    pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
+    if pull is not None and not pull.is_proven:
+        look = f"kubectl -n {pull.namespace} describe pod {pull.name}"
+        if not pull.message:
+            return waiting("pull", f"{words}: pod {pull.name} brings the next one", look)
+        step = _advice(_PULL_ADVICE, pull.message) or "Check that the node reaches the registry"
+        return broken("pull", f"{words}: the next one cannot be pulled: {pull.message}", f"{step}; {look}")
     # What all drivers together hold back is in the status alone.
     wave = previous_wave(context.driver.status) or context.decided.wave
     words += f"; {wave.phase}: {wave.message}" if wave else ""
     return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
+
+
+def _is_pull_for(pod: PullPod, context: Context) -> bool:
+    return (pod.driver, pod.node, pod.deleting) == (context.driver.key, context.node.name, False)
 
 
 def _no_pod(context: Context) -> Step:

@@ -88,6 +88,10 @@ class DriverPlan:
     """Nodes that the wave answers for."""
     reserve: tuple[TakeNode, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
+    pulls: int = 0
+    """So many of these nodes get their image at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -280,7 +280,7 @@ def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
         world.finish_builds()
         world.turn()
         world.now += 15.0
-    words = "pulling the next image on node-0: ImagePullBackOff: Back-off pulling image"
+    words = "held back: node-0: the next image cannot be pulled there: ImagePullBackOff: Back-off pulling image"
     assert world.status()["rollout"]["message"].startswith(words)
     assert (world.leftovers(), world.working(), world.client.evicted) == ([], {"node-0"}, [])
     world.without_images.clear()
