@@ -17,8 +17,10 @@ from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.plan_labels import validation_of
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.rollout.draining import draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.status.rollout_status import previous_wave
+from driver_builder.status.status import timestamp
 from kube_api import names
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
@@ -113,6 +115,11 @@ def _of_before(context: Context, pod: DriverPod) -> Step:
     if lock is not None and lock.holder != context.driver.key:
         step = f"Wait; if its holder is gone: kubectl annotate node {node.name} {names.LOCK_ANNOTATION}-"
         return waiting("pull", f"{words}: the node {lock}", step)
+    record = draining_of(node)
+    if record is not None and record.driver == context.driver.key and record.is_resting(context.snapshot.now):
+        words += f": {Reason.DRAIN_TIMEOUT}: the node could not be drained: {record.failed}"
+        words += f"; it is tried again at {timestamp(record.retry_at)}"
+        return broken("pull", words, remedy_of(Reason.DRAIN_TIMEOUT))
     pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
     if pull is not None and not pull.is_proven:
         look = f"kubectl -n {pull.namespace} describe pod {pull.name}"

@@ -92,6 +92,8 @@ class DriverPlan:
     """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
     pulls: int = 0
     """So many of these nodes get their image at once."""
+    undrained: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that could not be drained and keep their driver, with what was in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,10 +54,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What comes next on one node; ``goes`` says that its driver may be replaced now."""
+    """What comes next on one node; ``goes``: its driver may be replaced now; ``failed``: why it was not drained."""
 
     actions: tuple[Action, ...] = ()
     goes: bool = False
+    failed: str = ""
     words: str = ""
     requeue_at: float | None = None
 
@@ -177,6 +178,7 @@ def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
         actions=(*first, *staying),
         budgeted=part.budgeted - waiting,
         wave=wave,
+        undrained={node: step.failed for node, step in steps.items() if step.failed},
         requeue_at=min((time for time in times if time is not None), default=None),
     )
 
@@ -283,7 +285,7 @@ class _Hold:
         is_own_lock = lock is not None and lock.holder == self.driver
         may_come = self.part.wave is not None and not self.part.driver.deleting
         if record is not None and may_come and record.is_resting(self.now) and not is_own_lock:
-            return _Step(requeue_at=float(record.retry_at))
+            return _Step(failed=record.failed, requeue_at=float(record.retry_at))
         action = _restoration(node, self.driver, record, is_own_lock=is_own_lock)
         return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
 
@@ -311,7 +313,7 @@ class _Hold:
             why=f"release it: it could not be drained: {why}",
         )
         words = f"{node.name} could not be drained: {why}"
-        return _Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
+        return _Step(actions=(action,), failed=why, words=words, requeue_at=self.now + LOOK_SECONDS)
 
     def _drain_settings(self, node: Node) -> DrainSettings | None:
         """Return how a node is drained; None where it is not, or where the same modules stay loaded."""

@@ -201,6 +201,7 @@ def test_after_the_deadline_the_node_is_as_it_was_and_rests() -> None:
     assert (left.failed, left.retry_at) == ("pod apps/web: web is evicted", int(NOW) + 600)
     assert found.wave is not None
     assert found.wave.message.startswith("node-a could not be drained: pod apps/web: web is evicted")
+    assert found.undrained == {"node-a": "pod apps/web: web is evicted"}
 
 
 def test_a_node_that_rests_is_held_back() -> None:
@@ -210,7 +211,9 @@ def test_a_node_that_rests_is_held_back() -> None:
     assert holds.obstacle("node-a", KEY) == (
         "node node-a was not drained, and is tried again at 2023-11-14T22:14:20Z: pod x"
     )
-    assert drained(part(), resting).actions == ()
+    rests = drained(part(), resting)
+    assert (rests.actions, rests.undrained) == ((), {"node-a": "pod x"})
+    assert drained(part(REPLACE), resting, later=60).undrained == {}
     assert only_hold(drained(part(wave=None), resting)).annotations == {names.DRAINING_ANNOTATION: None}
     assert only_hold(drained(part(), resting, later=60)).annotations == {names.DRAINING_ANNOTATION: None}
     assert only_hold(drained(part(REPLACE), resting, later=60)).taint is True
