@@ -48,6 +48,7 @@ from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.prepare import prepare
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
@@ -115,7 +116,9 @@ def plan(
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
-    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot, settings.loader_image)
+    pulls = Pulls.of(snapshot.pull_pods, snapshot.now)
+    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls)
+    prepared = prepare(admitted, snapshot, settings.loader_image, pulls)
     parts = list(prepared.parts)
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
@@ -240,6 +243,8 @@ def _plan_driver(
         taken=rolled.taken,
         budgeted=rolled.budgeted,
         reserve=rolled.reserve,
+        images=rolled.images,
+        pulls=rolled.pulls,
     )
 
 

@@ -130,6 +130,7 @@ class Reason(StrEnum):
     IN_USE = "InUse"
     STAYS_LOADED = "StaysLoaded"
     WAITING_FOR_DEPENDENTS = "WaitingForDependents"
+    DRAIN_TIMEOUT = "DrainTimeout"
     # The newest kernel of a package repository.
     BUILT_AHEAD = "BuiltAhead"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
@@ -550,6 +551,11 @@ _DRIVERS = {
     ),
     Reason.STAYS_LOADED: _means(
         "Modules of the driver stay loaded on nodes that it left", "Reboot the nodes when it suits you"
+    ),
+    Reason.DRAIN_TIMEOUT: _means(
+        "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
+        "End the pods that the message names, or let their PodDisruptionBudget allow it: the nodes are tried again by"
+        " themselves, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
     ),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.rollout_parts.api_server import ApiServer
 from bench.scale_parts.fleet import as_kept, path_of, suffix, uid
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, pull_pod
 from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
@@ -27,6 +27,8 @@ STARTING_SECONDS = 1.0
 """From a new pod to the kubelet's first word of it."""
 PROBE_SECONDS = 1.0
 """From the loader's end to a pod that is ready."""
+PULL_SECONDS = 8.0
+"""From a pull pod to the end of its container: its image comes meanwhile."""
 
 _NODES, _PODS, _DAEMON_SETS = map(path_of, (NODES, PODS, DAEMON_SETS))
 
@@ -87,6 +89,10 @@ class Cluster:
         elif path == _DAEMON_SETS:
             self._daemon_sets[obj["metadata"]["uid"]] = obj
             self._after(REACTION_SECONDS, self._sync_all)
+        elif path == _PODS and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
+            self._pods[_place_of(obj)] = obj["metadata"]["name"]
+            self._after(STARTING_SECONDS, lambda: self._says(obj, {"phase": "Pending"}))
+            self._after(PULL_SECONDS, lambda: self._says(obj, _pulled(obj, self.now)))
 
     def _deletes(self, path: str, obj: Json) -> None:
         if path == _DAEMON_SETS:
@@ -159,6 +165,16 @@ class Cluster:
         pod["metadata"] |= {"deletionTimestamp": timestamp(self.now), "deletionGracePeriodSeconds": 30}
         self._server.put(_PODS, pod)
         self._after(seconds, lambda: self._server.remove(_PODS, pod["metadata"]["name"]))
+
+
+def _pulled(pod: Json, now: float) -> Json:
+    """Return the status of a pull pod whose container has run."""
+    ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(now)}}
+    image = pod["spec"]["containers"][0]["image"]
+    return {
+        "phase": "Succeeded",
+        "containerStatuses": [{"name": pull_pod.CONTAINER, "image": image, "imageID": image, "state": ended}],
+    }
 
 
 def _seen_of(node: Json, number: int) -> Json:

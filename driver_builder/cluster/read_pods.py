@@ -69,6 +69,7 @@ def read_pull_pod(obj: Json) -> PullPod:
         has_ended=status.get("phase") in ("Succeeded", "Failed"),
         deleting="deletionTimestamp" in metadata,
         message="" if is_proven else printable(_trouble(status) or str(status.get("message") or "")),
+        created_at=_time(metadata.get("creationTimestamp")) or 0.0,
     )
 
 

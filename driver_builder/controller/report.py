@@ -15,7 +15,7 @@ from driver_builder.plan import Plan
 from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
-from driver_builder.status import prebuild_status, status, unloading
+from driver_builder.status import prebuild_status, status, undrained, unloading
 from driver_builder.status.node_notes import render_notes
 from driver_builder.status.rollout_status import render_wave
 from driver_builder.status.status import Trouble
@@ -225,7 +225,8 @@ def _news(part: DriverPlan, written: Json) -> tuple[status.Event, ...]:
 def _more_conditions(part: DriverPlan) -> list[Json]:
     """Write the conditions that not every driver has."""
     ahead = prebuild_status.condition(part.ahead) if part.ahead is not None else None
-    return [item for item in (ahead, unloading.condition(part.unloading)) if item is not None]
+    others = (ahead, unloading.condition(part.unloading), undrained.condition(part.undrained))
+    return [item for item in others if item is not None]
 
 
 def _with_removed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Json:

@@ -1,16 +1,30 @@
-"""Checks of what the controller's account may do: every rule of ``deploy/driver-builder/rbac.yaml``. Pure."""
+"""Checks of what the controller's account may do: every rule of ``deploy/driver-builder/rbac.yaml``. Pure.
+
+Those of ``drain.yaml`` are needed by drivers with ``spec.rollout.drain`` alone.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.doctor.finding import MOST_NAMED, Finding, Unread, counted, failed, ok, unknown
+from driver_builder.doctor.finding import (
+    MOST_NAMED,
+    Finding,
+    Unread,
+    counted,
+    failed,
+    named,
+    ok,
+    unknown,
+    warning,
+)
 
 Json = dict[str, Any]
 
 DRIVERS_ROLE = "driver-builder"
 RULES_ROLE = "driver-builder-feature-rules"
 MANIFEST = "deploy/driver-builder/rbac.yaml"
+DRAIN_MANIFEST = "deploy/driver-builder/drain.yaml"
 _CHECK = "rights"
 _LEASES = "coordination.k8s.io"
 
@@ -117,6 +131,22 @@ def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[F
             f"{counted(len(unread), 'permission')} of {who} could not be asked about: {first.message}",
             "Run doctor as an administrator of the cluster",
         )
+
+
+def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> Finding:
+    """Report whether ``who`` may drain nodes, as ``spec.rollout.drain`` of these drivers asks."""
+    refused = [str(right) for right, answer in answers.items() if answer is False]
+    unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
+    if refused:
+        return warning(
+            _CHECK,
+            f"{who} may not, in all namespaces: {_listed(refused)}; rollout.drain of {named(drivers)} drains nothing",
+            f"kubectl apply -f {DRAIN_MANIFEST}; another service account has to be named in its ClusterRoleBinding",
+        )
+    if unread is not None:
+        what = f"whether {who} may drain nodes could not be asked: {unread.message}"
+        return unknown(_CHECK, what, "Run doctor as an administrator of the cluster")
+    return ok(_CHECK, f"{who} may drain nodes, as rollout.drain of {named(drivers)} asks")
 
 
 def _listed(missing: list[str]) -> str:

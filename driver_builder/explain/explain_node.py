@@ -7,6 +7,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report, validated, validation_pod
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.tolerations import with_ours
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
@@ -16,8 +17,10 @@ from driver_builder.planning.actions import ApplyDaemonSet
 from driver_builder.planning.plan_labels import validation_of
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.rollout.draining import draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.status.rollout_status import previous_wave
+from driver_builder.status.status import timestamp
 from kube_api import names
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
@@ -112,10 +115,26 @@ def _of_before(context: Context, pod: DriverPod) -> Step:
     if lock is not None and lock.holder != context.driver.key:
         step = f"Wait; if its holder is gone: kubectl annotate node {node.name} {names.LOCK_ANNOTATION}-"
         return waiting("pull", f"{words}: the node {lock}", step)
+    record = draining_of(node)
+    if record is not None and record.driver == context.driver.key and record.is_resting(context.snapshot.now):
+        words += f": {Reason.DRAIN_TIMEOUT}: the node could not be drained: {record.failed}"
+        words += f"; it is tried again at {timestamp(record.retry_at)}"
+        return broken("pull", words, remedy_of(Reason.DRAIN_TIMEOUT))
+    pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
+    if pull is not None and not pull.is_proven:
+        look = f"kubectl -n {pull.namespace} describe pod {pull.name}"
+        if not pull.message:
+            return waiting("pull", f"{words}: pod {pull.name} brings the next one", look)
+        step = _advice(_PULL_ADVICE, pull.message) or "Check that the node reaches the registry"
+        return broken("pull", f"{words}: the next one cannot be pulled: {pull.message}", f"{step}; {look}")
     # What all drivers together hold back is in the status alone.
     wave = previous_wave(context.driver.status) or context.decided.wave
     words += f"; {wave.phase}: {wave.message}" if wave else ""
     return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
+
+
+def _is_pull_for(pod: PullPod, context: Context) -> bool:
+    return (pod.driver, pod.node, pod.deleting) == (context.driver.key, context.node.name, False)
 
 
 def _no_pod(context: Context) -> Step:

@@ -2,6 +2,7 @@
 
 It runs nothing of the image, which has data only: the loader's own busybox ends at once. That its container has run
 with that image, by digest, proves that the node has it; ``node.status.images`` lists only some of a node's images.
+While the pod is there, its ended container keeps the kubelet from removing the image.
 """
 
 import hashlib
@@ -36,6 +37,7 @@ class PullPod:
     has_ended: bool = False
     deleting: bool = False
     message: str = ""
+    created_at: float = 0.0
 
 
 def name_of(driver: str, node: str, image: str) -> str:

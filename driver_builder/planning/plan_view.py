@@ -86,6 +86,12 @@ class DriverPlan:
     """Nodes that the wave answers for."""
     reserve: tuple[TakeNode, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
+    pulls: int = 0
+    """So many of these nodes get their image at once."""
+    undrained: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that could not be drained and keep their driver, with what was in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

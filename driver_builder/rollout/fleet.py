@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
 
@@ -22,14 +23,24 @@ class _Work:
 
     max_nodes: int
     holds: Holds
+    pulls: Pulls
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def obstacle(self, node: str, driver: str) -> str:
-        """Return why a driver may not be replaced on a node now; empty if it may."""
+    def waits(self, node: str, part: DriverPlan) -> bool:
+        """Return whether a node does not have the image yet that it gets next."""
+        image = part.images.get(node)
+        return image is not None and not self.pulls.is_proven(part.driver.key, node, image)
+
+    def other(self, node: str, driver: str) -> str:
+        """Return who else is at work on a node, or why it is left alone; empty if nothing is known against it."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
-        if why := self.holds.obstacle(node, driver):
+        return self.holds.obstacle(node, driver)
+
+    def obstacle(self, node: str, driver: str) -> str:
+        """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
+        if why := self.other(node, driver):
             return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
@@ -42,16 +53,19 @@ class _Work:
         self.taken.add(node)
 
 
-def admit(parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None) -> tuple[DriverPlan, ...]:
+def admit(
+    parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None, pulls: Pulls | None = None
+) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
     together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
-    has locked goes before the others.
+    has locked goes before the others. ``pulls`` says which nodes have their next image: the others wait for it, and of
+    those that could go otherwise :attr:`DriverPlan.images` is left.
     """
     parts = tuple(parts)
     holds = Holds() if holds is None else holds
-    work = _Work(max_nodes, holds)
+    work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls)
     for part in parts:
         at_once = (
             action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
@@ -59,7 +73,7 @@ def admit(parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None =
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
         work.taken |= part.taken
-    return tuple(_admitted(_begun_first(part, holds), work) if part.budgeted else part for part in parts)
+    return tuple(_admitted(_begun_first(part, holds), work) if part.budgeted or part.images else part for part in parts)
 
 
 def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
@@ -85,20 +99,30 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
+    pulled: list[str] = []
     for node in sorted(part.budgeted):
         if why := work.obstacle(node, key):
             held[node] = why
+        elif work.waits(node, part):
+            pulled.append(node)
         else:
             work.begin(node, key)
-    if not held:
+    part = replace(part, images=_pulled_now(part, work)) if part.images else part
+    if not held and not pulled:
         return part
     instead: list[TakeNode] = []
     for action in part.reserve:
-        if len(instead) < len(held) and not work.obstacle(action.node, key):
+        is_free = len(instead) < len(held) + len(pulled) and not work.waits(action.node, part)
+        if is_free and not work.obstacle(action.node, key):
             work.begin(action.node, key)
             instead.append(action)
-    words = f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"
-    wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
+    late = {node: why for node in pulled if (why := work.pulls.failure(key, node, part.images[node]))}
+    held |= {node: f"the next image cannot be pulled there: {why}" for node, why in late.items()}
+    waiting = [node for node in pulled if node not in late]
+    words = [f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"] if held else []
+    words += [f"pulling the next image on {first_few(waiting, MAX_LISTED)}"] if waiting else []
+    wave = replace(part.wave, message="; ".join((*words, part.wave.message))) if part.wave is not None else None
+    held |= dict.fromkeys(pulled, "")
     staying = (action for action in part.actions if not (isinstance(action, TakeNode) and action.node in held))
     return replace(
         part,
@@ -106,3 +130,9 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
         budgeted=part.budgeted.difference(held).union(action.node for action in instead),
         wave=wave,
     )
+
+
+def _pulled_now(part: DriverPlan, work: _Work) -> dict[str, str]:
+    """Return the images of the nodes that could go, or do: where somebody else is at work nothing is prepared yet."""
+    driver = part.driver.key
+    return {node: image for node, image in part.images.items() if not work.other(node, driver)}

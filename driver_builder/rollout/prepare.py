@@ -30,6 +30,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
 from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
+from driver_builder.rollout.pulls import MAX_PULLS, Pulls
 from kube_api import names
 
 LOOK_SECONDS = 15.0
@@ -53,26 +54,30 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What comes next on one node; ``goes`` says that its driver may be replaced now, ``pull`` names its pull pod."""
+    """What comes next on one node; ``goes``: its driver may be replaced now; ``failed``: why it was not drained."""
 
     actions: tuple[Action, ...] = ()
     goes: bool = False
-    pull: str = ""
+    failed: str = ""
     words: str = ""
     requeue_at: float | None = None
 
 
-def prepare(parts: Iterable[DriverPlan], snapshot: Snapshot, loader_image: str = "") -> Prepared:
+def prepare(
+    parts: Iterable[DriverPlan], snapshot: Snapshot, loader_image: str = "", pulls: Pulls | None = None
+) -> Prepared:
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
-    Pull pods run the loader of ``loader_image``.
+    Pull pods run the loader of ``loader_image``; ``pulls`` are those that are there, as ``admit`` knows them.
     """
+    pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
     held: dict[str, list[Node]] = {}
     for node in inventory.held(snapshot.nodes):
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot, loader_image) for part in parts]
+    parts = tuple(_with_pulls(part, snapshot, pulls, loader_image) for part in parts)
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot, pulls) for part in parts]
     left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
     return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
 
@@ -99,25 +104,61 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
 
 
 def _prepared(
-    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot, loader_image: str
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot, pulls: Pulls
 ) -> DriverPlan:
-    pulls = of_driver(snapshot.pull_pods, part.driver.key)
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
-    if part.trouble is not None or not (part.budgeted or held or pulls):
+    if part.trouble is not None or not (part.budgeted or held):
         return part
-    hold = _Hold(part, snapshot, loader_image)
+    hold = _Hold(part, snapshot)
     steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
     for node in held:
         if node.name not in steps:
-            steps[node.name] = hold.keep(node) if hold.is_at_work(node.name) else hold.leave(node)
-    pulling = {step.pull for step in steps.values()}
-    done = [
+            is_kept = hold.is_at_work(node.name) or hold.is_pulled_again(node, pulls)
+            steps[node.name] = hold.keep(node) if is_kept else hold.leave(node)
+    return _with_steps(part, steps)
+
+
+def _with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image: str) -> DriverPlan:
+    """Bring images to the nodes that wait for them, and end the pulls that nothing waits for any more.
+
+    A pod stays until the driver is proven on its node: it keeps the image there.
+    """
+    driver = part.driver
+    existing = of_driver(snapshot.pull_pods, driver.key)
+    if part.trouble is not None or not (existing or part.images):
+        return part
+    actions: list[Action] = []
+    existing_names = {pod.name for pod in existing}
+    times = [part.requeue_at]
+    kept: set[str] = set()
+    hopeful = 0
+    for node, image in part.images.items():
+        pod = pulls.find(driver.key, node, image)
+        if pod is not None and (node in part.budgeted or not pulls.is_over(pod)):
+            kept.add(pod.uid)
+            times.append(pulls.next_look(pod))
+        if node in part.budgeted:
+            continue
+        if pod is None and hopeful < min(part.pulls, MAX_PULLS):
+            manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
+            name = manifest["metadata"]["name"]
+            # One that is being deleted has its name until then.
+            if name not in existing_names:
+                actions.append(PullImage(namespace=driver.namespace, name=name, node=node, manifest=manifest))
+            hopeful += 1
+        elif pod is not None and not pulls.trouble(pod):
+            hopeful += 1
+    at_work = part.busy | part.budgeted
+    actions += (
         DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in pulls
-        if pod.name not in pulling and not pod.deleting
-    ]
-    prepared = _with_steps(part, steps)
-    return replace(prepared, actions=(*prepared.actions, *done)) if done else prepared
+        for pod in existing
+        if pod.uid not in kept and not pod.deleting and not (pod.is_proven and pod.node in at_work)
+    )
+    return replace(
+        part,
+        actions=(*part.actions, *actions),
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )
 
 
 def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
@@ -137,6 +178,7 @@ def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
         actions=(*first, *staying),
         budgeted=part.budgeted - waiting,
         wave=wave,
+        undrained={node: step.failed for node, step in steps.items() if step.failed},
         requeue_at=min((time for time in times if time is not None), default=None),
     )
 
@@ -169,7 +211,6 @@ class _Hold:
 
     part: DriverPlan
     snapshot: Snapshot
-    loader_image: str
     moved: frozenset[str] = field(init=False)
     """Nodes from which a driver is taken now."""
 
@@ -189,13 +230,20 @@ class _Hold:
         """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
         return node in self.moved or node in self.part.busy
 
+    def is_pulled_again(self, node: Node, pulls: Pulls) -> bool:
+        """Return whether a node that is drained waits for an image: another is wanted since, or the pod was deleted."""
+        image, record = self.part.images.get(node.name), self._record(node)
+        if image is None or record is None or record.failed:
+            return False
+        return not pulls.failure(self.driver, node.name, image)
+
     def take(self, node: Node) -> _Step:
-        """Bring the image to a node, lock the node and drain it, and let its driver be replaced."""
+        """Lock a node and drain it, and let its driver be replaced."""
         settings, record = self._drain_settings(node), self._record(node)
         if settings is None or (record is not None and record.is_drained):
             return replace(self.keep(node), goes=True)
         if record is None or record.failed or not self._is_locked(node):
-            return self._pulling(node) or self._begin(node, settings)
+            return self._begin(node, settings)
         found = progress(
             settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
         )
@@ -237,30 +285,9 @@ class _Hold:
         is_own_lock = lock is not None and lock.holder == self.driver
         may_come = self.part.wave is not None and not self.part.driver.deleting
         if record is not None and may_come and record.is_resting(self.now) and not is_own_lock:
-            return _Step(requeue_at=float(record.retry_at))
+            return _Step(failed=record.failed, requeue_at=float(record.retry_at))
         action = _restoration(node, self.driver, record, is_own_lock=is_own_lock)
         return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
-
-    def _pulling(self, node: Node) -> _Step | None:
-        """Bring the next image to a node; None where it is there, or is not known."""
-        own, daemon_sets = self._pods_on(node.name), self._daemon_sets()
-        images = {daemon_sets[pod.target].image for pod in own if pod.target in daemon_sets}
-        if len(images) != 1 or images <= {pod.image for pod in own}:
-            return None
-        (image,) = images
-        name = pull_pod.name_of(self.driver, node.name, image)
-        found = next((pod for pod in of_driver(self.snapshot.pull_pods, self.driver) if pod.name == name), None)
-        if found is not None and found.is_proven:
-            return None
-        words = f"pulling the next image on {node.name}"
-        later = self.now + LOOK_SECONDS
-        if found is None:
-            manifest = pull_pod.manifest(self.part.driver, node=node.name, image=image, loader_image=self.loader_image)
-            action = PullImage(namespace=self.part.driver.namespace, name=name, node=node.name, manifest=manifest)
-            return _Step(actions=(action,), words=words, pull=name, requeue_at=later)
-        # One that has ended without the image is deleted, and made anew.
-        kept = "" if found.has_ended else name
-        return _Step(words=f"{words}: {found.message}".removesuffix(": "), pull=kept, requeue_at=later)
 
     def _begin(self, node: Node, settings: DrainSettings) -> _Step:
         """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
@@ -286,7 +313,7 @@ class _Hold:
             why=f"release it: it could not be drained: {why}",
         )
         words = f"{node.name} could not be drained: {why}"
-        return _Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
+        return _Step(actions=(action,), failed=why, words=words, requeue_at=self.now + LOOK_SECONDS)
 
     def _drain_settings(self, node: Node) -> DrainSettings | None:
         """Return how a node is drained; None where it is not, or where the same modules stay loaded."""

@@ -1,7 +1,7 @@
 """The wave of one driver: from what its targets found to pods that are replaced and a status. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
@@ -41,6 +41,7 @@ class Rolled:
 
     ``busy`` are the nodes that the driver works on, ``taken`` those that its wave answers for, ``budgeted`` those where
     a working driver is replaced next, and ``reserve`` what is replaced instead where one of them is held back.
+    ``images`` has by node what has to be there first, in the order of the nodes; ``pulls`` of them get it at once.
     """
 
     parts: tuple[TargetPart, ...]
@@ -49,6 +50,8 @@ class Rolled:
     taken: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
     reserve: tuple[TakeNode, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    pulls: int = 0
     requeue_at: float | None = None
 
 
@@ -69,6 +72,8 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         taken=decided.taken,
         budgeted=decided.budgeted,
         reserve=tuple(_reserve(view, parts, decided)),
+        images=_images(view, parts, decided),
+        pulls=decided.pulls,
         requeue_at=decided.requeue_at,
     )
 
@@ -156,6 +161,29 @@ def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -
     """Return what is done instead where a node is held back, in the order in which the nodes go."""
     lanes = {part.standing.target: part.standing.lanes for part in parts if part.standing is not None}
     return [action for node in decided.reserve for action in _replacements(view, [node], lanes[node.target])]
+
+
+def _images(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> dict[str, str]:
+    """Return what the nodes get next whose working driver is replaced, now or soon, where they do not run it."""
+    lanes = {part.standing.target: part.standing.lanes for part in parts if part.standing is not None}
+    brought = {target: _brings(view, target, found) for target, found in lanes.items()}
+    next_ones = [node for node in decided.chosen if node.node in decided.budgeted]
+    images = {node.node: brought[node.target] for node in (*next_ones, *decided.coming)}
+    for node in decided.returned:
+        found = lanes[node.target]
+        if node.node in decided.budgeted and found is not None and found.spare is not None:
+            images[node.node] = found.spare.image
+    return {
+        node: image
+        for node, image in images.items()
+        if image and not any(pod.image == image and not pod.deleting for pod in view.pods_on(node))
+    }
+
+
+def _brings(view: DriverView, target: str, lanes: Lanes | None) -> str:
+    """Return the image that the DaemonSet of a target brings; empty where there is none yet."""
+    front = lanes.front if lanes is not None else view.daemon_sets.get(target)
+    return front.image if front is not None else ""
 
 
 def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:

@@ -46,7 +46,8 @@ class Seen:
 class Decision:
     """``chosen`` are the nodes whose pods are replaced now, ``budgeted`` those of them that cost a working driver.
 
-    ``reserve`` are nodes, in their order, that may go in place of budgeted ones. ``busy`` are the nodes that the driver
+    ``reserve`` are nodes, in their order, that may go in place of budgeted ones. ``coming`` are those that are next, of
+    which ``pulls`` at once may get their image before it is their turn. ``busy`` are the nodes that the driver
     works on already, ``taken`` those that the wave answers for. ``returned`` are those that get the image of before
     again. ``wave`` is None while there is nothing to replace.
     """
@@ -55,6 +56,8 @@ class Decision:
     chosen: tuple[NodeStanding, ...] = ()
     budgeted: frozenset[str] = frozenset()
     reserve: tuple[NodeStanding, ...] = ()
+    coming: tuple[NodeStanding, ...] = ()
+    pulls: int = 0
     busy: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
     wave: Wave | None = None
@@ -205,7 +208,7 @@ class _Fleet:
         settings = self._settings
         is_by_name = settings.order is Order.NODE_NAME and not settings.canary_node_selector
         is_by_name = is_by_name and settings.strategy is not Strategy.IMMEDIATE
-        most = self.max_unavailable + MAX_RESERVE if is_by_name else None
+        most = 2 * self.max_unavailable + MAX_RESERVE if is_by_name else None
         return (waiting_node(name, item.target) for name in item.waiting[:most])
 
     def _is_answered_for(self, node: NodeStanding) -> bool:
@@ -364,6 +367,7 @@ class _Step:
         return Decision(
             returned=(*back, *loading, *working),
             budgeted=frozenset(node.node for node in working),
+            pulls=fleet.max_unavailable,
             busy=fleet.busy,
             taken=fleet.taken,
             wave=self._counted(Phase.HALTED, words),
@@ -418,11 +422,15 @@ class _Step:
         chosen = self._affordable(sorted((*asked, *others[:most]), key=lambda node: bool(node.noted)))
         # In place of a silent node, which is unavailable anyway, a working one would cost more.
         is_even = all(node.standing is Standing.WORKING for node in chosen)
-        others = [node for node in others if is_even and node.standing is Standing.WORKING and node not in chosen]
+        gone = frozenset(node.node for node in chosen)
+        others = [node for node in others if node.standing is Standing.WORKING and node.node not in gone]
+        pulls = fleet.max_unavailable if most is None else min(most, fleet.max_unavailable)
         return Decision(
             chosen=(*fleet.ready_to_go(Standing.BROKEN), *chosen),
-            budgeted=frozenset(node.node for node in chosen),
-            reserve=tuple(others[:MAX_RESERVE]),
+            budgeted=gone,
+            reserve=tuple(others[:MAX_RESERVE] if is_even else ()),
+            coming=tuple(others[: fleet.max_unavailable + MAX_RESERVE]) if pulls else (),
+            pulls=pulls,
             busy=fleet.busy,
             taken=fleet.taken,
             wave=self._counted(phase, why),

@@ -314,5 +314,6 @@ _CONDITION_NEWS = (
     ("Degraded", Reason.NAMESPACE_FORBIDDEN),
     ("Unloading", Reason.IN_USE),
     ("Unloading", Reason.STAYS_LOADED),
+    ("Draining", Reason.DRAIN_TIMEOUT),
 )
 """Reasons that nothing else reports: targets have their own messages."""

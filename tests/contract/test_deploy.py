@@ -190,8 +190,9 @@ def test_doctor_knows_where_each_role_is_needed() -> None:
 def test_the_package_installs_the_manifests_that_doctor_compares_with() -> None:
     """And the images' wheel is made of them."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
-    installed = {path for folder, (pattern,) in data.items() if "/deploy/" in folder for path in ROOT.glob(pattern)}
-    assert installed == {*(ROOT / "deploy" / "crds").iterdir(), ROOT / "deploy" / "driver-builder" / "rbac.yaml"}
+    patterns = [pattern for folder, found in data.items() if "/deploy/" in folder for pattern in found]
+    installed = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    assert installed == {*(ROOT / "deploy" / "crds").iterdir(), DRAIN.with_name("rbac.yaml"), DRAIN}
     assert all(any(path.is_relative_to(ROOT / part) for part in product_images._SOURCE) for path in installed)
 
 

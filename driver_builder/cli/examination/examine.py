@@ -198,6 +198,10 @@ class Examination:
             asked, who = None, "the identity that doctor runs with"
         answers = self.reader.reviews(needed, asked)
         yield from check_rights.check_rights(answers, who)
+        draining = [item.key for item in self.drivers if isinstance(item.spec, DriverSpec) and item.spec.rollout.drain]
+        if draining:
+            needed = check_rights.rights(manifests.drain_roles(), scope)
+            yield check_rights.check_drain(self.reader.reviews(needed, asked), who, draining)
 
     def _check_controller(self) -> Iterator[Finding]:
         self._progress("the controller's pods")

@@ -25,6 +25,11 @@ def roles() -> list[Json]:
     return _read("driver-builder/rbac.yaml")
 
 
+def drain_roles() -> list[Json]:
+    """Read the manifest of the permissions to drain nodes."""
+    return _read("driver-builder/drain.yaml")
+
+
 def _read(name: str) -> list[Json]:
     """Read a file of this checkout, else the installed one.
 

@@ -11,7 +11,7 @@ ROW_OF = {row.key: row for row in ROWS}
 
 @pytest.mark.parametrize("budget", ["5", "25%"])
 def test_a_fleet_is_upgraded_within_its_budget(budget: str) -> None:
-    """Every node is proven, and each costs its label, its proof, and the label's removal."""
+    """Every node is proven, and each costs its image, its label, its proof, and the label's removal."""
     upgrade = Upgrade(Case(12, budget, kernels=2))
     figures = upgrade.run()
     assert (figures["upgraded"], figures["max unavailable"], figures["ideal seconds"]) == (
@@ -20,6 +20,7 @@ def test_a_fleet_is_upgraded_within_its_budget(budget: str) -> None:
         90.0 if budget == "5" else 120.0,
     )
     assert 3.0 <= figures["by kind"]["PATCH nodes"] <= 4.0
+    assert (figures["by kind"]["POST pods"], figures["by kind"]["DELETE pods"]) == (1.0, 1.0)
     assert figures["seconds"] > 0.8 * figures["ideal seconds"]
     assert upgrade.plans[-1].actions == ()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from driver_builder.cli.examination import manifests
-from driver_builder.doctor.check_rights import Right, Scope, check_rights, rights
+from driver_builder.doctor.check_rights import Right, Scope, check_drain, check_rights, rights
 from driver_builder.doctor.finding import Unread, Verdict
 
 ROLES = manifests.roles()
@@ -96,3 +96,27 @@ def test_all_permissions_are_one_line() -> None:
     needed = rights(ROLES, SCOPE)
     (finding,) = check_rights(dict.fromkeys(needed, True), "x")
     assert finding.found == f"x has all {len(needed)} permissions of deploy/driver-builder/rbac.yaml"
+
+
+DRAIN = rights(manifests.drain_roles(), SCOPE)
+
+
+def test_the_rights_to_drain_are_those_of_their_manifest() -> None:
+    """In all namespaces."""
+    assert {f"{right.namespace}: {right}" for right in DRAIN} == {": list pods", ": create pods/eviction"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "found", "remedy"),
+    [
+        pytest.param(True, Verdict.OK, "x may drain nodes, as rollout.drain of a/edu asks", "", id="granted"),
+        pytest.param(False, Verdict.WARNING, "x may not, in all namespaces: list pods, create pods/eviction;"
+                     " rollout.drain of a/edu drains nothing", "kubectl apply -f deploy/driver-builder/drain.yaml",
+                     id="missing"),
+        pytest.param(Unread(message="403"), Verdict.UNKNOWN, "could not be asked: 403", "administrator", id="unknown"),
+    ],
+)  # fmt: skip
+def test_the_rights_to_drain_stop_no_driver(answer: bool | Unread, verdict: Verdict, found: str, remedy: str) -> None:
+    """Drivers are replaced without a drain; the command that grants them is named."""
+    finding = check_drain(dict.fromkeys(DRAIN, answer), "x", ["a/edu"])
+    assert (finding.verdict, found in finding.found, remedy in finding.remedy) == (verdict, True, True)

@@ -15,11 +15,13 @@ from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
+from driver_builder.rollout.draining import Draining, render_draining
 from driver_builder.rollout.node_lock import render_lock
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
@@ -96,6 +98,22 @@ def with_pod(**changes: Any) -> Snapshot:
     """Make the snapshot where all is well, but for the pod."""
     seen = ready_snapshot()
     return replace(seen, pods=(replace(seen.pods[0], **changes),))
+
+
+def undrained() -> Snapshot:
+    """Make a snapshot whose node could not be drained."""
+    seen = with_pod(fingerprint=OLD)
+    (first, *others) = seen.nodes
+    record = Draining(driver=f"{NAMESPACE}/edu", failed="pod apps/web stays", retry_at=int(NOW) + 600)
+    annotations = {**first.annotations, names.DRAINING_ANNOTATION: render_draining(record)}
+    return replace(seen, nodes=(replace(first, annotations=annotations), *others))
+
+
+def ahead(message: str = "") -> Snapshot:
+    """Make a snapshot in which the next image is brought to the node."""
+    pull = PullPod(namespace=NAMESPACE, name="edu-pull", uid="p", driver=f"{NAMESPACE}/edu", node="node-a", image="i",
+                   message=message)  # fmt: skip
+    return replace(with_pod(fingerprint=OLD), pull_pods=(pull,))
 
 
 def not_loaded(result: str, message: str = "") -> Snapshot:
@@ -198,6 +216,11 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
     ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
+    ("not drained", undrained, "pull", B, "DrainTimeout: the node could not be drained: pod apps/web stays",
+     "PodDisruptionBudget"),
+    ("next image comes", ahead, "pull", W, "pod edu-pull brings the next one", "describe pod edu-pull"),
+    ("next image is denied", lambda: ahead("ErrImagePull: pull access denied"), "pull", B,
+     "the next one cannot be pulled: ErrImagePull: pull access denied", "spec.imagePullSecrets"),
     ("pull denied", lambda: pulling("ErrImagePull: pull access denied"), "pull", B, "pull access denied",
      "spec.imagePullSecrets"),
     ("pull without TLS", lambda: pulling("ImagePullBackOff: server gave HTTP response to HTTPS client"), "pull", B,

@@ -14,9 +14,11 @@ from driver_builder.planning.actions import Action, EvictPod, HoldNode, ReplaceP
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
+from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.node_lock import render_lock
+from driver_builder.rollout.node_lock import Lock, render_lock
 from driver_builder.rollout.prepare import prepare
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.status.rollout_status import Phase, Wave
 from driver_builder.status.status import Trouble
 from kube_api import names
@@ -199,6 +201,7 @@ def test_after_the_deadline_the_node_is_as_it_was_and_rests() -> None:
     assert (left.failed, left.retry_at) == ("pod apps/web: web is evicted", int(NOW) + 600)
     assert found.wave is not None
     assert found.wave.message.startswith("node-a could not be drained: pod apps/web: web is evicted")
+    assert found.undrained == {"node-a": "pod apps/web: web is evicted"}
 
 
 def test_a_node_that_rests_is_held_back() -> None:
@@ -208,7 +211,9 @@ def test_a_node_that_rests_is_held_back() -> None:
     assert holds.obstacle("node-a", KEY) == (
         "node node-a was not drained, and is tried again at 2023-11-14T22:14:20Z: pod x"
     )
-    assert drained(part(), resting).actions == ()
+    rests = drained(part(), resting)
+    assert (rests.actions, rests.undrained) == ((), {"node-a": "pod x"})
+    assert drained(part(REPLACE), resting, later=60).undrained == {}
     assert only_hold(drained(part(wave=None), resting)).annotations == {names.DRAINING_ANNOTATION: None}
     assert only_hold(drained(part(), resting, later=60)).annotations == {names.DRAINING_ANNOTATION: None}
     assert only_hold(drained(part(REPLACE), resting, later=60)).taint is True
@@ -260,61 +265,129 @@ def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
 
 # ---------------------------------------------------------------- the image comes first
 
-
-def upgraded() -> dict[str, Any]:
-    """Make the pod of before and the DaemonSet that is wanted, for a node that is not begun."""
-    seen = with_images(snapshot())
-    known = replace(pod(seen), expected={"edudrv": "FFFF"}, image="registry.example.com/old@sha256:1")
-    return {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
+IMAGE = "registry.example.com/edu@sha256:2"
 
 
-def pull(**changes: Any) -> PullPod:
-    """Make the pull pod of the wanted image."""
-    image = upgraded()["daemon_sets"][0].image
-    name = pull_pod.name_of(KEY, "node-a", image)
-    values: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": "p", "driver": KEY, "node": "node-a",
-                              "image": image}  # fmt: skip
+def pull(name: str = "node-a", image: str = IMAGE, **changes: Any) -> PullPod:
+    """Make a pull pod."""
+    values: dict[str, Any] = {"namespace": NAMESPACE, "name": pull_pod.name_of(KEY, name, image), "uid": f"p-{name}",
+                              "driver": KEY, "node": name, "image": image, "created_at": NOW}  # fmt: skip
     return PullPod(**values | changes)
 
 
+def pulled(given: DriverPlan, *pods: PullPod, later: float = 0.0) -> DriverPlan:
+    """Let a driver's plan through for nodes with these pull pods: first admitted, then prepared."""
+    seen = snapshot(node("node-a"), node("node-b"), node("node-c"), pull_pods=pods, now=NOW + later)
+    pulls = Pulls.of(pods, seen.now)
+    (found,) = prepare(admit((given,), 0, Holds(), pulls), seen, "loader", pulls).parts
+    return found
+
+
 def kinds(found: DriverPlan) -> list[str]:
-    """Name the actions."""
-    return [type(action).__name__ for action in found.actions]
+    """Name the actions, and their nodes."""
+    return [f"{type(action).__name__} {getattr(action, 'node', '')[-1:]}" for action in found.actions]
+
+
+WAITS = part(REPLACE, images={"node-a": IMAGE}, pulls=1)
 
 
 @pytest.mark.parametrize(
     ("pods", "expected", "words"),
     [
-        pytest.param((), ["PullImage"], "pulling the next image on node-a", id="not begun"),
+        pytest.param((), ["PullImage a"], "pulling the next image on node-a", id="not begun"),
         pytest.param((pull(),), [], "pulling the next image on node-a", id="on its way"),
-        pytest.param((pull(message="ErrImagePull: x"),), [], "pulling the next image on node-a: ErrImagePull: x",
-                     id="it fails"),
-        pytest.param((pull(has_ended=True, message="Evicted"),), ["DeletePullPod"],
-                     "pulling the next image on node-a: Evicted", id="it ended without the image"),
-        pytest.param((pull(is_proven=True),), ["HoldNode", "DeletePullPod"], "draining node-a", id="it is there"),
-        pytest.param((pull(name="older"),), ["PullImage", "DeletePullPod"], "pulling", id="another image is"),
+        pytest.param((pull(message="ErrImagePull: x"),), [],
+                     "held back: node-a: the next image cannot be pulled there: ErrImagePull: x", id="it fails"),
+        pytest.param((pull(has_ended=True, message="Evicted"),), [],
+                     "held back: node-a: the next image cannot be pulled there: Evicted", id="it ended without it"),
+        pytest.param((pull(has_ended=True, created_at=NOW - 60),), ["DeletePullPod a"],
+                     "held back: node-a: the next image cannot be pulled there: its pod has ended", id="a minute ago"),
+        pytest.param((pull(created_at=NOW - 600),), [],
+                     "held back: node-a: the next image cannot be pulled there: it is not there after 10 minutes",
+                     id="it takes too long"),
+        pytest.param((pull(is_proven=True),), ["HoldNode a", "ReplacePod a"], "0 of 1", id="it is there"),
+        pytest.param((pull(is_proven=True, deleting=True),), [], "pulling the next image on node-a", id="deleted"),
+        pytest.param((pull(image="older", is_proven=True),), ["PullImage a", "DeletePullPod a"],
+                     "pulling the next image on node-a", id="another image is"),
     ],
 )  # fmt: skip
-def test_a_node_has_its_image_before_it_is_drained(pods: tuple[PullPod, ...], expected: list[str], words: str) -> None:
-    """Until then nothing of it changes."""
-    found = drained(part(REPLACE), node(), pull_pods=pods, **upgraded())
+def test_a_node_has_its_image_before_its_driver_goes(
+    pods: tuple[PullPod, ...], expected: list[str], words: str
+) -> None:
+    """Until then nothing of it changes, and the status says what keeps the image from it."""
+    found = pulled(WAITS, *pods)
     assert kinds(found) == expected
     assert found.wave is not None
-    assert found.wave.message.startswith(words)
+    assert found.wave.message.removesuffix("; 0 of 1") == words
+    assert bool(found.budgeted) is ("ReplacePod a" in expected)
 
 
-def test_an_image_that_the_node_has_is_not_pulled() -> None:
-    """Its driver pod runs it."""
-    changes = upgraded()
-    image = changes["daemon_sets"][0].image
-    same = {**changes, "pods": (replace(changes["pods"][0], image=image),)}
-    assert kinds(drained(part(REPLACE), node(), **same)) == ["HoldNode"]
+def test_a_node_that_runs_the_image_needs_no_pull() -> None:
+    """Nor does one where nothing works: neither is among the images."""
+    assert kinds(pulled(part(REPLACE))) == ["HoldNode a", "ReplacePod a"]
+
+
+THREE = {"images": dict.fromkeys(("node-a", "node-b", "node-c"), IMAGE), "pulls": 1,
+         "reserve": (replace(REPLACE, node="node-b"), replace(REPLACE, node="node-c"))}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param((), ["PullImage a"], id="one at a time"),
+        pytest.param((pull(message="ErrImagePull"),), ["PullImage b"], id="instead of one that fails"),
+        pytest.param((pull(created_at=NOW - 600),), ["PullImage b"], id="instead of one that is slow"),
+        pytest.param((pull(), pull("node-b", is_proven=True)), ["HoldNode b", "ReplacePod b"], id="the next has it"),
+        pytest.param((pull(is_proven=True),), ["HoldNode a", "ReplacePod a", "PullImage b"],
+                     id="the next one gets it meanwhile"),
+    ],
+)  # fmt: skip
+def test_the_next_node_goes_in_place_of_one_without_its_image(pods: tuple[PullPod, ...], expected: list[str]) -> None:
+    """And nodes that are next get theirs while another one is upgraded, no more than go at once."""
+    assert sorted(kinds(pulled(part(REPLACE, **THREE), *pods))) == sorted(expected)
+
+
+def test_images_come_while_the_budget_is_used_up() -> None:
+    """No driver is replaced now, and the next node gets its image."""
+    assert kinds(pulled(part(**{**THREE, "reserve": ()}))) == ["PullImage a"]
+    assert kinds(pulled(part(**{**THREE, "pulls": 0}))) == []
+
+
+def test_nothing_is_pulled_where_somebody_else_is_at_work() -> None:
+    """Such a node does not go next."""
+    held = Holds(locks={"node-a": Lock(holder="gpu-partitioner", renewed=NOW)})
+    (found,) = admit((part(REPLACE, **THREE),), 0, held, Pulls())
+    assert list(found.images) == ["node-b", "node-c"]
+
+
+def test_a_pull_is_looked_at_again() -> None:
+    """When it takes too long, and when its pod is made anew."""
+    assert pulled(WAITS, pull(created_at=NOW - 1)).requeue_at == NOW + 599
+    assert pulled(WAITS, pull(has_ended=True)).requeue_at == NOW + 60
+    assert pulled(WAITS, pull(message="ErrImagePull", created_at=NOW - 700)).requeue_at is None
 
 
 def test_a_pull_that_no_wave_needs_is_ended() -> None:
     """Also when the driver is paused: it was begun for a node that is not taken any more."""
-    assert kinds(drained(part(), node(), pull_pods=(pull(),))) == ["DeletePullPod"]
-    assert kinds(drained(part(), node(), pull_pods=(pull(deleting=True),))) == []
+    assert kinds(pulled(part(), pull())) == ["DeletePullPod a"]
+    assert kinds(pulled(part(), pull(deleting=True))) == []
+
+
+def test_an_image_is_kept_on_its_node_until_the_driver_is_proven() -> None:
+    """The kubelet removes no image of a container that is there."""
+    busy = part(busy=frozenset({"node-a"}))
+    assert kinds(pulled(busy, pull(is_proven=True))) == []
+    assert kinds(pulled(busy, pull())) == ["DeletePullPod a"]
+
+
+def test_a_node_that_is_drained_stays_so_while_another_image_is_pulled() -> None:
+    """Users that had to leave do not come back in between; where the pull fails they do."""
+    seen = draining(RECORD)
+    for pods, expected in (((), ["PullImage a"]), ((pull(message="ErrImagePull"),), ["HoldNode a"])):
+        pulls = Pulls.of(pods, NOW)
+        admitted = admit((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), pulls)
+        (found,) = prepare(admitted, snapshot(seen, pull_pods=pods), "", pulls).parts
+        assert kinds(found) == expected
 
 
 def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:

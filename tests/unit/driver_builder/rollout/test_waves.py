@@ -225,6 +225,21 @@ def test_a_canary_goes_alone() -> None:
     assert (chosen(soaked), wave(soaked).phase) == (["b", "c"], Phase.ROLLING)
 
 
+def coming(decision: Decision) -> tuple[list[str], int]:
+    """Name the nodes that are next, and how many of them get their image at once."""
+    return [node.node for node in decision.coming], decision.pulls
+
+
+def test_the_next_nodes_get_their_image_while_others_are_upgraded() -> None:
+    """As many as may be without the driver; of a canary that is on its way nobody else gets anything."""
+    nodes = {"a": S.UNPROVEN, "b": S.WORKING, "c": S.WORKING, "d": S.BROKEN}
+    assert coming(decided(target(nodes))) == (["b", "c"], 1)
+    assert coming(decided(target({**nodes, "a": S.UPDATED}))) == (["c"], 1)
+    assert coming(decided(target(nodes), settings=CANARY)) == ([], 0)
+    assert coming(decided(target({**nodes, "a": S.WORKING}), settings=CANARY)) == (["b", "c"], 1)
+    assert coming(decided(target(nodes), settings=RolloutSettings(strategy=Strategy.IMMEDIATE))) == ([], 0)
+
+
 def test_a_canary_that_loses_its_proof_soaks_anew() -> None:
     """The time counts from the moment when it works again."""
     proven = decided(target({"a": S.UPDATED, "b": S.WORKING}), settings=CANARY)

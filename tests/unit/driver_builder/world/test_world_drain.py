@@ -14,6 +14,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_rollout as waves
 from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, Step, WaveWorld, driver_of, live
@@ -158,9 +159,15 @@ def test_a_budget_is_named_and_the_node_keeps_its_driver() -> None:
     assert "the disruption budget needs it" in message
     assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}"]
     assert world.working() == {"node-0"}
+    (condition,) = [item for item in world.status()["conditions"] if item["type"] == "Draining"]
+    assert (condition["status"], condition["reason"]) == ("False", "DrainTimeout")
+    assert "node-0: pod apps/web-node-0: web-node-0 stays: " in condition["message"]
+    assert "the disruption budget needs it" in condition["message"]
+    assert told(world)["DrainTimeout"] == 1
     world.client.budgets.clear()
     world.arrive()
     assert_all_is_well(world)
+    assert "Draining" not in {item["type"] for item in world.status()["conditions"]}
 
 
 def test_without_rights_the_status_says_what_is_missing_and_the_wave_goes_on() -> None:
@@ -280,7 +287,7 @@ def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
         world.finish_builds()
         world.turn()
         world.now += 15.0
-    words = "pulling the next image on node-0: ImagePullBackOff: Back-off pulling image"
+    words = "held back: node-0: the next image cannot be pulled there: ImagePullBackOff: Back-off pulling image"
     assert world.status()["rollout"]["message"].startswith(words)
     assert (world.leftovers(), world.working(), world.client.evicted) == ([], {"node-0"}, [])
     world.without_images.clear()

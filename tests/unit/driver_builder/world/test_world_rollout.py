@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, pull_pod
 from driver_builder.observed.inventory import read_node
 from driver_builder.planning.actions import Action, MoveNode, ReplacePod
 from driver_builder.rollout.node_lock import parse_lock, render_lock
@@ -140,10 +140,21 @@ class WaveWorld(World):
         if node not in self.asks:
             assert obj.get("spec", {}).get("unschedulable") is not True, f"{node} is cordoned, and was touched"
         assert holder_of(obj) == f"{NAMESPACE}/{driver}", f"{node} is locked by {holder_of(obj)!r}, and was touched"
+        missing = self._images_of(driver, obj) - self._images_on(node)
+        assert not missing, f"{missing} is not on {node}, where {driver} is replaced"
         others = [name for name in DRIVERS if name != driver and node in self.loading(name)]
         assert not others, f"{driver} and {others} work on {node} at once"
         self.taken[driver].add(node)
         assert len(self.taken[driver]) <= self.budget, f"{driver} is away from {self.taken[driver]}"
+
+    def _images_of(self, driver: str, node: Object) -> set[str]:
+        """Return the images that a node has to get of a driver."""
+        every = [obj for _, obj in self._objects("daemonsets") if driver_of(obj) == driver]
+        return {image_of(obj["spec"]["template"]) for obj in every if is_for(obj["spec"]["template"]["spec"], node)}
+
+    def _images_on(self, node: str) -> set[str]:
+        """Return the images of pods that ran on a node and are there."""
+        return {image_of(pod) for pod in self.pods_on(node) if result_of(pod) or is_pulled(pod)}
 
     def loading(self, driver: str) -> set[str]:
         """Return the nodes where a driver was replaced, and has neither worked nor failed yet."""
@@ -184,6 +195,7 @@ class WaveWorld(World):
     def heal(self) -> None:
         """Let everything be in order, with another source that is good."""
         self.dead_devices.clear()
+        self.without_images.clear()
         for name in self.kernels:
             self.hear(name)
             _unlock(self, name)
@@ -213,6 +225,16 @@ def boot_of(pod: Object) -> str:
 def is_ready(pod: Object) -> bool:
     """Return whether a pod is ready."""
     return any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
+
+
+def image_of(pod: Object) -> str:
+    """Return the image of a pod, or of a template, that brings a driver."""
+    return str(next(item["image"] for item in pod["spec"]["containers"] if item["name"] in ("hold", "pull")))
+
+
+def is_pulled(pod: Object) -> bool:
+    """Return whether a pod is one that has brought an image."""
+    return pull_pod.PULL_LABEL in pod["metadata"]["labels"] and pod.get("status", {}).get("phase") == "Succeeded"
 
 
 def driver_of(pod: Object) -> str:
@@ -275,6 +297,10 @@ def _silence(world: WaveWorld, node: str, yes: bool) -> None:
 
 def _die(world: WaveWorld, node: str) -> None:
     world.dead_devices.add(node)
+
+
+def _refuse_images(world: WaveWorld, node: str, yes: bool) -> None:
+    (world.without_images.add if yes else world.without_images.discard)(node)
 
 
 def _ask(world: WaveWorld, node: str, value: str) -> None:
@@ -343,6 +369,7 @@ steps = st.one_of(
     _step("skip", _skip, nodes, st.booleans()),
     _step("silence", _silence, nodes, st.booleans()),
     _step("a device dies", _die, nodes),
+    _step("no image can be pulled", _refuse_images, nodes, st.booleans()),
     _step("another program locks", _lock, nodes),
     _step("another program releases", _unlock, nodes),
     _step("rebuild for the node", _ask, nodes, st.sampled_from("12")),

@@ -118,6 +118,21 @@ def test_an_account_that_may_ask_only_about_itself_does_that(
     assert {review["kind"] for review in cluster.reviewed} == {"SelfSubjectAccessReview"}
 
 
+def test_the_rights_to_drain_are_asked_about_where_a_driver_drains(
+    cluster: InstalledClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are a warning: drivers are replaced without a drain."""
+    cluster.refused = {"create pods"}
+    assert not any("drain" in line for line in examined(capsys, code=1)["rights"])
+    cluster.refused = {"list pods"}
+    cluster.add_driver(rollout={"drain": {"resources": ["example.com/fpga"]}})
+    drain = examined(capsys, code=1)["rights"][-1]
+    assert drain.startswith(
+        "warning: service account driverwright/driver-builder may not, in all namespaces: list pods;"
+    )
+    assert drain.endswith("rollout.drain of driverwright/edu drains nothing")
+
+
 def test_permissions_are_those_of_the_controllers_account(
     cluster: InstalledClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,68 @@
+"""Whether a node has its next image before its working driver is replaced, and what keeps it from there. Pure.
+
+Place in the flow: :mod:`driver_builder.rollout.roll` says which image a node gets next;
+:func:`driver_builder.rollout.fleet.admit` holds back the nodes where it is not proven, so that the wave takes others;
+:func:`driver_builder.rollout.prepare.prepare` makes and ends the pull pods. All that is known of a pull is its pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from driver_builder.objects.pull_pod import PullPod
+
+MAX_PULLS = 500
+"""So many nodes of a driver get their next image at once."""
+SLOW_SECONDS = 600.0
+"""A pull that takes longer is reported, and other nodes are pulled for in place of this one; it goes on."""
+AGAIN_SECONDS = 60.0
+"""So long a pod that ended without the image is left there: the node refuses the next one perhaps as fast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulls:
+    """The pull pods of all drivers by driver and node, as they are ``now``."""
+
+    pods: Mapping[tuple[str, str], tuple[PullPod, ...]] = field(default_factory=dict)
+    now: float = 0.0
+
+    @classmethod
+    def of(cls, pods: Iterable[PullPod], now: float) -> "Pulls":
+        """Sort pull pods; those that are being deleted prove nothing any more."""
+        found: dict[tuple[str, str], tuple[PullPod, ...]] = {}
+        for pod in pods:
+            if not pod.deleting:
+                place = (pod.driver, pod.node)
+                found[place] = (*found.get(place, ()), pod)
+        return cls(pods=found, now=now)
+
+    def find(self, driver: str, node: str, image: str) -> PullPod | None:
+        """Return the pod that brings an image to a node."""
+        return next((pod for pod in self.pods.get((driver, node), ()) if pod.image == image), None)
+
+    def is_proven(self, driver: str, node: str, image: str) -> bool:
+        """Return whether a node has an image: a container has run with it, and its pod keeps it there."""
+        pod = self.find(driver, node, image)
+        return pod is not None and pod.is_proven
+
+    def trouble(self, pod: PullPod) -> str:
+        """Return what prevents a pull; empty while it may succeed."""
+        if pod.is_proven:
+            return ""
+        if pod.message or pod.has_ended:
+            return pod.message or "its pod has ended"
+        is_slow = self.now >= pod.created_at + SLOW_SECONDS
+        return f"it is not there after {SLOW_SECONDS / 60:.0f} minutes" if is_slow else ""
+
+    def is_over(self, pod: PullPod) -> bool:
+        """Return whether a pod has ended without the image, and is made anew."""
+        return pod.has_ended and not pod.is_proven and self.now >= pod.created_at + AGAIN_SECONDS
+
+    def next_look(self, pod: PullPod) -> float | None:
+        """Return when a pull has to be looked at although nothing changes."""
+        at = pod.created_at + (AGAIN_SECONDS if pod.has_ended else SLOW_SECONDS)
+        return None if pod.is_proven or at <= self.now else at
+
+    def failure(self, driver: str, node: str, image: str) -> str:
+        """Return what prevents the pull of an image to a node; empty if nothing is known to."""
+        pod = self.find(driver, node, image)
+        return self.trouble(pod) if pod is not None else ""
