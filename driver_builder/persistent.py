@@ -43,8 +43,8 @@ class Pieces(Sequence[Item]):
 
     def __eq__(self, other: object) -> bool:
         """Compare with any other sequence; pieces that are the same objects are not looked through."""
-        if isinstance(other, Pieces) and self.pieces == other.pieces:
-            return True
+        if isinstance(other, Pieces) and list(map(len, self.pieces)) == list(map(len, other.pieces)):
+            return self.pieces == other.pieces
         return isinstance(other, Sequence) and len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:

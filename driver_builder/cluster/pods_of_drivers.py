@@ -41,11 +41,13 @@ class _Group:
     """The pods with one driver's label: while they are the same, so is what they are."""
 
     owned: Pieces[OwnedPod]
-    pieces: tuple[_Piece, ...]
-    pods: PodsOfDriver
+    pieces: tuple[_Piece, ...] = ()
+    pods: PodsOfDriver = NO_PODS
+    orphaned: tuple[OrphanedPod, ...] = ()
+    own: tuple[OwnedPod, ...] = ()
 
 
-_NOTHING = _Group(Pieces(), (), NO_PODS)
+_NOTHING = _Group(Pieces())
 
 
 class PodReader:
@@ -64,11 +66,11 @@ class PodReader:
             self._groups, self._owners = {}, owners
         found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
         self._groups = {driver: self._group(driver, owned) for driver, owned in sorted(found.items())}
-        pieces = [piece for group in self._groups.values() for piece in group.pieces]
-        own = [item.pod for piece in pieces for item in piece.own if item.owner == uids.get(item.pod.driver)]
+        own = [item.pod for group in self._groups.values() for item in group.own
+               if item.owner == uids.get(item.pod.driver)]  # fmt: skip
         return Pods(
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
-            orphaned=tuple(pod for piece in pieces for pod in piece.orphaned),
+            orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
             validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
@@ -80,7 +82,13 @@ class PodReader:
             return known
         before = {id(piece.owned): piece for piece in known.pieces}
         pieces = tuple([before.get(id(piece)) or _piece(piece, self._owners) for piece in owned.pieces])
-        return _Group(owned, pieces, PodsOfDriver.of(Pieces(tuple([piece.pods for piece in pieces])), known.pods))
+        return _Group(
+            owned,
+            pieces,
+            pods=PodsOfDriver.of(Pieces(tuple([piece.pods for piece in pieces])), known.pods),
+            orphaned=tuple(pod for piece in pieces for pod in piece.orphaned),
+            own=tuple(item for piece in pieces for item in piece.own),
+        )
 
 
 def _piece(owned: tuple[OwnedPod, ...], owners: frozenset[str]) -> _Piece:

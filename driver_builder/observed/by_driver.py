@@ -73,8 +73,8 @@ class PodsByDriver(Sequence[DriverPod]):
 
     def __eq__(self, other: object) -> bool:
         """Compare with any other sequence of pods; groups that are the same objects are not looked through."""
-        if isinstance(other, PodsByDriver) and self.groups == other.groups:
-            return True
+        if isinstance(other, PodsByDriver) and self.groups.keys() == other.groups.keys():
+            return self.groups == other.groups
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
