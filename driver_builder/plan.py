@@ -47,6 +47,7 @@ from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.order import Order
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.roll import roll
 from driver_builder.status import unloading
@@ -115,7 +116,9 @@ def plan(
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
-    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot, settings.loader_image)
+    order = Order.of(parts, needs, snapshot)
+    admitted = admit(parts, settings.max_unavailable_nodes, holds, order)
+    prepared = prepare(admitted, snapshot, settings.loader_image, order)
     parts = list(prepared.parts)
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
@@ -200,8 +203,10 @@ def _plan_driver(
     is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
     # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
     leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
+    yielding, unwanted = removal.yielding(view)
+    leaving = replace(leaving, nodes=leaving.nodes | yielding)
     going = removal.remove(view, leaving.nodes)
-    actions += (*leaving.actions, *going.actions)
+    actions += (*leaving.actions, *unwanted, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     actions += () if is_astray else _surplus(view, {item.target.short_hash for item in kept} | lost)
@@ -240,6 +245,8 @@ def _plan_driver(
         taken=rolled.taken,
         budgeted=rolled.budgeted,
         reserve=rolled.reserve,
+        placed=rolled.placed,
+        yielded=rolled.yielded,
     )
 
 

@@ -16,14 +16,14 @@ from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
-from driver_builder.observed import evidence, validation
+from driver_builder.observed import evidence, inventory, validation
 from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
-from kube_api.names import SKIP_ROLLOUT_ANNOTATION
+from kube_api.names import SKIP_ROLLOUT_ANNOTATION, YIELDING_ANNOTATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,10 @@ def _changed_pods(before: tuple[DriverPod, ...], now: tuple[DriverPod, ...]) -> 
 def _special(view: DriverView) -> frozenset[str]:
     """Return the nodes of which something else is known."""
     conflicts = (name for conflict in view.conflicts for name in conflict.nodes)
-    return view.orphans.union(view.unload_pods, view.validation_pods, view.notes, view.rebuilds.pending, conflicts)
+    held = inventory.held(view.snapshot.nodes)
+    yielding = (node.name for node in held if YIELDING_ANNOTATION in node.annotations)
+    of_pods = view.orphans.union(view.unload_pods, view.validation_pods)
+    return of_pods.union(view.notes, view.rebuilds.pending, conflicts, yielding)
 
 
 class _Proven:

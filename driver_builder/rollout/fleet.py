@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.order import Order
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
 
@@ -22,14 +23,17 @@ class _Work:
 
     max_nodes: int
     holds: Holds
+    order: Order | None = None
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def obstacle(self, node: str, driver: str) -> str:
+    def obstacle(self, node: str, driver: str, action: TakeNode | None) -> str:
         """Return why a driver may not be replaced on a node now; empty if it may."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
         if why := self.holds.obstacle(node, driver):
+            return why
+        if self.order is not None and action is not None and (why := self.order.obstacle(action, driver)):
             return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
@@ -42,16 +46,18 @@ class _Work:
         self.taken.add(node)
 
 
-def admit(parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None) -> tuple[DriverPlan, ...]:
+def admit(
+    parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None, order: Order | None = None
+) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
     together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
-    has locked goes before the others.
+    has locked goes before the others. ``order`` says which drivers wait for those that they depend on.
     """
-    parts = tuple(parts)
+    parts = tuple(parts) if order is None else tuple(map(order.without_waiting, parts))
     holds = Holds() if holds is None else holds
-    work = _Work(max_nodes, holds)
+    work = _Work(max_nodes, holds, order)
     for part in parts:
         at_once = (
             action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
@@ -85,8 +91,9 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
+    taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
     for node in sorted(part.budgeted):
-        if why := work.obstacle(node, key):
+        if why := work.obstacle(node, key, taken.get(node)):
             held[node] = why
         else:
             work.begin(node, key)
@@ -94,7 +101,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
         return part
     instead: list[TakeNode] = []
     for action in part.reserve:
-        if len(instead) < len(held) and not work.obstacle(action.node, key):
+        if len(instead) < len(held) and not work.obstacle(action.node, key, action):
             work.begin(action.node, key)
             instead.append(action)
     words = f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"

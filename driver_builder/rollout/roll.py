@@ -1,11 +1,12 @@
 """The wave of one driver: from what its targets found to pods that are replaced and a status. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
+from driver_builder.desired.dependencies import NONE
 from driver_builder.desired.desired_target import SkippedTarget
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
@@ -16,6 +17,7 @@ from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import (
     Lanes,
     NodeStanding,
+    Placed,
     TargetStanding,
     Weighing,
     had_driver,
@@ -41,6 +43,7 @@ class Rolled:
 
     ``busy`` are the nodes that the driver works on, ``taken`` those that its wave answers for, ``budgeted`` those where
     a working driver is replaced next, and ``reserve`` what is replaced instead where one of them is held back.
+    ``placed`` and ``yielded`` are those of :class:`DriverPlan`.
     """
 
     parts: tuple[TargetPart, ...]
@@ -49,6 +52,8 @@ class Rolled:
     taken: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
     reserve: tuple[TakeNode, ...] = ()
+    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
+    yielded: Mapping[str, bool] = field(default_factory=dict)
     requeue_at: float | None = None
 
 
@@ -69,8 +74,19 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         taken=decided.taken,
         budgeted=decided.budgeted,
         reserve=tuple(_reserve(view, parts, decided)),
+        placed=_placed(view, seen.targets) if view.dependencies is not NONE else {},
+        yielded={node.node: node.works for item in seen.targets for node in item.nodes if node.works is not None},
         requeue_at=decided.requeue_at,
     )
+
+
+def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple[str, str, str], Placed]:
+    groups = {item.target.short_hash: item.target.group for item in view.wanted}
+    return {
+        groups[item.target]: Placed(target=item.target, is_written=item.is_written, lanes=item.lanes)
+        for item in standings
+        if item.has_image
+    }
 
 
 def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> TargetPart:
@@ -92,6 +108,7 @@ def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> T
     outdated = {pod.uid: False for pod in pods if not pod.deleting and pod.slot != pair.moved.slot.name}
     weighing = Weighing(
         target=target.short_hash,
+        driver=view.driver.key,
         outdated=outdated,
         asking=frozenset(),
         label=view.driver.ready_label,

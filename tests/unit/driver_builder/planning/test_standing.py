@@ -12,7 +12,7 @@ from tests.support.driver_builder.factories import loaded, node, pod, ready_snap
 SEEN = snapshot()
 LABEL = SEEN.drivers[0].ready_label
 (READY_NODE,) = ready_snapshot().nodes
-BY = Weighing(target="t", outdated={"old": False}, asking=frozenset(), label=LABEL, record="record")
+BY = Weighing(target="t", driver="apps/edu", outdated={"old": False}, asking=frozenset(), label=LABEL, record="record")
 NO_PROOF: dict[str, Any] = {"proof": None, "ready": False}
 
 
