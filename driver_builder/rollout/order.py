@@ -115,13 +115,18 @@ class Order:
 
     def _is_behind(self, node: Node, driver: str) -> bool:
         """Return whether a driver still has the image of before on a node, although another one is wanted."""
-        if driver not in self.parts:
+        part = self.parts.get(driver)
+        if part is None:
             return False
         label, placed = _wave_label(driver), self._placed(node, driver)
+        if placed is not None and placed.lanes is not None:
+            return not placed.is_written or not placed.lanes.has_in_front(node, label)
         if placed is not None:
-            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
-        of_kernel = (pair for pair in self._pairs(driver).values() if pair.moved.kernel == node.kernel_version)
-        return any(pair.of_node(node, label) is not pair.moved for pair in of_kernel)
+            wanted = {item.target: item for item in of_driver(self.snapshot.daemon_sets, driver)}
+            # Nodes that have not requested a rebuild keep what they have.
+            is_kept = not all(_has_same(pod, wanted) for pod in self._pods(node, driver))
+            return not placed.is_written or node.name in part.rebuilds.pending or is_kept
+        return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
 
     def _not_ready(self, node: Node, driver: str) -> str:
         """Return why a driver could not be loaded again on a node after another one is replaced there."""
@@ -191,10 +196,15 @@ class Order:
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
         placed = self._placed(node, driver)
-        if placed is None or placed.lanes is None or not placed.is_written:
+        if placed is not None:
+            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and placed.is_written else None
+        else:
+            # Of a driver that is paused the two DaemonSets are known.
+            ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
+        if ends is None:
             return {}
         is_back = any(self._is_behind(node, first) for first, _ in self.needs.get(driver, NONE).first)
-        label, value = _wave_label(driver), placed.lanes.spare_value if is_back else placed.lanes.front_value
+        label, value = _wave_label(driver), ends[is_back]
         return {} if node.labels.get(label) == value else {label: value}
 
     def _why_not_back(self, node: Node, driver: str) -> str:
@@ -211,8 +221,10 @@ class Order:
 
     def _in_the_way(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
         """Return the drivers that have to yield before a driver is replaced, the last of the order first."""
-        every = unload_order(driver, self.needs)
-        found = tuple(key for key in every if key in self.parts and self._is_loaded(node, key))
+        every = [key for key in unload_order(driver, self.needs) if key in self.parts]
+        # Where this one works, a pod of theirs may load at any moment.
+        works = any(judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT) for pod in self._pods(node, driver))
+        found = tuple(key for key in every if self._is_loaded(node, key) or (works and self._pods(node, key)))
         return () if not found or self._keeps_modules(node, driver, action) else found
 
     def _keeps_modules(self, node: Node, driver: str, action: TakeNode) -> bool:
@@ -274,6 +286,9 @@ class Order:
     def _pairs(self, driver: str) -> dict[str, pairs.Pair]:
         return pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
 
+    def _pairs_of_kernel(self, node: Node, driver: str) -> list[pairs.Pair]:
+        return [pair for pair in self._pairs(driver).values() if pair.moved.kernel == node.kernel_version]
+
     def _pods(self, node: Node, driver: str) -> list[DriverPod]:
         found = pods_by_node(of_driver(self.snapshot.pods, driver))(node.name)
         return [pod for pod in found if not pod.deleting]
@@ -282,6 +297,12 @@ class Order:
 def _is_tidying(action: TakeNode, known: Mapping[str, pairs.Pair]) -> bool:
     """Return whether only the label of a wave that has ended is removed."""
     return isinstance(action, MoveNode) and not known
+
+
+def _has_same(pod: DriverPod, wanted: Mapping[str, DaemonSet]) -> bool:
+    """Return whether a pod has the modules of the DaemonSet of its target, as far as that is known."""
+    item = wanted.get(pod.target)
+    return item is None or pod.expected == item.expected
 
 
 def _is_kept(node: Node, pod: DriverPod, item: DaemonSet, *, is_rebuilt: bool) -> bool:

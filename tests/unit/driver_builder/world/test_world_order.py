@@ -234,3 +234,155 @@ def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bo
     for node in world.kernels:
         loaded = [driver.partition("/")[2] for driver, where in world.loads if where == node]
         assert loaded == [FIRST, SECOND, *([THIRD] if third else [])]
+
+
+def test_killed_after_any_write_a_wave_ends_the_same() -> None:
+    """For each write on the way: kill the controller right after it."""
+
+    def run(after_each: Callable[[Action], bool]) -> OrderWorld:
+        world = ordered(2)
+        world.edit(FIRST, "int y;")
+        world.rounds(30, after_each)
+        world.arrive()
+        assert_all_is_well(world)
+        assert world.failed == []
+        return world
+
+    writes: list[Action] = []
+
+    def look(world_action: Action) -> bool:
+        writes.append(world_action)
+        return False
+
+    run(look)
+    assert len(writes) > 20
+    for number in range(len(writes)):
+        left = iter(range(number + 1))
+        run(lambda _action, left=left: next(left, None) == number)  # type: ignore[misc]  # noqa: B023
+
+
+def test_before_their_new_images_are_there_no_node_is_touched() -> None:
+    """The status of the first driver says for whom its wave waits."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.edit(FIRST, "int y;")
+    world.reconcile(world.look)
+    world.finish_builds()
+    world.reconcile(world.look)
+    # The build of the second one fails for now.
+    world.fail_builds = 1
+    world.rounds(4)
+    assert world.live == before
+    assert world.leftovers() == []
+    message = world.status(FIRST)["rollout"]["message"]
+    assert f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its image for the new symbols" in message
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
+    """The first one is not replaced, the reason is said, and the wave goes on elsewhere; later the node is tried again."""
+    world = ordered(2)
+    before = dict(world.live["node-0"])
+    world.in_use.add("node-0")
+    world.edit(FIRST, "int y;")
+    world.rounds(60)
+    assert world.live["node-0"] == before
+    assert world.down() == set()
+    assert before.items().isdisjoint(world.live["node-1"].items())
+    message = world.status(FIRST)["rollout"]["message"]
+    assert f"driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded" in message
+    assert "refcnt 1" in message
+    assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}",
+                                 *(item for item in world.leftovers() if item.endswith(".wave"))]  # fmt: skip
+    world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
+    """The wave halts; the others load again with the image of before."""
+    world = ordered(3)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.is_bad = True
+    world.edit(FIRST, "int y;")
+    world.rounds(40)
+    assert world.live == before
+    assert world.down() == set()
+    assert world.status(FIRST)["rollout"]["phase"] == "Halted"
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    world.is_bad = False
+    world.edit(FIRST, "int z;")
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_nothing_is_unloaded_where_the_modules_stay_the_same() -> None:
+    """Another image with the same modules replaces no module, and asks nobody to yield."""
+    world = OrderWorld()
+    world.identity = "SAME"
+    world.made_for["SAME"] = {"SAME"}
+    world.budget = 2
+    for name in ("node-0", "node-1"):
+        world.add_node(name, KERNEL)
+    world.add(FIRST)
+    world.add(SECOND, FIRST)
+    world.arrive()
+    world.loads.clear()
+    world.edit(FIRST, "int y;")
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"spec": {"version": "2.0.0"}})
+    world.arrive()
+    assert world.leftovers() == []
+    assert f"{NAMESPACE}/{SECOND}" not in [driver for driver, _ in world.loads]
+
+
+def test_a_rebuild_of_one_node_unloads_what_depends_on_the_driver() -> None:
+    """The driver is loaded anew there; the other node keeps what it has."""
+    world = ordered(2)
+    world.loads.clear()
+    patch = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "now"}}}
+    world.client.patch(NODES.path(name="node-0"), patch)
+    world.arrive()
+    assert world.failed == []
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    assert [(driver.rpartition("/")[2], node) for driver, node in world.loads] == [(FIRST, "node-0"), (SECOND, "node-0")]
+    assert world.down() == set()
+
+
+@pytest.mark.parametrize("what", ["paused", "old source", "the second paused", "rebooted"])
+@pytest.mark.parametrize("number", range(4, 32, 3))
+def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) -> None:
+    """At any moment: what has yielded is loaded again."""
+    world = ordered(2)
+    world.edit(FIRST, "int y;")
+    left = iter(range(number))
+    stop: list[Action] = []
+
+    def look(action: Action) -> bool:
+        if not stop and next(left, None) is None:
+            stop.append(action)
+        return False
+
+    while not stop:
+        world.rounds(1, look)
+    pause: Object = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: "true"}}}
+    first, second = (DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name) for name in (FIRST, SECOND))
+    match what:
+        case "paused":
+            world.client.patch(first, pause)
+        case "the second paused":
+            world.client.patch(second, pause)
+        case "old source":
+            world.edit(FIRST, "int x;")
+        case _:
+            world.reboot("node-0", KERNEL)
+    world.rounds(40, lambda _action: False)
+    for name in world.kernels:
+        assert set(world.live[name]) == {MODULES[FIRST], MODULES[SECOND]}
+    assert world.failed == []
+    pause = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}}
+    for path in (first, second):
+        world.client.patch(path, pause)
+    world.arrive()
+    assert_all_is_well(world)
