@@ -86,7 +86,10 @@ class Order:
             return part
         words = "; ".join(dict.fromkeys(held.values()))
         wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
-        return replace(part, actions=tuple(action for action in part.actions if action not in held), wave=wave)
+        staying = (
+            action for action in part.actions if not (isinstance(action, ReplacePod | MoveNode) and action in held)
+        )
+        return replace(part, actions=tuple(staying), wave=wave)
 
     def obstacle(self, action: TakeNode, driver: str) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
@@ -98,7 +101,7 @@ class Order:
             return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
         if not self._is_way_back(node, driver, action):
             for first, _ in needs.first:
-                if self._is_behind(node, first):
+                if self._is_behind(node, first) or self._has_other(node, first):
                     return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"
         begun = self._record(node, driver)
         for key in self._in_the_way(node, driver, action) if begun is None else ():
@@ -115,18 +118,24 @@ class Order:
 
     def _is_behind(self, node: Node, driver: str) -> bool:
         """Return whether a driver still has the image of before on a node, although another one is wanted."""
-        part = self.parts.get(driver)
-        if part is None:
+        if driver not in self.parts:
             return False
         label, placed = _wave_label(driver), self._placed(node, driver)
-        if placed is not None and placed.lanes is not None:
-            return not placed.is_written or not placed.lanes.has_in_front(node, label)
         if placed is not None:
-            wanted = {item.target: item for item in of_driver(self.snapshot.daemon_sets, driver)}
-            # Nodes that have not requested a rebuild keep what they have.
-            is_kept = not all(_has_same(pod, wanted) for pod in self._pods(node, driver))
-            return not placed.is_written or node.name in part.rebuilds.pending or is_kept
+            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
         return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
+
+    def _has_other(self, node: Node, driver: str) -> bool:
+        """Return whether a driver has other modules on a node than those that it should have there."""
+        part, placed = self.parts.get(driver), self._placed(node, driver)
+        if part is None or placed is None:
+            return False
+        front = placed.lanes.front if placed.lanes is not None else None
+        wanted = {item.target: item for item in of_driver(self.snapshot.daemon_sets, driver)}
+        wanted |= {front.target: front} if front is not None else {}
+        # Nodes that have not requested a rebuild keep what they have.
+        is_kept = not all(_has_same(pod, wanted) for pod in self._pods(node, driver))
+        return is_kept or node.name in part.rebuilds.pending
 
     def _not_ready(self, node: Node, driver: str) -> str:
         """Return why a driver could not be loaded again on a node after another one is replaced there."""

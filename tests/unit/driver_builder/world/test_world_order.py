@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
 from driver_builder.objects.yielding import is_yield_label
@@ -15,6 +17,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_parts import identity_of
 from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.examples import few
 from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
 
 FIRST, SECOND, THIRD = "ofed", "mem", "app"
@@ -386,3 +389,98 @@ def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) 
         world.client.patch(path, pause)
     world.arrive()
     assert_all_is_well(world)
+
+
+def test_undone_by_an_admin_all_return_to_what_they_were() -> None:
+    """Where the new image works as well, within the budget."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    # The last node cannot be reached: the wave goes on while it is undone.
+    world.in_use.add("node-1")
+    world.edit(FIRST, "int y;")
+    world.rounds(30)
+    assert world.live["node-0"] != before["node-0"]
+    targets = world.status(FIRST)["rollout"]["targets"]
+    annotations = {names.UNDO_ROLLOUT_ANNOTATION: ",".join(sorted(set(targets.values())))}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"metadata": {"annotations": annotations}})
+    world.rounds(40)
+    assert world.live == before
+    assert world.failed == []
+    assert world.down() == set()
+
+
+def test_at_once_everywhere_is_in_order_as_well() -> None:
+    """Without waves: on each node the others yield first."""
+    world = ordered(2)
+    world.client.patch(
+        DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"spec": {"rollout": {"strategy": "immediate"}}}
+    )
+    world.arrive()
+    world.budget = 2
+    world.edit(FIRST, "int y;")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def _pause(world: OrderWorld, name: str, value: str | None) -> None:
+    body: Object = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: value}}}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name), body)
+
+
+def _use(world: OrderWorld, node: str, _: str) -> None:
+    (world.in_use.discard if node in world.in_use else world.in_use.add)(node)
+
+
+def _spoil(world: OrderWorld, _node: str, _name: str) -> None:
+    world.is_bad = not world.is_bad
+
+
+def _edit(world: OrderWorld, node: str, name: str) -> None:
+    world.edit(name, f"int {node.replace('-', '_')}_{len(world.made_for)};")
+
+
+def _rebuild(world: OrderWorld, _node: str, name: str) -> None:
+    world.annotate_driver(name, str(len(world.made_for)))
+
+
+STEPS: dict[str, Callable[[OrderWorld, str, str], None]] = {
+    "edit": _edit,
+    "reboot": lambda world, node, _: world.reboot(node, KERNEL),
+    "use": _use,
+    "spoil": _spoil,
+    "pause": lambda world, _, name: _pause(world, name, "true"),
+    "resume": lambda world, _, name: _pause(world, name, None),
+    "kill": lambda world, _node, _name: world.kill(),
+    "rebuild": _rebuild,
+    "silence": lambda world, node, _: world.silence(node),
+    "hear": lambda world, node, _: world.hear(node),
+}
+histories = st.lists(
+    st.tuples(st.sampled_from(sorted(STEPS)), st.sampled_from(["node-0", "node-1"]), st.sampled_from([FIRST, SECOND, THIRD]),
+              st.integers(1, 6)), max_size=8)  # fmt: skip
+
+
+@pytest.mark.costly
+@few(15)
+@given(histories)
+def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, str, int]]) -> None:
+    """No module is replaced under one that uses it, and nothing of ours is left on a node."""
+    world = ordered(2, third=True)
+    world.edit(FIRST, "int y;")
+    for step, node, name, number in history:
+        event(step)
+        STEPS[step](world, node, name)
+        world.rounds(number, lambda _action: False)
+    world.in_use.clear()
+    world.is_bad = False
+    for node in world.kernels:
+        world.hear(node)
+    for name in drivers_of(world):
+        _pause(world, name, None)
+        world.edit(name, "int z;")
+    world.budget = 2
+    world.rounds(30)
+    world.arrive()
+    assert_all_is_well(world)
+    assert [why for why in world.failed if "in use" in why or "symbol" in why] == []
