@@ -88,7 +88,7 @@ def daemon_set(
     basis: str = "",
     kept: tuple[str, ...] = (),
     slot: Slot = ONLY,
-    first: Collection[tuple[str, tuple[str, ...]]] = (),
+    first: Iterable[tuple[str, tuple[str, ...]]] = (),
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
@@ -98,8 +98,8 @@ def daemon_set(
     are not selected by the version of their operating system, which may change while its kernel runs, unless
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
-    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for; they
-    keep away from nodes where one of these drivers is being replaced.
+    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for. Where
+    the driver depends on others, its pods keep away from nodes with its yield label.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -124,7 +124,7 @@ def daemon_set(
         environment=environment,
     )
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
-    affinity = _affinity(driver, target, slot, yields=bool(first))
+    affinity = _affinity(driver, target, slot, yields=bool(spec.depends_on))
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": {"nodeSelector": selector, **pod, **({"affinity": affinity} if affinity else {})},

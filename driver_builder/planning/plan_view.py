@@ -180,6 +180,12 @@ class DriverView:
         return names.yield_label(self.driver.namespace, self.driver.name)
 
     @property
+    def keeps_away_from(self) -> str:
+        """Return the label of nodes that its pods keep away from; empty if it depends on no other driver."""
+        has_first = isinstance(self.driver.spec, DriverSpec) and bool(self.driver.spec.depends_on)
+        return self.yield_label if has_first else ""
+
+    @property
     def wave_label(self) -> str:
         """Return the label of nodes that a wave has reached."""
         return names.wave_label(self.driver.namespace, self.driver.name)

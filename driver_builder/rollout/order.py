@@ -158,7 +158,10 @@ class Order:
         record = self._record(node, driver)
         begun = record.drivers if record is not None else ()
         found = self._in_the_way(node, driver, action)
-        every = tuple(key for key in unload_order(driver, self.needs) if key in found or key in begun)
+        known = unload_order(driver, self.needs)
+        # One that is deleted or names the driver no longer may still be there.
+        left = tuple(key for key in begun if key not in known and not self._is_gone(node, key))
+        every = (*left, *(key for key in known if key in found or key in begun))
         for key in every:
             if label_of(key) not in node.labels:
                 return Clearing(
@@ -276,10 +279,14 @@ class Order:
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""
+        if self._is_gone(node, driver):
+            return ""
         part = self.parts.get(driver)
+        if part is None or part.trouble is not None or not isinstance(part.driver.spec, DriverSpec):
+            return "it is not known what it should do"
+        if part.driver.paused:
+            return "it is paused"
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
-        if part is not None and not self._is_gone(node, driver) and (part.trouble is not None or part.driver.paused):
-            return "it is paused" if part.driver.paused else "its plan is not known"
         return (known.given_up or known.held) if known is not None else ""
 
     # ------------------------------------------------------------ what is known

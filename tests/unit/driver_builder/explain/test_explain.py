@@ -20,6 +20,7 @@ from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissin
 from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
+from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.rollout.node_lock import render_lock
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
@@ -52,6 +53,14 @@ READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 def explained(seen: Snapshot, container: DriverContainer | None = None) -> Explanation:
     """Explain the first node and the first driver."""
     return explain(seen, seen.nodes[0], container or seen.drivers[0], SETTINGS)
+
+
+def yielding(seen: Snapshot) -> Snapshot:
+    """Let the driver yield to another one on the node: its pod has left."""
+    (first, *others) = seen.nodes
+    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first="apps/ofed", drivers=(seen.drivers[0].key,)))}
+    first = replace(first, annotations={**first.annotations, **record})
+    return replace(seen, nodes=(first, *others), pods=())
 
 
 def locked(seen: Snapshot) -> Snapshot:
@@ -197,6 +206,8 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pod without node", lambda: with_pod(node=""), "pull", W, "are not scheduled yet", "describe pod"),
     ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
+    ("others go first", lambda: yielding(with_pod(fingerprint=OLD)), "pull", W, "driver apps/ofed, on which it depends",
+     "explain node-a"),
     ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
     ("pull denied", lambda: pulling("ErrImagePull: pull access denied"), "pull", B, "pull access denied",
      "spec.imagePullSecrets"),
