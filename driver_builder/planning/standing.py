@@ -117,11 +117,15 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """What other drivers need to know of a target with an image: as in :class:`TargetStanding`."""
+    """What other drivers need to know of a target with an image: as in :class:`TargetStanding`.
+
+    ``built_for`` are the images of other drivers with whose symbols it is built, by driver.
+    """
 
     target: str
     is_written: bool
     lanes: Lanes | None = None
+    built_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

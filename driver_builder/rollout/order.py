@@ -101,7 +101,7 @@ class Order:
             return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
         if not self._is_way_back(node, driver, action):
             for first, _ in needs.first:
-                if self._is_behind(node, first) or self._has_other(node, first):
+                if self._is_behind(node, first) or self._has_other(node, first, driver):
                     return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"
         begun = self._record(node, driver)
         for key in self._in_the_way(node, driver, action) if begun is None else ():
@@ -125,11 +125,17 @@ class Order:
             return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
         return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
 
-    def _has_other(self, node: Node, driver: str) -> bool:
-        """Return whether a driver has other modules on a node than those that it should have there."""
+    def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
+        """Return whether a driver has other modules on a node than those that a dependent one is built for."""
         part, placed = self.parts.get(driver), self._placed(node, driver)
-        if part is None or placed is None:
+        if part is None:
             return False
+        if placed is None:
+            # It is paused, or its image cannot be judged now.
+            known = self._placed(node, dependent)
+            image = known.built_for.get(driver) if known is not None else None
+            own = self._daemon_set(node, driver)
+            return image is not None and own is not None and own.image != image
         front = placed.lanes.front if placed.lanes is not None else None
         wanted = {item.target: item for item in of_driver(self.snapshot.daemon_sets, driver)}
         wanted |= {front.target: front} if front is not None else {}
@@ -304,6 +310,13 @@ class Order:
 
     def _pairs_of_kernel(self, node: Node, driver: str) -> list[pairs.Pair]:
         return [pair for pair in self._pairs(driver).values() if pair.moved.kernel == node.kernel_version]
+
+    def _daemon_set(self, node: Node, driver: str) -> DaemonSet | None:
+        """Return the DaemonSet that a node gets a driver from."""
+        for pair in self._pairs_of_kernel(node, driver):
+            return pair.of_node(node, _wave_label(driver))
+        own = of_driver(self.snapshot.daemon_sets, driver)
+        return next((item for item in own if item.kernel == node.kernel_version), None)
 
     def _pods(self, node: Node, driver: str) -> list[DriverPod]:
         found = pods_by_node(of_driver(self.snapshot.pods, driver))(node.name)

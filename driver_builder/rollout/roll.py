@@ -7,7 +7,8 @@ from itertools import chain
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
 from driver_builder.desired.dependencies import NONE
-from driver_builder.desired.desired_target import SkippedTarget
+from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
+from driver_builder.model.image_state import Present
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
@@ -81,11 +82,26 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
 
 
 def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple[str, str, str], Placed]:
-    groups = {item.target.short_hash: item.target.group for item in view.wanted}
+    wanted = {item.target.short_hash: item for item in view.wanted}
     return {
-        groups[item.target]: Placed(target=item.target, is_written=item.is_written, lanes=item.lanes)
+        wanted[item.target].target.group: Placed(
+            target=item.target,
+            is_written=item.is_written,
+            lanes=item.lanes,
+            built_for=_built_for(view, wanted[item.target]),
+        )
         for item in standings
         if item.has_image
+    }
+
+
+def _built_for(view: DriverView, item: DesiredTarget) -> dict[str, str]:
+    exporters = item.exporters if isinstance(item, TargetToBuild) else ()
+    states = ((exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in exporters)
+    return {
+        exporter.driver: str(exporter.image.at(state.digest))
+        for exporter, state in states
+        if isinstance(state, Present)
     }
 
 
