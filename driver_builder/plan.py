@@ -47,6 +47,7 @@ from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.order import Order
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.roll import roll
@@ -117,8 +118,9 @@ def plan(
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now)
-    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls)
-    prepared = prepare(admitted, snapshot, settings.loader_image, pulls)
+    order = Order.of(parts, needs, snapshot)
+    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order)
+    prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order)
     parts = list(prepared.parts)
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
@@ -203,8 +205,10 @@ def _plan_driver(
     is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
     # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
     leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
+    yielding, unwanted = removal.yielding(view)
+    leaving = replace(leaving, nodes=leaving.nodes | yielding)
     going = removal.remove(view, leaving.nodes)
-    actions += (*leaving.actions, *going.actions)
+    actions += (*leaving.actions, *unwanted, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     actions += () if is_astray else _surplus(view, {item.target.short_hash for item in kept} | lost)
@@ -245,6 +249,8 @@ def _plan_driver(
         reserve=rolled.reserve,
         images=rolled.images,
         pulls=rolled.pulls,
+        placed=rolled.placed,
+        yielded=rolled.yielded,
     )
 
 

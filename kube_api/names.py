@@ -39,6 +39,9 @@ LOCK_ANNOTATION = f"{GROUP}/lock"
 DRAINING_ANNOTATION = f"{GROUP}/draining"
 """On a Node: how far its preparation for another driver is, and what has to be restored there."""
 
+YIELDING_ANNOTATION = f"{GROUP}/yielding"
+"""On a Node: which driver is replaced there, and which drivers that depend on it are unloaded meanwhile."""
+
 UPGRADING_TAINT = f"{GROUP}/upgrading"
 """On a Node, with the effect NoSchedule: its driver is being replaced, and nothing that uses it may come."""
 
@@ -53,6 +56,9 @@ UNDO_ROLLOUT_ANNOTATION = f"{GROUP}/undo-rollout"
 
 ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
 """On a DriverContainer, by an admin: comma-separated digests of images that tags may name from now on."""
+
+YIELD_SUFFIX = ".yield"
+"""How the labels end that keep pods away. It is no longer than ``.ready``: there is no room for more."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
@@ -93,6 +99,11 @@ def ready_label(namespace: str, name: str) -> str:
 def wave_label(namespace: str, name: str) -> str:
     """Return the node label that names the DaemonSet of a wave which a node gets its driver from."""
     return f"{GROUP}/{namespace}.{name}.wave"
+
+
+def yield_label(namespace: str, name: str) -> str:
+    """Return the node label that keeps a driver's pods away while one that it depends on is replaced."""
+    return f"{GROUP}/{namespace}.{name}{YIELD_SUFFIX}"
 
 
 def wanted_version_label(namespace: str, name: str) -> str:

@@ -278,7 +278,7 @@ class Executor:
                 }
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case PlaceDaemonSet():
-                spec: Object = {"affinity": slots.affinity(action.label, action.named, action.place)}
+                spec: Object = {"affinity": slots.affinity(action.label, action.named, action.place, action.yields)}
                 if action.node_selector:
                     spec["nodeSelector"] = dict(action.node_selector)
                 if action.tolerations is not None:

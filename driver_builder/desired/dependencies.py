@@ -6,6 +6,7 @@ that name it, and no others; ``lint`` finds both earlier.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
@@ -57,6 +58,18 @@ def dependencies(drivers: Iterable[DriverContainer]) -> dict[str, Dependencies]:
         )
         for key in {*wanted, *dependents} & by_key.keys()
     }
+
+
+def unload_order(driver: str, needs: Mapping[str, Dependencies]) -> tuple[str, ...]:
+    """Return the drivers that depend on one, directly or not: each before those that it depends on itself."""
+    left, known = [driver], dict[str, tuple[str, ...]]()
+    while left:
+        key = left.pop()
+        if key not in known:
+            known[key] = needs.get(key, NONE).dependents
+            left += known[key]
+    # Of a cycle no driver is a dependent.
+    return tuple(key for key in TopologicalSorter(known).static_order() if key != driver)
 
 
 def obstacles(key: str, spec: DriverSpec, others: Mapping[str, DriverSpec]) -> tuple[Obstacle, ...]:

@@ -9,6 +9,7 @@ from driver_builder.explain.explanation import Context, Step, broken, ok, waitin
 from driver_builder.objects import load_report, validated, validation_pod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.tolerations import with_ours
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
 from driver_builder.observed.inventory import Node, Taint
@@ -138,6 +139,9 @@ def _is_pull_for(pod: PullPod, context: Context) -> bool:
 
 
 def _no_pod(context: Context) -> Step:
+    if (record := yielding_of(context.node.annotations)) is not None and context.driver.key in record.drivers:
+        words = f"driver {record.first}, on which it depends, is replaced on the node; it is loaded again after that"
+        return waiting("pull", words, f"driver-builder explain {context.node.name} says how far {record.first} is")
     homeless = [pod.name for pod in context.pods if not pod.node]
     name = context.daemon_set.name if context.daemon_set else ""
     daemon_set = f"kubectl -n {context.driver.namespace} describe daemonset {name}"

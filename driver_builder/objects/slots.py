@@ -54,12 +54,19 @@ class Slot:
 ONLY = Slot()
 
 
-def affinity(label: str, named: str, place: Place) -> Json | None:
-    """Return the affinity of pods by the wave label ``label``, whose value for moved nodes is ``named``."""
-    if place is Place.ALL:
+def affinity(label: str, named: str, place: Place, yields: str = "") -> Json | None:
+    """Return the affinity of pods by the wave label ``label``, whose value for moved nodes is ``named``.
+
+    ``yields`` is a label of nodes that the pods keep away from.
+    """
+    expressions: list[Json] = []
+    if place is not Place.ALL:
+        expressions.append({"key": label, "operator": "In" if place is Place.MOVED else "NotIn", "values": [named]})
+    if yields:
+        expressions.append({"key": yields, "operator": "DoesNotExist"})
+    if not expressions:
         return None
-    operator = "In" if place is Place.MOVED else "NotIn"
-    term = {"matchExpressions": [{"key": label, "operator": operator, "values": [named]}]}
+    term = {"matchExpressions": expressions}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 

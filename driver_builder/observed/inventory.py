@@ -223,7 +223,7 @@ def _asking(by_name: Mapping[str, Node]) -> Mapping[str, str]:
     return {name: value for name, node in by_name.items() if (value := node.rebuild)}
 
 
-_HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION})
+_HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION, names.YIELDING_ANNOTATION})
 
 
 def _held_of(nodes: Iterable[Node]) -> tuple[Node, ...]:

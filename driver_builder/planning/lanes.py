@@ -110,6 +110,7 @@ def placing(
         label=view.wave_label,
         named=named,
         place=place,
+        yields=view.keeps_away_from,
     )
     if wanted is None or _reaches_the_same(item, wanted):
         return action

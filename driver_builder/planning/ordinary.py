@@ -23,7 +23,7 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.persistent import Layered
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
-from kube_api.names import SKIP_ROLLOUT_ANNOTATION
+from kube_api.names import SKIP_ROLLOUT_ANNOTATION, YIELDING_ANNOTATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,10 @@ def _updated(before: tuple[str, ...], touched: Iterable[str], now: Collection[st
 def _special(view: DriverView) -> frozenset[str]:
     """Return the nodes of which something else is known."""
     conflicts = (name for conflict in view.conflicts for name in conflict.nodes)
-    return view.orphans.union(view.unload_pods, view.validation_pods, view.notes, view.rebuilds.pending, conflicts)
+    held = inventory.held(view.snapshot.nodes)
+    yielding = (node.name for node in held if YIELDING_ANNOTATION in node.annotations)
+    of_pods = view.orphans.union(view.unload_pods, view.validation_pods)
+    return of_pods.union(view.notes, view.rebuilds.pending, conflicts, yielding)
 
 
 class _Proven:

@@ -75,6 +75,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     current = {pod.node for pod in pods if not pod.deleting}.difference(pod.node for pod in outdated)
     weighing = Weighing(
         target=item.target.short_hash,
+        driver=view.driver.key,
         outdated={pod.uid: is_current(pod, written) for pod in outdated},
         asking=frozenset(pod.uid for pod in outdated if is_due(pod, view.rebuilds, written.image)),
         label=view.driver.ready_label,

@@ -24,7 +24,7 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, 
 from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_reuse import Reusable
-from driver_builder.planning.standing import TargetStanding
+from driver_builder.planning.standing import Placed, TargetStanding
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.node_notes import NodeNote, previous_notes
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
@@ -92,6 +92,10 @@ class DriverPlan:
     """So many of these nodes get their image at once."""
     undrained: Mapping[str, str] = field(default_factory=dict)
     """Nodes that could not be drained and keep their driver, with what was in the way."""
+    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
+    """Of a driver that depends on others, or others on it: the targets that have an image, by their groups."""
+    yielded: Mapping[str, bool] = field(default_factory=dict)
+    """Nodes where drivers that depend on this one yield, and whether this one works there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +172,17 @@ class DriverView:
         pods = self.own_pods.on(node)
         pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
         return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
+
+    @property
+    def yield_label(self) -> str:
+        """Return the label of nodes that the driver leaves while one that it depends on is replaced there."""
+        return names.yield_label(self.driver.namespace, self.driver.name)
+
+    @property
+    def keeps_away_from(self) -> str:
+        """Return the label of nodes that its pods keep away from; empty if it depends on no other driver."""
+        has_first = isinstance(self.driver.spec, DriverSpec) and bool(self.driver.spec.depends_on)
+        return self.yield_label if has_first else ""
 
     @property
     def wave_label(self) -> str:

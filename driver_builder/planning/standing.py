@@ -11,10 +11,15 @@ from typing import Any
 
 from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
+from driver_builder.objects.yielding import label_of, yielding_of
 from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from kube_api import names
+from kube_api.text import first_few
+
+MAX_NAMED = 3
+"""Drivers that a message names."""
 
 
 class Standing(StrEnum):
@@ -66,6 +71,10 @@ class NodeStanding:
     """Whether it gets what is wanted from another DaemonSet than now."""
     can_return: bool = False
     """Whether another DaemonSet has the image of before for it."""
+    yields: bool = False
+    """Whether its pods keep away, for a driver that this one depends on."""
+    works: bool | None = None
+    """Where drivers that depend on this one yield: whether it works there, and they may be loaded again."""
 
     @property
     def is_outdated(self) -> bool:
@@ -88,6 +97,11 @@ class Lanes:
     spare_value: str | None = None
     waits: bool = False
 
+    def has_in_front(self, node: Node, wave_label: str) -> bool:
+        """Return whether a node belongs to the DaemonSet that brings what is wanted."""
+        named = self.front_value or self.spare_value
+        return named is None or (node.labels.get(wave_label) == named) is (self.front_value is not None)
+
     @property
     def is_placed(self) -> bool:
         """Return whether each DaemonSet is for its nodes alone."""
@@ -99,6 +113,19 @@ class Lanes:
             item is not None and item.slot.place is place
             for item, place in ((moved, Place.MOVED), (others, Place.OTHERS))
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What other drivers need to know of a target with an image: as in :class:`TargetStanding`.
+
+    ``built_for`` are the images of other drivers with whose symbols it is built, by driver.
+    """
+
+    target: str
+    is_written: bool
+    lanes: Lanes | None = None
+    built_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +161,7 @@ class Weighing:
     """
 
     target: str
+    driver: str
     outdated: Mapping[str, bool]
     asking: frozenset[str]
     label: str
@@ -145,10 +173,7 @@ class Weighing:
 
     def is_in_front(self, node: Node) -> bool:
         """Return whether a node belongs to the DaemonSet that brings what is wanted."""
-        named = (self.lanes.front_value or self.lanes.spare_value) if self.lanes is not None else None
-        if named is None or self.lanes is None:
-            return True
-        return (node.labels.get(self.wave_label) == named) is (self.lanes.front_value is not None)
+        return self.lanes is None or self.lanes.has_in_front(node, self.wave_label)
 
 
 def waiting_node(name: str, target: str) -> NodeStanding:
@@ -169,7 +194,9 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     replaced = tuple(pod for pod in staying if pod.uid in by.outdated)
     # Its label may not be written yet.
     is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
-    is_old = is_replaced or had_driver(node, by.label, by.record)
+    record = yielding_of(node.annotations)
+    yields = record is not None and by.driver in record.drivers
+    is_old = yields or is_replaced or had_driver(node, by.label, by.record)
     is_in_front = by.is_in_front(node)
     if replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
         standing, why = Standing.NEW, "its driver pod loads the image of before first"
@@ -180,6 +207,12 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     else:
         standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
     standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old)
+    works = None
+    if record is not None and record.first == by.driver:
+        works = standing in _OF_ONE_THAT_WORKS
+        # The node is not done before they are loaded again.
+        standing = _OF_ONE_THAT_WORKS.get(standing, standing)
+        why = why or f"waits for {first_few(record.drivers, MAX_NAMED)}, which depend on it"
     return NodeStanding(
         **_said_of(node),
         target=by.target,
@@ -190,7 +223,13 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         why=why,
         moves=not is_in_front,
         can_return=is_in_front and by.lanes is not None and by.lanes.spare is not None,
+        yields=yields and label_of(by.driver) in node.labels,
+        works=works,
     )
+
+
+_OF_ONE_THAT_WORKS = {Standing.WORKING: Standing.SILENT, Standing.UPDATED: Standing.UNPROVEN}
+"""What a node counts as where the driver works, and others that depend on it do not."""
 
 
 def _is_first_load(node: Node, pod: DriverPod) -> bool:

@@ -15,6 +15,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.loaded import UNREADABLE, Loaded
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
@@ -28,6 +29,7 @@ from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.status.unloading import Unloading
+from kube_api import names
 
 OUTSIDE_SECONDS = 600
 """How long a node keeps a driver that no longer selects it: labels may come back."""
@@ -107,6 +109,26 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         actions=tuple(actions),
         requeue_at=min(due, default=None),
     )
+
+
+def yielding(view: DriverView) -> tuple[frozenset[str], tuple[LabelNode, ...]]:
+    """Return the nodes that a driver leaves while one that it depends on is replaced there.
+
+    A label of which the Node records nothing is removed: nothing else would let the driver come back.
+    """
+    label = view.yield_label
+    labelled = [node for node in view.others if label in node.labels]
+    known = {node.name for node in labelled if _is_to_yield(view, node)}
+    unwanted = (node.name for node in labelled if node.name not in known)
+    why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
+    return frozenset(known), tuple(
+        LabelNode(node=name, driver=view.driver.key, label=label, version=None, why=why) for name in unwanted
+    )
+
+
+def _is_to_yield(view: DriverView, node: Node) -> bool:
+    record = yielding_of(node.annotations)
+    return record is not None and view.driver.key in record.drivers
 
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:

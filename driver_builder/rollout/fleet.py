@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.waves import MAX_LISTED
 from kube_api.text import first_few
@@ -24,6 +25,7 @@ class _Work:
     max_nodes: int
     holds: Holds
     pulls: Pulls
+    order: Order | None = None
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
@@ -38,9 +40,11 @@ class _Work:
             return f"driver {self.at[node]} is being loaded there"
         return self.holds.obstacle(node, driver)
 
-    def obstacle(self, node: str, driver: str) -> str:
+    def obstacle(self, node: str, driver: str, action: TakeNode | None) -> str:
         """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
         if why := self.other(node, driver):
+            return why
+        if self.order is not None and action is not None and (why := self.order.obstacle(action, driver)):
             return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
@@ -54,18 +58,23 @@ class _Work:
 
 
 def admit(
-    parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None, pulls: Pulls | None = None
+    parts: Iterable[DriverPlan],
+    max_nodes: int = 0,
+    holds: Holds | None = None,
+    pulls: Pulls | None = None,
+    order: Order | None = None,
 ) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
     In place of a node that is held back the next one goes. ``max_nodes`` are the nodes that waves of all drivers
     together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
     has locked goes before the others. ``pulls`` says which nodes have their next image: the others wait for it, and of
-    those that could go otherwise :attr:`DriverPlan.images` is left.
+    those that could go otherwise :attr:`DriverPlan.images` is left. ``order`` says which drivers wait for those that
+    they depend on.
     """
-    parts = tuple(parts)
+    parts = tuple(parts) if order is None else tuple(map(order.without_waiting, parts))
     holds = Holds() if holds is None else holds
-    work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls)
+    work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls, order)
     for part in parts:
         at_once = (
             action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
@@ -100,8 +109,9 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     key = part.driver.key
     held: dict[str, str] = {}
     pulled: list[str] = []
+    taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
     for node in sorted(part.budgeted):
-        if why := work.obstacle(node, key):
+        if why := work.obstacle(node, key, taken.get(node)):
             held[node] = why
         elif work.waits(node, part):
             pulled.append(node)
@@ -113,7 +123,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     instead: list[TakeNode] = []
     for action in part.reserve:
         is_free = len(instead) < len(held) + len(pulled) and not work.waits(action.node, part)
-        if is_free and not work.obstacle(action.node, key):
+        if is_free and not work.obstacle(action.node, key, action):
             work.begin(action.node, key)
             instead.append(action)
     late = {node: why for node in pulled if (why := work.pulls.failure(key, node, part.images[node]))}

@@ -34,7 +34,7 @@ class Holds:
         if lock is not None and lock.holder != driver:
             return f"node {node} {lock}"
         if record is not None and record.driver == driver and record.is_resting(self.now):
-            return f"node {node} was not drained, and is tried again at {timestamp(record.retry_at)}: {record.failed}"
+            return f"node {node} keeps its driver, and is tried again at {timestamp(record.retry_at)}: {record.failed}"
         return ""
 
     def is_begun(self, node: str, driver: str) -> bool:

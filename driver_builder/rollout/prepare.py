@@ -6,32 +6,33 @@ driver is proven, has failed, or is not replaced after all. All progress is on t
 anywhere continues from what it reads there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.objects import pull_pod
+from driver_builder.objects.yielding import is_yield_label, render_yielding, yielding_of
 from driver_builder.observed import inventory, pairs
 from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.actions import (
     Action,
-    DeletePullPod,
     EvictPod,
     HoldNode,
     MoveNode,
-    PullImage,
     ReplacePod,
     SetFinalizer,
+    TakeNode,
 )
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
 from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
-from driver_builder.rollout.pulls import MAX_PULLS, Pulls
+from driver_builder.rollout.order import Order, Return
+from driver_builder.rollout.pulls import Pulls, with_pulls
 from kube_api import names
+from kube_api.names import label_value
 
 LOOK_SECONDS = 15.0
 """After so many seconds a node that is held is looked at again, whatever happens."""
@@ -64,28 +65,35 @@ class _Step:
 
 
 def prepare(
-    parts: Iterable[DriverPlan], snapshot: Snapshot, loader_image: str = "", pulls: Pulls | None = None
+    parts: Iterable[DriverPlan],
+    snapshot: Snapshot,
+    loader_image: str = "",
+    pulls: Pulls | None = None,
+    order: Order | None = None,
 ) -> Prepared:
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
     Pull pods run the loader of ``loader_image``; ``pulls`` are those that are there, as ``admit`` knows them.
+    ``order`` says which drivers depend on others.
     """
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
+    order = Order.of(parts, {}, snapshot) if order is None else order
     held: dict[str, list[Node]] = {}
     for node in inventory.held(snapshot.nodes):
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
-    parts = tuple(_with_pulls(part, snapshot, pulls, loader_image) for part in parts)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), snapshot, pulls) for part in parts]
+    parts = tuple(with_pulls(part, snapshot, pulls, loader_image) for part in parts)
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order, pulls) for part in parts]
     left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
     return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
 
 
 def _holders(node: Node) -> set[str]:
     """Return the drivers that have begun something on a node; an empty key for a record that nobody can read."""
-    lock, record = lock_of(node), draining_of(node)
+    lock, record, yielding = lock_of(node), draining_of(node), yielding_of(node.annotations)
     holders = {lock.holder} if lock is not None and lock.holder else set()
+    holders |= {yielding.first} if yielding is not None else set()
     return holders | ({record.driver} if record is not None and not (record.driver == "" and holders) else set())
 
 
@@ -97,72 +105,32 @@ def _is_gone(driver: str, snapshot: Snapshot) -> bool:
 def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
     """Release nodes whose driver is gone; of another controller's driver nothing is known but its lock."""
     for node in nodes:
-        lock, record = lock_of(node), draining_of(node)
+        lock, record, yielding = lock_of(node), draining_of(node), yielding_of(node.annotations)
         is_locked = lock is not None and not lock.is_expired(now)
-        if record is not None and not is_locked and not record.is_resting(now):
-            yield _restoration(node, record.driver or "no driver", record, is_own_lock=lock is not None)
+        is_resting = record is not None and record.is_resting(now)
+        if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
+            continue
+        driver = record.driver if record is not None else yielding.first if yielding is not None else ""
+        yield _restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
 def _prepared(
-    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], snapshot: Snapshot, pulls: Pulls
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order, pulls: Pulls
 ) -> DriverPlan:
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
-    if part.trouble is not None or not (part.budgeted or held):
+    if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
         return part
-    hold = _Hold(part, snapshot)
+    hold = _Hold(part, order)
     steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
+    steps |= {name: hold.clear(nodes[name]) for name in sorted(hold.moved - part.budgeted) if hold.has_to_clear(name)}
+    asked = frozenset(steps)
     for node in held:
         if node.name not in steps:
-            is_kept = hold.is_at_work(node.name) or hold.is_pulled_again(node, pulls)
-            steps[node.name] = hold.keep(node) if is_kept else hold.leave(node)
-    return _with_steps(part, steps)
+            steps[node.name] = hold.go_on(node, pulls)
+    return _with_steps(part, steps, {name for name in asked if not steps[name].goes}) if steps else part
 
 
-def _with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image: str) -> DriverPlan:
-    """Bring images to the nodes that wait for them, and end the pulls that nothing waits for any more.
-
-    A pod stays until the driver is proven on its node: it keeps the image there.
-    """
-    driver = part.driver
-    existing = of_driver(snapshot.pull_pods, driver.key)
-    if part.trouble is not None or not (existing or part.images):
-        return part
-    actions: list[Action] = []
-    existing_names = {pod.name for pod in existing}
-    times = [part.requeue_at]
-    kept: set[str] = set()
-    hopeful = 0
-    for node, image in part.images.items():
-        pod = pulls.find(driver.key, node, image)
-        if pod is not None and (node in part.budgeted or not pulls.is_over(pod)):
-            kept.add(pod.uid)
-            times.append(pulls.next_look(pod))
-        if node in part.budgeted:
-            continue
-        if pod is None and hopeful < min(part.pulls, MAX_PULLS):
-            manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
-            name = manifest["metadata"]["name"]
-            # One that is being deleted has its name until then.
-            if name not in existing_names:
-                actions.append(PullImage(namespace=driver.namespace, name=name, node=node, manifest=manifest))
-            hopeful += 1
-        elif pod is not None and not pulls.trouble(pod):
-            hopeful += 1
-    at_work = part.busy | part.budgeted
-    actions += (
-        DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in existing
-        if pod.uid not in kept and not pod.deleting and not (pod.is_proven and pod.node in at_work)
-    )
-    return replace(
-        part,
-        actions=(*part.actions, *actions),
-        requeue_at=min((time for time in times if time is not None), default=None),
-    )
-
-
-def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
-    waiting = {name for name in part.budgeted if not steps[name].goes}
+def _with_steps(part: DriverPlan, steps: Mapping[str, _Step], waiting: Set[str]) -> DriverPlan:
     first = [action for step in steps.values() for action in step.actions]
     staying = [action for action in part.actions if not (isinstance(action, TAKES) and action.node in waiting)]
     if any(isinstance(action, HoldNode) for action in first):
@@ -183,17 +151,23 @@ def _with_steps(part: DriverPlan, steps: Mapping[str, _Step]) -> DriverPlan:
     )
 
 
-def _restoration(node: Node, driver: str, record: Draining | None, *, is_own_lock: bool) -> HoldNode:
-    """Return what gives a node back as it was."""
+def _restoration(
+    node: Node, driver: str, record: Draining | None, *, is_own_lock: bool, is_yielded: bool = False
+) -> HoldNode:
+    """Return what gives a node back as it was; ``is_yielded`` says that no other driver yields there any more."""
     annotations: dict[str, str | None] = {names.LOCK_ANNOTATION: None} if is_own_lock else {}
     if record is not None:
         annotations[names.DRAINING_ANNOTATION] = None
+    labels = _restored(node, record)
+    if is_yielded and names.YIELDING_ANNOTATION in node.annotations:
+        annotations[names.YIELDING_ANNOTATION] = None
+        labels |= dict.fromkeys(filter(is_yield_label, node.labels))
     return HoldNode(
         node=node.name,
         driver=driver,
         seen=node.annotations.get(names.LOCK_ANNOTATION),
         annotations=annotations,
-        labels=_restored(node, record),
+        labels=labels,
         taint=None if record is None else False,
         why="release it",
     )
@@ -210,17 +184,25 @@ class _Hold:
     """What one driver does on nodes."""
 
     part: DriverPlan
-    snapshot: Snapshot
-    moved: frozenset[str] = field(init=False)
-    """Nodes from which a driver is taken now."""
+    order: Order
+    taken: Mapping[str, TakeNode] = field(init=False)
+    """How a driver is taken from nodes now."""
 
     def __post_init__(self) -> None:
-        taken = frozenset(action.node for action in self.part.actions if isinstance(action, TAKES))
-        object.__setattr__(self, "moved", taken)
+        taken = {action.node: action for action in self.part.actions if isinstance(action, TAKES)}
+        object.__setattr__(self, "taken", taken)
 
     @property
     def driver(self) -> str:
         return self.part.driver.key
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.order.snapshot
+
+    @property
+    def moved(self) -> frozenset[str]:
+        return frozenset(self.taken)
 
     @property
     def now(self) -> float:
@@ -228,9 +210,18 @@ class _Hold:
 
     def is_at_work(self, node: str) -> bool:
         """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
-        return node in self.moved or node in self.part.busy
+        return node in self.taken or node in self.part.busy
 
-    def is_pulled_again(self, node: Node, pulls: Pulls) -> bool:
+    def go_on(self, node: Node, pulls: Pulls) -> _Step:
+        """Go on where something was begun."""
+        if self.order.is_begun(node, self.driver):
+            # Drivers that yield are loaded again once this one works, and not before.
+            may_leave = node.name not in self.taken and self.order.may_return(node, self.driver)
+            return self.leave(node) if may_leave else self.keep(node)
+        is_kept = self.is_at_work(node.name) or self._is_pulled_again(node, pulls)
+        return self.keep(node) if is_kept else self.leave(node)
+
+    def _is_pulled_again(self, node: Node, pulls: Pulls) -> bool:
         """Return whether a node that is drained waits for an image: another is wanted since, or the pod was deleted."""
         image, record = self.part.images.get(node.name), self._record(node)
         if image is None or record is None or record.failed:
@@ -238,7 +229,57 @@ class _Hold:
         return not pulls.failure(self.driver, node.name, image)
 
     def take(self, node: Node) -> _Step:
-        """Lock a node and drain it, and let its driver be replaced."""
+        """Lock, drain and clear a node, and let its driver be replaced."""
+        drained = self._drained(node)
+        return self._cleared(node, drained) if drained.goes else drained
+
+    def has_to_clear(self, name: str) -> bool:
+        """Return whether other drivers have to yield where this one is replaced at once."""
+        node = inventory.by_name(self.snapshot.nodes).get(name)
+        if node is None or not self.order.has_dependents(self.driver):
+            return False
+        is_begun = self.order.is_begun(node, self.driver)
+        return is_begun or not self.order.clearing(node, self.driver, self.taken[name]).is_clear
+
+    def clear(self, node: Node) -> _Step:
+        """Lock and clear a node, and let its driver be replaced."""
+        lock = lock_of(node)
+        if lock is not None and lock.holder != self.driver and not lock.is_expired(self.now):
+            return _Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
+        return self._cleared(node, replace(self.keep(node), goes=True))
+
+    def _cleared(self, node: Node, step: _Step) -> _Step:
+        """Let the drivers that depend on this one yield, one after the other."""
+        if not self.order.has_dependents(self.driver) or node.name not in self.taken:
+            return step
+        record = self._record(node)
+        if record is not None and record.is_resting(self.now):
+            return replace(self.leave(node), words=f"{node.name} keeps its driver: {record.failed}")
+        found = self.order.clearing(node, self.driver, self.taken[node.name])
+        if found.is_clear:
+            return step
+        if found.failed:
+            return self._keep_driver(node, record, found.failed)
+        actions = step.actions
+        if found.record is not None:
+            annotations = {names.YIELDING_ANNOTATION: render_yielding(found.record)}
+            action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node), **annotations}, why=found.words)
+            actions = (*actions, replace(action, labels={found.label: label_value(self.part.driver.name)}))
+        return _Step(actions=actions, words=found.words, requeue_at=self.now + LOOK_SECONDS)
+
+    def _keep_driver(self, node: Node, record: Draining | None, why: str) -> _Step:
+        """Let those that have yielded be loaded again, with the driver as it is, and record why."""
+        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS))
+        annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
+        action = self._write(node, annotations, why=f"it keeps its driver: {why}")
+        labels = {**_restored(node, record), **self.order.returning(node, self.driver).labels}
+        action = replace(action, labels=labels, taint=None if record is None else False)
+        return _Step(
+            actions=(action,), words=f"{node.name} keeps its driver: {why}", requeue_at=self.now + LOOK_SECONDS
+        )
+
+    def _drained(self, node: Node) -> _Step:
+        """Lock a node and drain it."""
         settings, record = self._drain_settings(node), self._record(node)
         if settings is None or (record is not None and record.is_drained):
             return replace(self.keep(node), goes=True)
@@ -284,10 +325,25 @@ class _Hold:
         record, lock = self._record(node), lock_of(node)
         is_own_lock = lock is not None and lock.holder == self.driver
         may_come = self.part.wave is not None and not self.part.driver.deleting
-        if record is not None and may_come and record.is_resting(self.now) and not is_own_lock:
-            return _Step(failed=record.failed, requeue_at=float(record.retry_at))
-        action = _restoration(node, self.driver, record, is_own_lock=is_own_lock)
+        is_begun = self.order.is_begun(node, self.driver)
+        is_resting = record is not None and may_come and record.is_resting(self.now)
+        if is_begun and not (found := self.order.returning(node, self.driver)).is_over:
+            return self._returning(node, found)
+        if record is not None and is_resting and not is_own_lock and not is_begun:
+            failed = record.failed if self._has_drain else ""
+            return _Step(failed=failed, requeue_at=float(record.retry_at))
+        left = None if is_resting else record
+        action = _restoration(node, self.driver, left, is_own_lock=is_own_lock, is_yielded=is_begun)
         return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
+
+    def _returning(self, node: Node, found: Return) -> _Step:
+        """Let drivers that have yielded be loaded again, and hold the node until they are."""
+        kept = self.keep(node)
+        if not found.labels:
+            return replace(kept, words="; ".join(filter(None, (kept.words, found.words))))
+        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=found.words)
+        action = replace(action, labels=found.labels)
+        return _Step(actions=(action,), words=found.words, requeue_at=self.now + LOOK_SECONDS)
 
     def _begin(self, node: Node, settings: DrainSettings) -> _Step:
         """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
@@ -314,6 +370,11 @@ class _Hold:
         )
         words = f"{node.name} could not be drained: {why}"
         return _Step(actions=(action,), failed=why, words=words, requeue_at=self.now + LOOK_SECONDS)
+
+    @property
+    def _has_drain(self) -> bool:
+        spec = self.part.driver.spec
+        return isinstance(spec, DriverSpec) and spec.rollout.drain is not None
 
     def _drain_settings(self, node: Node) -> DrainSettings | None:
         """Return how a node is drained; None where it is not, or where the same modules stay loaded."""

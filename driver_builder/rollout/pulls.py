@@ -6,9 +6,14 @@ Place in the flow: :mod:`driver_builder.rollout.roll` says which image a node ge
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from driver_builder.objects import pull_pod
 from driver_builder.objects.pull_pod import PullPod
+from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import Action, DeletePullPod, PullImage
+from driver_builder.planning.plan_view import DriverPlan
 
 MAX_PULLS = 500
 """So many nodes of a driver get their next image at once."""
@@ -66,3 +71,46 @@ class Pulls:
         """Return what prevents the pull of an image to a node; empty if nothing is known to."""
         pod = self.find(driver, node, image)
         return self.trouble(pod) if pod is not None else ""
+
+
+def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image: str) -> DriverPlan:
+    """Bring images to the nodes that wait for them, and end the pulls that nothing waits for any more.
+
+    A pod stays until the driver is proven on its node: it keeps the image there.
+    """
+    driver = part.driver
+    existing = of_driver(snapshot.pull_pods, driver.key)
+    if part.trouble is not None or not (existing or part.images):
+        return part
+    actions: list[Action] = []
+    existing_names = {pod.name for pod in existing}
+    times = [part.requeue_at]
+    kept: set[str] = set()
+    hopeful = 0
+    for node, image in part.images.items():
+        pod = pulls.find(driver.key, node, image)
+        if pod is not None and (node in part.budgeted or not pulls.is_over(pod)):
+            kept.add(pod.uid)
+            times.append(pulls.next_look(pod))
+        if node in part.budgeted:
+            continue
+        if pod is None and hopeful < min(part.pulls, MAX_PULLS):
+            manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
+            name = manifest["metadata"]["name"]
+            # One that is being deleted has its name until then.
+            if name not in existing_names:
+                actions.append(PullImage(namespace=driver.namespace, name=name, node=node, manifest=manifest))
+            hopeful += 1
+        elif pod is not None and not pulls.trouble(pod):
+            hopeful += 1
+    at_work = part.busy | part.budgeted
+    actions += (
+        DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        for pod in existing
+        if pod.uid not in kept and not pod.deleting and not (pod.is_proven and pod.node in at_work)
+    )
+    return replace(
+        part,
+        actions=(*part.actions, *actions),
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )

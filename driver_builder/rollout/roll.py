@@ -6,7 +6,9 @@ from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
-from driver_builder.desired.desired_target import SkippedTarget
+from driver_builder.desired.dependencies import NONE
+from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
+from driver_builder.model.image_state import Present
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
@@ -16,6 +18,7 @@ from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import (
     Lanes,
     NodeStanding,
+    Placed,
     TargetStanding,
     Weighing,
     had_driver,
@@ -42,6 +45,7 @@ class Rolled:
     ``busy`` are the nodes that the driver works on, ``taken`` those that its wave answers for, ``budgeted`` those where
     a working driver is replaced next, and ``reserve`` what is replaced instead where one of them is held back.
     ``images`` has by node what has to be there first, in the order of the nodes; ``pulls`` of them get it at once.
+    ``placed`` and ``yielded`` are those of :class:`DriverPlan`.
     """
 
     parts: tuple[TargetPart, ...]
@@ -52,6 +56,8 @@ class Rolled:
     reserve: tuple[TakeNode, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     pulls: int = 0
+    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
+    yielded: Mapping[str, bool] = field(default_factory=dict)
     requeue_at: float | None = None
 
 
@@ -74,8 +80,34 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         reserve=tuple(_reserve(view, parts, decided)),
         images=_images(view, parts, decided),
         pulls=decided.pulls,
+        placed=_placed(view, seen.targets) if view.dependencies is not NONE else {},
+        yielded={node.node: node.works for item in seen.targets for node in item.nodes if node.works is not None},
         requeue_at=decided.requeue_at,
     )
+
+
+def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple[str, str, str], Placed]:
+    wanted = {item.target.short_hash: item for item in view.wanted}
+    return {
+        wanted[item.target].target.group: Placed(
+            target=item.target,
+            is_written=item.is_written,
+            lanes=item.lanes,
+            built_for=_built_for(view, wanted[item.target]),
+        )
+        for item in standings
+        if item.has_image
+    }
+
+
+def _built_for(view: DriverView, item: DesiredTarget) -> dict[str, str]:
+    exporters = item.exporters if isinstance(item, TargetToBuild) else ()
+    states = ((exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in exporters)
+    return {
+        exporter.driver: str(exporter.image.at(state.digest))
+        for exporter, state in states
+        if isinstance(state, Present)
+    }
 
 
 def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> TargetPart:
@@ -98,6 +130,7 @@ def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> T
     outdated = {pod.uid: False for pod in pods if not pod.deleting and pod.slot != pair.moved.slot.name}
     weighing = Weighing(
         target=target.short_hash,
+        driver=view.driver.key,
         outdated=outdated,
         asking=frozenset(),
         label=view.driver.ready_label,

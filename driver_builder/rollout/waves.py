@@ -224,7 +224,7 @@ class _Fleet:
     @property
     def busy(self) -> frozenset[str]:
         """Return the nodes that the driver works on."""
-        return frozenset(node.node for node in (*self.unproven, *self._booting))
+        return frozenset(node.node for node in (*self.unproven, *self._booting) if not node.yields)
 
     @property
     def taken(self) -> frozenset[str]:

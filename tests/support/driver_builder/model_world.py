@@ -603,7 +603,9 @@ def is_for(spec: Object, node: Object) -> bool:
     labels = node["metadata"]["labels"]
     return _matches(spec.get("nodeSelector", {}), node) and any(
         all(
-            (labels.get(item["key"]) in item["values"]) is (item["operator"] == "In")
+            item["key"] not in labels
+            if item["operator"] == "DoesNotExist"
+            else (labels.get(item["key"]) in item["values"]) is (item["operator"] == "In")
             for item in term["matchExpressions"]
         )
         for term in required["nodeSelectorTerms"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.desired.dependencies import dependencies
+from driver_builder.desired.dependencies import dependencies, unload_order
 from driver_builder.reasons import Reason
 from tests.support.driver_builder.factories import driver
 
@@ -80,3 +80,18 @@ def test_a_cycle_is_shown_as_it_is_walked() -> None:
         "spec.dependsOn has a cycle: driverwright/a depends on driverwright/b depends on driverwright/c depends on"
         " driverwright/a"
     )
+
+
+@pytest.mark.parametrize(
+    ("drivers", "expected"),
+    [
+        pytest.param((named("a"),), [], id="none"),
+        pytest.param((named("a"), named("b", "a"), named("c", "b")), ["c", "b"], id="a chain"),
+        pytest.param((named("a"), named("b", "a", "c"), named("c", "a")), ["b", "c"], id="one directly and by another"),
+        pytest.param((named("a"), named("b", "a", "c"), named("c", "b")), ["b"], id="a cycle beside it"),
+    ],
+)
+def test_the_last_of_the_order_is_unloaded_first(drivers: tuple[DriverContainer, ...], expected: list[str]) -> None:
+    """All that depend on a driver, directly or not."""
+    order = unload_order("driverwright/a", dependencies(drivers))
+    assert [key.partition("/")[2] for key in order] == expected

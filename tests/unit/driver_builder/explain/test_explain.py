@@ -16,6 +16,7 @@ from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unre
 from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.pull_pod import PullPod
+from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
@@ -54,6 +55,14 @@ READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 def explained(seen: Snapshot, container: DriverContainer | None = None) -> Explanation:
     """Explain the first node and the first driver."""
     return explain(seen, seen.nodes[0], container or seen.drivers[0], SETTINGS)
+
+
+def yielding(seen: Snapshot) -> Snapshot:
+    """Let the driver yield to another one on the node: its pod has left."""
+    (first, *others) = seen.nodes
+    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first="apps/ofed", drivers=(seen.drivers[0].key,)))}
+    first = replace(first, annotations={**first.annotations, **record})
+    return replace(seen, nodes=(first, *others), pods=())
 
 
 def locked(seen: Snapshot) -> Snapshot:
@@ -215,6 +224,8 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pod without node", lambda: with_pod(node=""), "pull", W, "are not scheduled yet", "describe pod"),
     ("pod leaves", lambda: with_pod(deleting=True), "pull", W, "is terminating", "describe pod"),
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
+    ("others go first", lambda: yielding(with_pod(fingerprint=OLD)), "pull", W, "driver apps/ofed, on which it depends",
+     "explain node-a"),
     ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
     ("not drained", undrained, "pull", B, "DrainTimeout: the node could not be drained: pod apps/web stays",
      "PodDisruptionBudget"),

@@ -209,7 +209,7 @@ def test_a_node_that_rests_is_held_back() -> None:
     resting = draining(Draining(driver=KEY, failed="pod x", retry_at=int(NOW) + 60), by=None, tainted=False)
     holds = Holds.of((resting,), NOW)
     assert holds.obstacle("node-a", KEY) == (
-        "node node-a was not drained, and is tried again at 2023-11-14T22:14:20Z: pod x"
+        "node node-a keeps its driver, and is tried again at 2023-11-14T22:14:20Z: pod x"
     )
     rests = drained(part(), resting)
     assert (rests.actions, rests.undrained) == ((), {"node-a": "pod x"})

@@ -1,0 +1,363 @@
+"""Drivers that depend on each other, on a node where one of them is replaced: who yields, and who waits. Pure.
+
+A module that another one uses cannot be replaced. So before the first driver goes on a node, those that depend on it are
+unloaded there, the last of the order first; once it is proven, they are loaded again. Each of them is unloaded by its own
+plan (:mod:`driver_builder.removal`), because the Node has its label; here is decided who gets that label, and when it goes.
+In a wave a dependent driver moves together with the first one: its image is built with the symbols of that one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
+from driver_builder.desired.resolve_target import mapping_for
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.objects import loaded
+from driver_builder.objects.yielding import Yielding, label_of, yielding_of
+from driver_builder.observed import inventory, pairs
+from driver_builder.observed.by_driver import of_driver, pods_of
+from driver_builder.observed.evidence import Finding, judge
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.standing import Placed
+from kube_api import names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearing:
+    """How far a node is cleared of the drivers that depend on the one that is replaced there.
+
+    ``record`` is written, with a ``label``, to unload the next one. Where one cannot be unloaded, ``failed`` says why.
+    """
+
+    is_clear: bool = False
+    record: Yielding | None = None
+    label: str = ""
+    words: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """How far drivers that have yielded are loaded again: ``labels`` let them come, ``words`` say who is late."""
+
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    words: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether all of them are back."""
+        return not (self.labels or self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The ``parts`` of all drivers by their keys, and what each needs of others."""
+
+    parts: Mapping[str, DriverPlan]
+    needs: Mapping[str, Dependencies]
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], snapshot: Snapshot) -> "Order":
+        """Take all drivers."""
+        return cls({part.driver.key: part for part in parts} if needs else {}, needs, snapshot)
+
+    def has_dependents(self, driver: str) -> bool:
+        """Return whether other drivers depend on one."""
+        return bool(self.needs.get(driver, NONE).dependents)
+
+    # ------------------------------------------------------------ who waits
+
+    def without_waiting(self, part: DriverPlan) -> DriverPlan:
+        """Leave out what is replaced at once and has to wait for other drivers; what costs a budget is held back later."""
+        if part.driver.key not in self.needs:
+            return part
+        held = {
+            action: why
+            for action in part.actions
+            if isinstance(action, ReplacePod | MoveNode) and action.node not in part.budgeted
+            if (why := self.obstacle(action, part.driver.key))
+        }
+        if not held:
+            return part
+        words = "; ".join(dict.fromkeys(held.values()))
+        wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
+        staying = (
+            action for action in part.actions if not (isinstance(action, ReplacePod | MoveNode) and action in held)
+        )
+        return replace(part, actions=tuple(staying), wave=wave)
+
+    def obstacle(self, action: TakeNode, driver: str) -> str:
+        """Return why a driver may not be replaced on a node before others; empty if it may."""
+        needs, node = self.needs.get(driver), inventory.by_name(self.snapshot.nodes).get(action.node)
+        if needs is None or node is None or _is_tidying(action, self._pairs(driver)):
+            return ""
+        record = yielding_of(node.annotations)
+        if label_of(driver) in node.labels and record is not None and driver in record.drivers:
+            return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
+        if not self._is_way_back(node, driver, action):
+            for first, _ in needs.first:
+                if self._is_behind(node, first) or self._has_other(node, first, driver):
+                    return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"
+        begun = self._record(node, driver)
+        for key in self._in_the_way(node, driver, action) if begun is None else ():
+            if why := self._not_ready(node, key):
+                return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
+        return ""
+
+    def _is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
+        """Return whether a node gets the image of before again."""
+        placed = self._placed(node, driver)
+        if not isinstance(action, MoveNode):
+            return False
+        return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
+
+    def _is_behind(self, node: Node, driver: str) -> bool:
+        """Return whether a driver still has the image of before on a node, although another one is wanted."""
+        if driver not in self.parts:
+            return False
+        label, placed = _wave_label(driver), self._placed(node, driver)
+        if placed is not None:
+            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
+        return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
+
+    def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
+        """Return whether a driver has other modules on a node than those that a dependent one is built for."""
+        part, placed = self.parts.get(driver), self._placed(node, driver)
+        if part is None:
+            return False
+        if placed is None:
+            # It is paused, or its image cannot be judged now.
+            known = self._placed(node, dependent)
+            image = known.built_for.get(driver) if known is not None else None
+            own = self._daemon_set(node, driver)
+            return image is not None and own is not None and own.image != image
+        front = placed.lanes.front if placed.lanes is not None else None
+        wanted = {item.target: item for item in of_driver(self.snapshot.daemon_sets, driver)}
+        wanted |= {front.target: front} if front is not None else {}
+        # Nodes that have not requested a rebuild keep what they have.
+        is_kept = not all(_has_same(pod, wanted) for pod in self._pods(node, driver))
+        return is_kept or node.name in part.rebuilds.pending
+
+    def _not_ready(self, node: Node, driver: str) -> str:
+        """Return why a driver could not be loaded again on a node after another one is replaced there."""
+        part = self.parts[driver]
+        if part.driver.deleting:
+            return "it is being removed"
+        if part.driver.paused:
+            return "it is paused"
+        placed = self._placed(node, driver)
+        if placed is None or not placed.is_written:
+            return "its image for the new symbols is not there yet"
+        if part.wave is not None and placed.lanes is not None and placed.target in part.wave.refused:
+            return f"its new image does not work: {part.wave.refused[placed.target]}"
+        return ""
+
+    # ------------------------------------------------------------ who yields
+
+    def clearing(self, node: Node, driver: str, action: TakeNode) -> Clearing:
+        """Decide what comes next before a driver is replaced on a node."""
+        record = self._record(node, driver)
+        begun = record.drivers if record is not None else ()
+        found = self._in_the_way(node, driver, action)
+        known = unload_order(driver, self.needs)
+        # One that is deleted or names the driver no longer may still be there.
+        left = tuple(key for key in begun if key not in known and not self._is_gone(node, key))
+        every = (*left, *(key for key in known if key in found or key in begun))
+        for key in every:
+            if label_of(key) not in node.labels:
+                return Clearing(
+                    record=Yielding(first=driver, drivers=every),
+                    label=label_of(key),
+                    words=f"unloading {key}, which depends on it, from {node.name}",
+                )
+            if why := self._stuck(node, key):
+                return Clearing(failed=f"driver {key}, which depends on it, is not unloaded: {why}")
+            if not self._is_gone(node, key):
+                return Clearing(words=f"unloading {key}, which depends on it, from {node.name}")
+        return Clearing(is_clear=True)
+
+    def is_begun(self, node: Node, driver: str) -> bool:
+        """Return whether others yield to a driver on a node."""
+        return self._record(node, driver) is not None
+
+    def may_return(self, node: Node, driver: str) -> bool:
+        """Return whether those that yield to a driver can be loaded again: it works there, or is gone for good."""
+        part = self.parts.get(driver)
+        if part is not None and node.name in part.yielded:
+            return part.yielded[node.name]
+        pods = self._pods(node, driver)
+        if any(judge(node, pod)[0] is Finding.WORKS for pod in pods):
+            return True
+        return not pods and loaded.annotation(driver) not in node.annotations
+
+    def returning(self, node: Node, driver: str) -> Return:
+        """Decide what comes next where the drivers that have yielded are to be loaded again."""
+        record = self._record(node, driver)
+        if record is None:
+            return Return()
+        labelled = [key for key in record.drivers if label_of(key) in node.labels]
+        if labelled:
+            lanes: dict[str, str | None] = {}
+            # Each goes where those go that it depends on itself.
+            for key in reversed(record.drivers):
+                lanes |= self._lane(_relabelled(node, lanes), key)
+            words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
+            return Return(labels={**lanes, **dict.fromkeys(map(label_of, labelled))}, words=words)
+        late = {key: why for key in reversed(record.drivers) if (why := self._why_not_back(node, key))}
+        return Return(words="; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items()))
+
+    def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
+        """Return the wave label with which a driver gets the image that fits those that it depends on."""
+        placed = self._placed(node, driver)
+        if placed is not None:
+            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and placed.is_written else None
+        else:
+            # Of a driver that is paused the two DaemonSets are known.
+            ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
+        if ends is None:
+            return {}
+        is_back = any(self._is_behind(node, first) for first, _ in self.needs.get(driver, NONE).first)
+        label, value = _wave_label(driver), ends[is_back]
+        return {} if node.labels.get(label) == value else {label: value}
+
+    def _why_not_back(self, node: Node, driver: str) -> str:
+        """Return why a driver that has yielded is not proven again; empty if it is, or does not want the node."""
+        part = self.parts.get(driver)
+        if part is None or part.driver.deleting or not _selects(part, node):
+            return ""
+        said = [judge(node, pod) for pod in self._pods(node, driver)]
+        if any(finding is Finding.WORKS for finding, _ in said):
+            # Without its plan it gets no label.
+            is_planned = isinstance(part.driver.spec, DriverSpec) and not part.driver.paused
+            return "" if part.driver.ready_label in node.labels or not is_planned else "it is not proven yet"
+        return next((why for _, why in said), "") or "no driver pod yet"
+
+    def _in_the_way(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+        """Return the drivers that have to yield before a driver is replaced, the last of the order first."""
+        every = [key for key in unload_order(driver, self.needs) if key in self.parts]
+        # Where this one works, a pod of theirs may load at any moment.
+        works = any(judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT) for pod in self._pods(node, driver))
+        found = tuple(key for key in every if self._is_loaded(node, key) or (works and self._pods(node, key)))
+        return () if not found or self._keeps_modules(node, driver, action) else found
+
+    def _keeps_modules(self, node: Node, driver: str, action: TakeNode) -> bool:
+        """Return whether the modules of a driver stay loaded when it is replaced: nothing is in the way then."""
+        part, known = self.parts[driver], self._pairs(driver)
+        if _is_tidying(action, known):
+            return True
+        spec, pods = part.driver.spec, self._pods(node, driver)
+        if not isinstance(spec, DriverSpec) or any(module.parameters for module in spec.module.load_order):
+            # What a module is loaded with may be what changes.
+            return False
+        if not pods or node.name in part.rebuilds.pending:
+            return False
+        wanted = pairs.by_target(of_driver(self.snapshot.daemon_sets, driver), known)
+        for pod in pods:
+            item = wanted.get(pod.target)
+            if isinstance(action, MoveNode) and pod.target in known:
+                pair = known[pod.target]
+                item = pair.moved if action.value == pair.moved.target_label else pair.others
+            if item is None or not _is_kept(node, pod, item, is_rebuilt=bool(part.rebuilds.of_driver)):
+                return False
+        return True
+
+    def _is_loaded(self, node: Node, driver: str) -> bool:
+        if self.parts[driver].driver.ready_label in node.labels:
+            return True
+        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        return known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
+
+    def _is_gone(self, node: Node, driver: str) -> bool:
+        """Return whether nothing of a driver is on a node, nor anything that could load it again."""
+        part = self.parts.get(driver)
+        has_label = part is not None and part.driver.ready_label in node.labels
+        if has_label or loaded.annotation(driver) in node.annotations:
+            return False
+        every = (self.snapshot.orphaned_pods, self.snapshot.unload_pods)
+        if pods_of(self.snapshot.pods, driver).on(node.name):
+            return False
+        return not any(pod.node == node.name for pods in every for pod in of_driver(pods, driver))
+
+    def _stuck(self, node: Node, driver: str) -> str:
+        """Return why a driver that is to yield stays on a node."""
+        if self._is_gone(node, driver):
+            return ""
+        part = self.parts.get(driver)
+        if part is None or part.trouble is not None or not isinstance(part.driver.spec, DriverSpec):
+            return "it is not known what it should do"
+        if part.driver.paused:
+            return "it is paused"
+        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        return (known.given_up or known.held) if known is not None else ""
+
+    # ------------------------------------------------------------ what is known
+
+    def _record(self, node: Node, driver: str) -> Yielding | None:
+        record = yielding_of(node.annotations)
+        return record if record is not None and record.first == driver else None
+
+    def _placed(self, node: Node, driver: str) -> Placed | None:
+        part, target = self.parts.get(driver), inventory.target_of(node)
+        return part.placed.get(target.group) if part is not None and isinstance(target, KernelTarget) else None
+
+    def _pairs(self, driver: str) -> dict[str, pairs.Pair]:
+        return pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
+
+    def _pairs_of_kernel(self, node: Node, driver: str) -> list[pairs.Pair]:
+        return [pair for pair in self._pairs(driver).values() if pair.moved.kernel == node.kernel_version]
+
+    def _daemon_set(self, node: Node, driver: str) -> DaemonSet | None:
+        """Return the DaemonSet that a node gets a driver from."""
+        for pair in self._pairs_of_kernel(node, driver):
+            return pair.of_node(node, _wave_label(driver))
+        own = of_driver(self.snapshot.daemon_sets, driver)
+        return next((item for item in own if item.kernel == node.kernel_version), None)
+
+    def _pods(self, node: Node, driver: str) -> list[DriverPod]:
+        found = pods_of(self.snapshot.pods, driver).on(node.name)
+        return [pod for pod in found if not pod.deleting]
+
+
+def _is_tidying(action: TakeNode, known: Mapping[str, pairs.Pair]) -> bool:
+    """Return whether only the label of a wave that has ended is removed."""
+    return isinstance(action, MoveNode) and not known
+
+
+def _has_same(pod: DriverPod, wanted: Mapping[str, DaemonSet]) -> bool:
+    """Return whether a pod has the modules of the DaemonSet of its target, as far as that is known."""
+    item = wanted.get(pod.target)
+    return item is None or pod.expected == item.expected
+
+
+def _is_kept(node: Node, pod: DriverPod, item: DaemonSet, *, is_rebuilt: bool) -> bool:
+    """Return whether the modules that a pod has loaded are those of a DaemonSet, and are not loaded anew."""
+    if judge(node, pod)[0] is not Finding.WORKS or not pod.expected or pod.expected != item.expected:
+        return False
+    return not is_rebuilt or pod.fingerprint == item.fingerprint
+
+
+def _selects(part: DriverPlan, node: Node) -> bool:
+    """Return whether a driver wants a node."""
+    spec = part.driver.spec
+    if not isinstance(spec, DriverSpec):
+        return True
+    target = inventory.target_of(node)
+    if not isinstance(target, KernelTarget) or any(node.labels.get(key) != it for key, it in spec.node_selector.items()):
+        return False
+    rule = mapping_for(spec, target.kernel_version)
+    return rule is not None and not rule.skip
+
+
+def _relabelled(node: Node, labels: Mapping[str, str | None]) -> Node:
+    merged = {**node.labels, **labels}
+    return replace(node, labels={key: value for key, value in merged.items() if value is not None})
+
+
+def _wave_label(driver: str) -> str:
+    namespace, _, name = driver.partition("/")
+    return names.wave_label(namespace, name)

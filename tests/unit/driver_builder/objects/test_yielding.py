@@ -1,0 +1,36 @@
+"""The record of a node where drivers yield to one that they depend on."""
+
+import pytest
+
+from driver_builder.objects.yielding import (
+    Yielding,
+    is_yield_label,
+    label_of,
+    parse_yielding,
+    render_yielding,
+    yielding_of,
+)
+from kube_api import names
+
+RECORD = Yielding(first="ns/ofed", drivers=("ns/app", "ns/mem"))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    """In the order in which the drivers yield."""
+    assert yielding_of({names.YIELDING_ANNOTATION: render_yielding(RECORD)}) == RECORD
+    assert yielding_of({}) is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"first":"a/b"}', '{"first":1,"drivers":[]}', "9" * 5000,
+                                  '{"first":"a/b","drivers":["' + "x" * 400 + '/y"]}'])  # fmt: skip
+def test_what_cannot_be_read_is_nobodys(text: str) -> None:
+    """Anybody who may annotate Nodes may have written it."""
+    assert parse_yielding(text) == Yielding()
+
+
+def test_the_label_names_the_driver_and_is_known_again() -> None:
+    """It has room wherever the ready label has."""
+    assert label_of("ns/mem") == "driverwright.io/ns.mem.yield"
+    assert is_yield_label(label_of("ns/mem"))
+    assert not is_yield_label(names.ready_label("ns", "mem"))
+    assert len(label_of("ns/mem")) == len(names.ready_label("ns", "mem"))

@@ -1,0 +1,486 @@
+"""Waves of a driver that others depend on: its module is replaced under none of theirs, and all are back in the end."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from driver_builder.objects import manifests
+from driver_builder.objects.yielding import is_yield_label
+from driver_builder.planning.actions import Action
+from kube_api import names
+from kube_api.client import Object
+from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.model_parts import identity_of
+from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.examples import few
+from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
+
+FIRST, SECOND, THIRD = "ofed", "mem", "app"
+MODULES = {name: f"{name}drv" for name in (FIRST, SECOND, THIRD)}
+USES = {MODULES[FIRST]: MODULES[SECOND], MODULES[SECOND]: MODULES[THIRD]}
+"""Which module uses another one, by the other one."""
+BOUND = 80
+
+
+class OrderWorld(World):
+    """A world whose kernel knows which module uses another one, and for which build of it each was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made_for: dict[str, set[str]] = {}
+        """The identities of the modules whose symbols a build has got, by its own."""
+        self.bad: set[str] = set()
+        """Identities of modules that no kernel takes."""
+        self.is_bad = False
+        """Whether what is built of the first driver from now on is bad."""
+        self.failed: list[str] = []
+        """What loaders have reported of modules that could not be loaded."""
+        self.budget = 1
+
+    # ---------------------------------------------------------- what people do
+
+    def edit(self, name: str, text: str) -> None:
+        """Upgrade a driver."""
+        self.client.patch(CONFIG_MAPS.path(namespace=NAMESPACE, name=f"{name}-source"), {"data": {"edudrv.c": text}})
+
+    def add(self, name: str, *needs: str, **changes: Any) -> None:
+        """Add a driver with a source of its own."""
+        self.client.create(
+            CONFIG_MAPS.path(namespace=NAMESPACE),
+            {"metadata": {"name": f"{name}-source"}, "data": {"edudrv.c": "int x;"}},
+        )
+        source = {"configMap": {"name": f"{name}-source"}}
+        self.add_driver(name, dependsOn=[{"name": other} for other in needs] or None, source=source, **changes)
+
+    # ---------------------------------------------------------- what kernels do
+
+    def finish_builds(self) -> None:
+        """Let builds end, and note for which builds of others each one is."""
+        for action in self.builds.running.values():
+            made = identity_of(action.request)
+            self.made_for[made] = {key.upper() for _, key in action.request.depends}
+            if self.is_bad and action.request.driver.endswith(f"/{FIRST}"):
+                self.bad.add(made)
+        super().finish_builds()
+
+    def _load(self) -> None:
+        for pod in self._drivers():
+            if result_of(pod) == "LoadFailed" and not self._obstacle(pod):
+                pod["status"] = {}
+        waiting = [pod for pod in self._drivers() if not is_ready(pod)]
+        for pod in waiting:
+            others = [(item, item.get("status")) for item in waiting if item is not pod]
+            for item, _ in others:
+                item["status"] = {"phase": "Pending"}
+            if not pod.get("status") and (why := self._obstacle(pod)):
+                node = pod["spec"]["nodeName"]
+                verdict = {"result": "LoadFailed", "kernel": self.kernels[node], "bootID": self.boots[node],
+                           "message": why}  # fmt: skip
+                pod["status"] = pod_status(verdict, ready=False)
+                self.failed.append(f"{node}: {why}")
+            super()._load()
+            for item, status in others:
+                item["status"] = status or {}
+
+    def _obstacle(self, pod: Object) -> str:
+        """Return why the modules of a pod cannot be loaded now; empty also while its loader waits."""
+        live = self.live[pod["spec"]["nodeName"]]
+        modules: dict[str, str] = json.loads(pod["metadata"]["annotations"][manifests.MODULES_ANNOTATION])
+        if modules.items() <= live.items() or next(self._missing(pod), None) is not None:
+            return ""
+        for name, identity in modules.items():
+            if USES.get(name) in live:
+                return f"module {name} is in use (refcnt 1, used by modules {USES[name]})"
+            if identity in self.bad:
+                return f"{name}: Invalid module format"
+            below = {live[other] for other, user in USES.items() if user == name and other in live}
+            if not below <= self.made_for[identity]:
+                return f"{name} disagrees about version of symbol"
+        return ""
+
+    def _unload(self) -> None:
+        """A module that another one uses stays."""
+        used = {node for node, live in self.live.items() if self._is_used(node, live)}
+        self.in_use, before = self.in_use | used, self.in_use
+        super()._unload()
+        self.in_use = before
+
+    def _is_used(self, node: str, live: dict[str, str]) -> bool:
+        """Return whether what an unload pod of a node would unload is used by another module."""
+        named = {
+            word.partition(":")[0]
+            for pod in self.pods_on(node)
+            for container in pod["spec"]["containers"]
+            for item in container.get("env") or ()
+            if item["name"] == "UNLOAD" and not pod.get("status")
+            for word in item["value"].split()
+        }
+        return any(USES.get(name) in live for name in named)
+
+    # ---------------------------------------------------------- what can be said about it
+
+    def _drivers(self) -> list[Object]:
+        return [pod for _, pod in self._objects("pods") if manifests.TARGET_LABEL in pod["metadata"]["labels"]]
+
+    def down(self) -> set[str]:
+        """Name the nodes where one of the drivers does not work."""
+        owners = {obj["metadata"]["uid"]: obj for _, obj in self._objects("daemonsets")}
+
+        def works(pod: Object) -> bool:
+            name = pod["spec"]["nodeName"]
+            owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
+            belongs = owner is not None and is_for(owner["spec"]["template"]["spec"], self.client.objects[NODES.path(name=name)])
+            is_well = is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots[name]
+            return belongs and is_well and "deletionTimestamp" not in pod["metadata"]
+
+        wanted = {path.rpartition("/")[2] for path, _ in self._objects("drivercontainers")}
+        found = {(pod["spec"]["nodeName"], pod["metadata"]["labels"][manifests.DRIVER_LABEL])
+                 for pod in self._drivers() if works(pod)}  # fmt: skip
+        return {node for node in self.kernels for driver in wanted if (node, driver) not in found}
+
+    def look(self, _action: Action) -> bool:
+        """Check after each write that no more nodes are without a driver than the budget allows."""
+        down = self.down()
+        assert len(down) <= self.budget, f"{down} are without a driver after {_action}"
+        return False
+
+    def rounds(self, number: int, look: Callable[[Action], bool] | None = None) -> None:
+        """Let some time pass."""
+        for _ in range(number):
+            self.reconcile(look or self.look)
+            self.finish_builds()
+            self.turn()
+            self.now += 5.0
+
+    def arrive(self) -> None:
+        """Let rounds pass until nothing moves any more."""
+        for _ in range(BOUND):
+            before = json.dumps(self.client.objects, sort_keys=True)
+            decided = self.reconcile(self.look)
+            moves = bool(decided.actions or self.builds.running)
+            self.finish_builds()
+            self.turn()
+            if not moves and before == json.dumps(self.client.objects, sort_keys=True):
+                if decided.requeue_at is None:
+                    return
+                self.now = max(self.now + 1.0, decided.requeue_at)
+            self.now += 1.0
+        raise AssertionError(f"still moving: {[str(action) for action in self.decide().actions]}")
+
+    def leftovers(self) -> list[str]:
+        """Name what is still on nodes because of waves."""
+        found: list[str] = []
+        for name in sorted(self.kernels):
+            metadata = self.client.objects[NODES.path(name=name)]["metadata"]
+            keys = (names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION, names.YIELDING_ANNOTATION)
+            found += [f"{name}: {key}" for key in keys if key in (metadata.get("annotations") or {})]
+            found += [f"{name}: {key}" for key in metadata["labels"] if key.endswith(".wave") or is_yield_label(key)]
+        return found
+
+    def wanted(self, name: str) -> str:
+        """Return the identity that a driver should have everywhere."""
+        (found,) = self.status(name)["targets"]
+        key: str = found["buildKey"]
+        return key.upper()
+
+
+def ordered(nodes: int = 2, *, third: bool = False, budget: int = 1, **changes: Any) -> OrderWorld:
+    """Make a world of drivers of which each depends on the one before, and which work."""
+    world = OrderWorld()
+    world.budget = nodes
+    for number in range(nodes):
+        world.add_node(f"node-{number}", KERNEL)
+    rollout = {"maxUnavailable": budget}
+    world.add(FIRST, rollout=rollout, **changes)
+    world.add(SECOND, FIRST, rollout=rollout)
+    if third:
+        world.add(THIRD, SECOND, rollout=rollout)
+    world.arrive()
+    world.budget = budget
+    assert_all_is_well(world)
+    return world
+
+
+def drivers_of(world: OrderWorld) -> list[str]:
+    """Return the drivers, the first one first."""
+    paths = world.client.objects
+    return [name for name in MODULES if DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name) in paths]
+
+
+def assert_all_is_well(world: OrderWorld) -> None:
+    """Every node has what is wanted of all drivers, and nothing of ours that is for upgrades."""
+    assert world.leftovers() == []
+    wanted = {MODULES[name]: world.wanted(name) for name in drivers_of(world)}
+    assert world.live == dict.fromkeys(world.kernels, wanted)
+    assert world.down() == set()
+    assert {world.status(name)["targets"][0]["state"] for name in drivers_of(world)} == {"Ready"}
+    assert not any("rollout" in world.status(name) for name in drivers_of(world))
+
+
+@pytest.mark.parametrize("third", [False, True])
+@pytest.mark.parametrize("budget", [1, 2])
+def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bool, budget: int) -> None:
+    """On each node in the order of their dependencies, with what is built with the new symbols; nothing fails."""
+    world = ordered(3, third=third, budget=budget)
+    before = dict(world.live["node-0"])
+    world.loads.clear()
+    world.edit(FIRST, "int y;")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+    assert before.items().isdisjoint(world.live["node-0"].items())
+    for node in world.kernels:
+        loaded = [driver.partition("/")[2] for driver, where in world.loads if where == node]
+        assert loaded == [FIRST, SECOND, *([THIRD] if third else [])]
+
+
+def test_killed_after_any_write_a_wave_ends_the_same() -> None:
+    """For each write on the way: kill the controller right after it."""
+
+    def run(after_each: Callable[[Action], bool]) -> OrderWorld:
+        world = ordered(2)
+        world.edit(FIRST, "int y;")
+        world.rounds(30, after_each)
+        world.arrive()
+        assert_all_is_well(world)
+        assert world.failed == []
+        return world
+
+    writes: list[Action] = []
+
+    def look(world_action: Action) -> bool:
+        writes.append(world_action)
+        return False
+
+    run(look)
+    assert len(writes) > 20
+    for number in range(len(writes)):
+        left = iter(range(number + 1))
+        run(lambda _action, left=left: next(left, None) == number)  # type: ignore[misc]  # noqa: B023
+
+
+def test_before_their_new_images_are_there_no_node_is_touched() -> None:
+    """The status of the first driver says for whom its wave waits."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.edit(FIRST, "int y;")
+    world.reconcile(world.look)
+    world.finish_builds()
+    world.reconcile(world.look)
+    # The build of the second one fails for now.
+    world.fail_builds = 1
+    world.rounds(4)
+    assert world.live == before
+    assert world.leftovers() == []
+    message = world.status(FIRST)["rollout"]["message"]
+    assert f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its image for the new symbols" in message
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
+    """The first one is not replaced, the reason is said, and the wave goes on elsewhere; later the node is tried again."""
+    world = ordered(2)
+    before = dict(world.live["node-0"])
+    world.in_use.add("node-0")
+    world.edit(FIRST, "int y;")
+    world.rounds(60)
+    assert world.live["node-0"] == before
+    assert world.down() == set()
+    assert before.items().isdisjoint(world.live["node-1"].items())
+    message = world.status(FIRST)["rollout"]["message"]
+    assert f"driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded" in message
+    assert "refcnt 1" in message
+    assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}",
+                                 *(item for item in world.leftovers() if item.endswith(".wave"))]  # fmt: skip
+    world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
+    """The wave halts; the others load again with the image of before."""
+    world = ordered(3)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.is_bad = True
+    world.edit(FIRST, "int y;")
+    world.rounds(40)
+    assert world.live == before
+    assert world.down() == set()
+    assert world.status(FIRST)["rollout"]["phase"] == "Halted"
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    world.is_bad = False
+    world.edit(FIRST, "int z;")
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_nothing_is_unloaded_where_the_modules_stay_the_same() -> None:
+    """Another image with the same modules replaces no module, and asks nobody to yield."""
+    world = OrderWorld()
+    world.identity = "SAME"
+    world.made_for["SAME"] = {"SAME"}
+    world.budget = 2
+    for name in ("node-0", "node-1"):
+        world.add_node(name, KERNEL)
+    world.add(FIRST)
+    world.add(SECOND, FIRST)
+    world.arrive()
+    world.loads.clear()
+    world.edit(FIRST, "int y;")
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"spec": {"version": "2.0.0"}})
+    world.arrive()
+    assert world.leftovers() == []
+    assert f"{NAMESPACE}/{SECOND}" not in [driver for driver, _ in world.loads]
+
+
+def test_a_rebuild_of_one_node_unloads_what_depends_on_the_driver() -> None:
+    """The driver is loaded anew there; the other node keeps what it has."""
+    world = ordered(2)
+    world.loads.clear()
+    patch = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "now"}}}
+    world.client.patch(NODES.path(name="node-0"), patch)
+    world.arrive()
+    assert world.failed == []
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    assert [(driver.rpartition("/")[2], node) for driver, node in world.loads] == [(FIRST, "node-0"), (SECOND, "node-0")]
+    assert world.down() == set()
+
+
+@pytest.mark.parametrize("what", ["paused", "old source", "the second paused", "rebooted"])
+@pytest.mark.parametrize("number", range(4, 32, 3))
+def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) -> None:
+    """At any moment: what has yielded is loaded again."""
+    world = ordered(2)
+    world.edit(FIRST, "int y;")
+    left = iter(range(number))
+    stop: list[Action] = []
+
+    def look(action: Action) -> bool:
+        if not stop and next(left, None) is None:
+            stop.append(action)
+        return False
+
+    while not stop:
+        world.rounds(1, look)
+    pause: Object = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: "true"}}}
+    first, second = (DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name) for name in (FIRST, SECOND))
+    match what:
+        case "paused":
+            world.client.patch(first, pause)
+        case "the second paused":
+            world.client.patch(second, pause)
+        case "old source":
+            world.edit(FIRST, "int x;")
+        case _:
+            world.reboot("node-0", KERNEL)
+    world.rounds(40, lambda _action: False)
+    for name in world.kernels:
+        assert set(world.live[name]) == {MODULES[FIRST], MODULES[SECOND]}
+    assert world.failed == []
+    pause = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: None}}}
+    for path in (first, second):
+        world.client.patch(path, pause)
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_undone_by_an_admin_all_return_to_what_they_were() -> None:
+    """Where the new image works as well, within the budget."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    # The last node cannot be reached: the wave goes on while it is undone.
+    world.in_use.add("node-1")
+    world.edit(FIRST, "int y;")
+    world.rounds(30)
+    assert world.live["node-0"] != before["node-0"]
+    targets = world.status(FIRST)["rollout"]["targets"]
+    annotations = {names.UNDO_ROLLOUT_ANNOTATION: ",".join(sorted(set(targets.values())))}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"metadata": {"annotations": annotations}})
+    world.rounds(40)
+    assert world.live == before
+    assert world.failed == []
+    assert world.down() == set()
+
+
+def test_at_once_everywhere_is_in_order_as_well() -> None:
+    """Without waves: on each node the others yield first."""
+    world = ordered(2)
+    world.client.patch(
+        DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"spec": {"rollout": {"strategy": "immediate"}}}
+    )
+    world.arrive()
+    world.budget = 2
+    world.edit(FIRST, "int y;")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def _pause(world: OrderWorld, name: str, value: str | None) -> None:
+    body: Object = {"metadata": {"annotations": {names.PAUSE_ANNOTATION: value}}}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name), body)
+
+
+def _use(world: OrderWorld, node: str, _: str) -> None:
+    (world.in_use.discard if node in world.in_use else world.in_use.add)(node)
+
+
+def _spoil(world: OrderWorld, _node: str, _name: str) -> None:
+    world.is_bad = not world.is_bad
+
+
+def _edit(world: OrderWorld, node: str, name: str) -> None:
+    world.edit(name, f"int {node.replace('-', '_')}_{len(world.made_for)};")
+
+
+def _rebuild(world: OrderWorld, _node: str, name: str) -> None:
+    world.annotate_driver(name, str(len(world.made_for)))
+
+
+STEPS: dict[str, Callable[[OrderWorld, str, str], None]] = {
+    "edit": _edit,
+    "reboot": lambda world, node, _: world.reboot(node, KERNEL),
+    "use": _use,
+    "spoil": _spoil,
+    "pause": lambda world, _, name: _pause(world, name, "true"),
+    "resume": lambda world, _, name: _pause(world, name, None),
+    "kill": lambda world, _node, _name: world.kill(),
+    "rebuild": _rebuild,
+    "silence": lambda world, node, _: world.silence(node),
+    "hear": lambda world, node, _: world.hear(node),
+}
+histories = st.lists(
+    st.tuples(st.sampled_from(sorted(STEPS)), st.sampled_from(["node-0", "node-1"]), st.sampled_from([FIRST, SECOND, THIRD]),
+              st.integers(1, 6)), max_size=8)  # fmt: skip
+
+
+@pytest.mark.costly
+@few(15)
+@given(histories)
+def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, str, int]]) -> None:
+    """No module is replaced under one that uses it, and nothing of ours is left on a node."""
+    world = ordered(2, third=True)
+    world.edit(FIRST, "int y;")
+    for step, node, name, number in history:
+        event(step)
+        STEPS[step](world, node, name)
+        world.rounds(number, lambda _action: False)
+    world.in_use.clear()
+    world.is_bad = False
+    for node in world.kernels:
+        world.hear(node)
+    for name in drivers_of(world):
+        _pause(world, name, None)
+        world.edit(name, "int z;")
+    world.budget = 2
+    world.rounds(30)
+    world.arrive()
+    assert_all_is_well(world)
+    assert [why for why in world.failed if "in use" in why or "symbol" in why] == []
