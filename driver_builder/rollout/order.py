@@ -278,10 +278,9 @@ class Order:
         has_label = part is not None and part.driver.ready_label in node.labels
         if has_label or loaded.annotation(driver) in node.annotations:
             return False
-        every = (self.snapshot.orphaned_pods, self.snapshot.unload_pods)
-        if pods_of(self.snapshot.pods, driver).on(node.name):
+        if any(pods_of(pods, driver).on(node.name) for pods in (self.snapshot.pods, self.snapshot.orphaned_pods)):
             return False
-        return not any(pod.node == node.name for pods in every for pod in of_driver(pods, driver))
+        return all(pod.node != node.name for pod in of_driver(self.snapshot.unload_pods, driver))
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""
