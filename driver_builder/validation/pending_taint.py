@@ -5,7 +5,7 @@ the ready label. The Node records for which boot it was tainted: a taint that an
 one. Nothing is added where the driver works, or has worked since the node booted.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator
 
 from driver_builder.objects import loaded
 from driver_builder.observed import evidence
@@ -18,7 +18,7 @@ from driver_builder.reasons import WITHOUT_DRIVER
 
 
 def taint(
-    view: DriverView, parts: Iterable[TargetPart], leaving: Set[str], nameless: Set[str]
+    view: DriverView, parts: Iterable[TargetPart], leaving: frozenset[str], nameless: Collection[str]
 ) -> tuple[TaintNode, ...]:
     """Return what becomes of the taint on each node that is not ordinary.
 
@@ -26,9 +26,10 @@ def taint(
     """
     if not view.validation.taint:
         return untaint(view, view.others)
-    parts = [part for part in parts if part.status.state not in WITHOUT_DRIVER]
+    parts = tuple(parts)
     known = evidence_of_weighed(view, parts)
-    wanted = {name: found for name, found in known.items() if name not in leaving}
+    without = leaving.union(*(part.evidence for part in parts if part.status.state in WITHOUT_DRIVER))
+    wanted = {name: found for name, found in known.items() if name not in without}
     gone = [node for node in view.others if node.name not in wanted and node.name not in nameless]
     steps = (_step(view, view.nodes[name], found) for name, found in wanted.items())
     return (*untaint(view, gone), *(step for step in steps if step is not None))

@@ -73,7 +73,7 @@ class TaintWorld(WaveWorld):
 def taints_of(node: Object) -> list[str]:
     """Return the taints of ours on a node."""
     every = (node.get("spec") or {}).get("taints") or ()
-    return [f"{item['key']}={item['value']}:{item['effect']}" for item in every if item["value"] == names.PENDING]
+    return [f"{item['key']}={item['value']}:{item['effect']}" for item in every if item.get("value") == names.PENDING]
 
 
 def fleet(*kernels: str, **validation: Any) -> TaintWorld:
