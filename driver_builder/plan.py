@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import permissions
 from driver_builder.desired.conflicts import Conflict, conflicts
@@ -21,6 +22,7 @@ from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
+from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
@@ -59,7 +61,10 @@ from driver_builder.status.unloading import Unloading
 from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
+from driver_builder.validation.pending_taint import taint, untaint
 from driver_builder.validation.validation_step import forget, validate
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ def plan(
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
     no_needs: dict[str, Dependencies] = {}
     needs = contained("driver", "all", lambda: dependencies(drivers), lambda _error: no_needs)
+    pending = of_pending(drivers)
     parts = []
     for driver in drivers:
         inputs = partial(
@@ -113,6 +119,7 @@ def plan(
             labels=labels.get(driver.key, ()),
             conflicts=kept.get(driver.key, ()),
             dependencies=needs.get(driver.key, NONE),
+            pending=pending,
         )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
@@ -158,7 +165,7 @@ def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | Non
     view = replace(
         view, conflicts=inputs.conflicts, dependencies=inputs.dependencies, written=memory.written(driver.key)
     )
-    part = _plan_driver(view, inputs.labels, resolved, memory)
+    part = _plan_driver(view, inputs, resolved, memory)
     memory.keep(driver.key, inputs, part)
     return part
 
@@ -178,11 +185,9 @@ def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, mess
     )
 
 
-def _plan_driver(
-    view: DriverView, labels: tuple[LabelNode, ...], resolved: Resolved | None, memory: PlanMemory
-) -> DriverPlan:
-    """Plan for one driver; ``labels`` are those of all drivers together that this driver's plan has."""
-    driver = view.driver
+def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
+    """Plan for one driver; ``inputs`` has labels of all drivers together that this driver's plan has."""
+    driver, labels = view.driver, inputs.labels
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
@@ -195,7 +200,8 @@ def _plan_driver(
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
-    rolled = roll(view, driver.spec, [plan_target(informed, driver.spec, item) for item in wanted])
+    tolerant = _tolerant(driver.spec, inputs.pending)
+    rolled = roll(view, driver.spec, [plan_target(informed, tolerant, item) for item in wanted])
     parts = rolled.parts
     ahead = plan_prebuilds(view, driver.spec, {part.status.target: part for part in parts})
     # The status of a blocked target has no key: what is known of its builds is kept for later.
@@ -224,7 +230,9 @@ def _plan_driver(
     )
     repairs = repair(view, parts, leaving.nodes)
     validating = validate(view, driver.spec, parts, leaving.nodes)
-    actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels)
+    tainted = taint(view, parts, leaving.nodes, nameless.keys())
+    actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels, *tainted)
+    actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, validating.requeue_at, rebuilds.heard_at)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
@@ -252,6 +260,19 @@ def _plan_driver(
         placed=rolled.placed,
         yielded=rolled.yielded,
     )
+
+
+def _tolerant(spec: DriverSpec, pending: tuple[Json, ...]) -> DriverSpec:
+    """Let pods tolerate the taints of all drivers that are not proven yet; without tolerations they tolerate all."""
+    return replace(spec, tolerations=(*spec.tolerations, *pending)) if pending and spec.tolerations else spec
+
+
+def _tolerating(action: Action, pending: tuple[Json, ...]) -> Action:
+    """Let a build run on nodes where a driver is not proven yet: there may be no other."""
+    if not isinstance(action, StartBuild):
+        return action
+    others = (item for item in pending if item not in action.tolerations)
+    return replace(action, tolerations=(*action.tolerations, *others))
 
 
 def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
@@ -289,7 +310,8 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
         held = Unloading(dependents=dependents)
         return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
     going = removal.remove(view, view.nodes)
-    actions: list[Action] = [*forget(view, view.nodes.values()), *going.actions, *labels]
+    actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
+    actions += (*going.actions, *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
         # While there are two DaemonSets, the label says which of them a node belongs to.

@@ -46,7 +46,13 @@ UPGRADING_TAINT = f"{GROUP}/upgrading"
 """On a Node, with the effect NoSchedule: its driver is being replaced, and nothing that uses it may come."""
 
 PENDING_TAINT = f"{GROUP}/pending"
-"""On a Node: its driver is not proven yet."""
+"""Tolerated by all pods of ours, and set by none: the taint of a driver that is not proven has the driver's name."""
+
+PENDING = "pending"
+"""The value of :func:`pending_taint`."""
+
+PENDING_PREFIX = f"pending.{GROUP}/"
+"""Of :func:`pending_record`."""
 
 MAX_LABEL_VALUE = 63
 """A kernel release may have 64 characters: its label has the first 63."""
@@ -104,6 +110,16 @@ def wave_label(namespace: str, name: str) -> str:
 def yield_label(namespace: str, name: str) -> str:
     """Return the node label that keeps a driver's pods away while one that it depends on is replaced."""
     return f"{GROUP}/{namespace}.{name}{YIELD_SUFFIX}"
+
+
+def pending_taint(namespace: str, name: str) -> str:
+    """Return the key of the taint of a node on whose boot the driver of this DriverContainer was never proven."""
+    return f"{GROUP}/{namespace}.{name}"
+
+
+def pending_record(namespace: str, name: str) -> str:
+    """Return the annotation that records for which boot of a node that taint was set."""
+    return f"{PENDING_PREFIX}{namespace}.{name}"
 
 
 def wanted_version_label(namespace: str, name: str) -> str:

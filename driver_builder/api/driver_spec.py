@@ -124,7 +124,8 @@ class ValidationSettings:
     """``spec.validation``: what a ready label needs besides the load.
 
     ``device_nodes`` are files below ``/dev``. ``command`` runs once per node and boot in ``image``, and is tried again
-    ``retries`` times; it is empty where there is no image.
+    ``retries`` times; it is empty where there is no image. With ``taint`` nodes are tainted until the driver is proven
+    there in this boot.
     """
 
     device_nodes: tuple[str, ...] = ()
@@ -133,6 +134,7 @@ class ValidationSettings:
     timeout_seconds: float = 300.0
     retries: int = 2
     privileged: bool = True
+    taint: bool = False
 
     @property
     def has_command(self) -> bool:

@@ -335,7 +335,9 @@ def _validation(spec: Reader) -> ValidationSettings:
     timeout, retries = validation.duration("timeout"), validation.number("retries", low=0, high=MAX_RETRIES)
     privileged = validation.flag("privileged") or not validation.has("privileged")
     is_of_devices = bool(validation.given.get("deviceNodes")) and not validation.has("image")
-    if spec.has("validation") and not validation.items("command") and not is_of_devices:
+    taint = validation.flag("taint")
+    is_of_nothing_else = taint and not validation.has("image")
+    if spec.has("validation") and not validation.items("command") and not (is_of_devices or is_of_nothing_else):
         validation.wrong("name at least the program", "command")
     # A command without an image was reserved before images were read: it is not acted on.
     return ValidationSettings(
@@ -345,6 +347,7 @@ def _validation(spec: Reader) -> ValidationSettings:
         timeout_seconds=default.timeout_seconds if timeout is None else timeout,
         retries=default.retries if retries is None else retries,
         privileged=privileged,
+        taint=taint,
     )
 
 

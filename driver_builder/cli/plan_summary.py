@@ -34,6 +34,7 @@ from driver_builder.planning.actions import (
     StartBuild,
     StartUnload,
     StartValidation,
+    TaintNode,
     WidenDaemonSet,
 )
 from driver_builder.planning.plan_view import DriverPlan
@@ -42,7 +43,7 @@ from driver_builder.status.status import TargetStatus
 
 NOTHING, WAIT = "nothing", "wait"
 VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",
-         "validate",
+         "validate", "taint", "untaint",
          "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
@@ -96,6 +97,8 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "replace"
         case LabelNode(version=version):
             return "unlabel" if version is None else "label"
+        case TaintNode(is_wanted=is_wanted):
+            return "taint" if is_wanted else "untaint"
         case DeleteDaemonSet():
             return "remove"
         case StartUnload():
@@ -196,7 +199,7 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return homes.get(action.node, "")
         case StartValidation() | DeleteValidationPod():
             return homes.get(action.node, "")
-        case HoldNode() | PullImage() | DeletePullPod() | EvictPod():
+        case HoldNode() | PullImage() | DeletePullPod() | EvictPod() | TaintNode():
             return homes.get(action.node, "")
         case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
             return ""

@@ -36,6 +36,7 @@ from driver_builder.planning.actions import (
     StartBuild,
     StartUnload,
     StartValidation,
+    TaintNode,
     TakeNode,
     WidenDaemonSet,
 )
@@ -50,7 +51,7 @@ _DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeletePullPod
 _MakesPod = StartUnload | StartValidation | PullImage
 _OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
 _Write = _OfDaemonSet | _DeletesPod | _MakesPod | EvictPod | SetFinalizer
-_OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode
+_OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode | TaintNode
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +86,22 @@ def _is_later(action: Action) -> bool:
     return not (isinstance(action, LabelNode) and action.version is None)
 
 
-def _tainted(taints: list[Object], holds: Iterable[HoldNode]) -> list[Object] | None:
+def _tainted(taints: list[Object], actions: Iterable[HoldNode | TaintNode]) -> list[Object] | None:
     """Return the taints of a Node with or without ours, as asked; None where nothing changes."""
-    asked = [hold.taint for hold in holds if hold.taint is not None]
-    others = [item for item in taints if item.get("key") != names.UPGRADING_TAINT]
-    if not asked or asked[-1] is (len(others) < len(taints)):
+    asked: dict[str, Object | None] = {}
+    for action in actions:
+        if isinstance(action, TaintNode):
+            made = {"key": action.key, "value": names.PENDING, "effect": "NoSchedule"}
+            asked[action.key] = made if action.is_wanted else None
+        elif action.taint is not None:
+            made = {"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}
+            asked[names.UPGRADING_TAINT] = made if action.taint else None
+    there = {item.get("key") for item in taints}
+    changed = {key: taint for key, taint in asked.items() if (taint is not None) is not (key in there)}
+    if not changed:
         return None
-    return [*others, *([{"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}] if asked[-1] else [])]
+    others = [item for item in taints if item.get("key") not in changed]
+    return [*others, *(taint for taint in changed.values() if taint is not None)]
 
 
 class Executor:
@@ -194,7 +204,7 @@ class Executor:
         except (NotFound, Conflict) as error:
             # The cluster changed since the snapshot; the next reconcile sees it.
             logger.info("%s: conflict: %s", batch[0], error)
-            return error if any(isinstance(action, HoldNode) for action in batch) else None
+            return error if any(isinstance(action, HoldNode | TaintNode) for action in batch) else None
         except KubeApiError as error:
             return error
         return None
@@ -212,7 +222,7 @@ class Executor:
             case DiscoverKernels():
                 if self._discoveries is not None:
                     self._discoveries.submit(action)
-            case LabelNode() | MoveNode() | RememberLoaded() | HoldNode():
+            case LabelNode() | MoveNode() | RememberLoaded() | HoldNode() | TaintNode():
                 self._patch_node(action.node, batch)
             case _:
                 self._write(action)
@@ -222,7 +232,7 @@ class Executor:
         # A merge patch, not an apply: a forged ready label has another owner and must go all the same.
         labels: dict[str, str | None] = {}
         annotations: dict[str, str | None] = {}
-        holds: list[HoldNode] = []
+        holds: list[HoldNode | TaintNode] = []
         for action in actions:
             if isinstance(action, LabelNode):
                 labels[action.label] = action.version
@@ -235,10 +245,13 @@ class Executor:
                 holds.append(action)
                 labels |= action.labels
                 annotations |= action.annotations
+            elif isinstance(action, TaintNode):
+                holds.append(action)
+                annotations[action.annotation] = action.boot_id
         metadata = {name: values for name, values in (("labels", labels), ("annotations", annotations)) if values}
         self._client.patch(NODES.path(name=node), self._held(holds, metadata) if holds else {"metadata": metadata})
 
-    def _held(self, holds: Iterable[HoldNode], metadata: Object) -> Object:
+    def _held(self, holds: Iterable[HoldNode | TaintNode], metadata: Object) -> Object:
         """Return a patch that is refused where the Node is another one than these actions expect.
 
         Raises:
@@ -253,7 +266,7 @@ class Executor:
         known: Object = found[0]["metadata"]
         taints = _tainted((found[0].get("spec") or {}).get("taints") or [], holds)
         lock = (known.get("annotations") or {}).get(names.LOCK_ANNOTATION)
-        if any(hold.seen != lock for hold in holds):
+        if any(hold.seen != lock for hold in holds if isinstance(hold, HoldNode)):
             raise Conflict(f"the lock of Node {first.node} is {lock!r} now", status=409)
         patch: Object = {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
         return patch if taints is None else {**patch, "spec": {"taints": taints or None}}

@@ -2,14 +2,21 @@
 
 Labels that say which driver is proven, which image a node gets in a wave and which kernel it may boot, and annotations
 that say in which boot it was proven, what is loaded, how its validation ended, and who works there. While a driver is
-replaced: our taint, and labels that keep the DaemonSets of others away, and those of drivers that depend on it. Everything else in ``spec``, and ``status``, is
-never written.
+replaced or not proven yet: our taints. While it is replaced: labels that keep the DaemonSets of others away, and those
+of drivers that depend on it. Everything else in ``spec``, and ``status``, is never written.
 """
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.objects import loaded, validated
 from driver_builder.upgrades import upgrade_labels
-from kube_api.names import DRAINING_ANNOTATION, GROUP, LOCK_ANNOTATION, UPGRADING_TAINT, YIELDING_ANNOTATION
+from kube_api.names import (
+    DRAINING_ANNOTATION,
+    GROUP,
+    LOCK_ANNOTATION,
+    PENDING_PREFIX,
+    UPGRADING_TAINT,
+    YIELDING_ANNOTATION,
+)
 from kube_api.node_policy import Keys, NodeRights, literal, matches
 
 PROGRAM = "driver-builder"
@@ -23,14 +30,16 @@ _VALIDATED = f"{literal(validated.PREFIX)}[^/]+$"
 _LOCK = f"{literal(LOCK_ANNOTATION)}$"
 _DRAINING = f"{literal(DRAINING_ANNOTATION)}$"
 _YIELDING = f"{literal(YIELDING_ANNOTATION)}$"
+_PENDING = f"{literal(PENDING_PREFIX)}[^/]+$"
+_PENDING_TAINT = f"{literal(GROUP)}/[^/.]+[.][^/]+$"
 _PAUSE = f"{PAUSE_LABEL}$"
 
 
 def node_rights() -> NodeRights:
     """Return what the controller may change of any Node."""
     labels = matches(_READY, _WAVE, _YIELD, _READY_FOR, _PAUSE)
-    annotations = matches(_READY, _LOADED, _VALIDATED, _LOCK, _DRAINING, _YIELDING)
-    taints = matches(f"{literal(UPGRADING_TAINT)}$")
+    annotations = matches(_READY, _LOADED, _VALIDATED, _LOCK, _DRAINING, _YIELDING, _PENDING)
+    taints = matches(f"{literal(UPGRADING_TAINT)}$", _PENDING_TAINT)
     return NodeRights(
         program=PROGRAM,
         labels=Keys(labels, labels),

@@ -8,7 +8,7 @@ from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
 from driver_builder.objects import load_report, validated, validation_pod
 from driver_builder.objects.pull_pod import PullPod
-from driver_builder.objects.tolerations import with_ours
+from driver_builder.objects.tolerations import of_pending, with_ours
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
@@ -159,7 +159,7 @@ def _no_pod(context: Context) -> Step:
 def _not_tolerated(context: Context) -> Taint | None:
     """Return a taint that keeps the driver's pods away; without tolerations in the spec they tolerate everything."""
     wanted = context.spec.tolerations
-    tolerated = (*with_ours(wanted), *_OF_DAEMON_SETS)
+    tolerated = (*with_ours(wanted), *of_pending(context.snapshot.drivers), *_OF_DAEMON_SETS)
     against = (
         taint
         for taint in context.node.taints

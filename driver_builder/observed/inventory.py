@@ -24,6 +24,9 @@ _LONGEST = {
 }
 
 
+_OURS = (f"{names.GROUP}/", validated.PREFIX, names.PENDING_PREFIX)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taint:
     """A taint of a node (``core/v1.Taint``)."""
@@ -69,6 +72,10 @@ class Node:
         """The boot that the labels describe, where nfd_worker says it."""
         return self.annotations.get(names.BOOT_ID_ANNOTATION)
 
+    def has_taint(self, key: str) -> bool:
+        """Return whether a taint of this key is there, with whatever effect."""
+        return any(taint.key == key for taint in self.taints)
+
     @property
     def rebuild(self) -> str | None:
         """The value by which an admin requests a rebuild of this node's drivers."""
@@ -103,7 +110,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
-            if key.startswith((f"{names.GROUP}/", validated.PREFIX)) and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+            if key.startswith(_OURS) and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
         | {

@@ -261,6 +261,25 @@ class HoldNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaintNode:
+    """Let a Node have the taint ``key``, or not have it, and record in an annotation for which boot that was.
+
+    A taint that is already as wanted stays. ``boot_id`` None removes the record.
+    """
+
+    node: str
+    driver: str
+    key: str
+    is_wanted: bool
+    annotation: str
+    boot_id: str | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"{'taint' if self.is_wanted else 'untaint'} node {self.node}: {self.key} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullImage:
     """Create the pod that brings a driver image to a node."""
 
@@ -379,6 +398,7 @@ Action = (
     | LabelNode
     | RememberLoaded
     | HoldNode
+    | TaintNode
     | PullImage
     | DeletePullPod
     | EvictPod

@@ -148,6 +148,7 @@ class _Proven:
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
         self._validated = view.validated
+        self._pending_taint, self._pending_record = view.pending_taint, view.pending_record
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -171,6 +172,10 @@ class _Proven:
             or node.kernel_version != proof.kernel
             or node.labels.get(self._view.wave_label) != self._moved
         ):
+            return False
+        if self._pending_record in annotations and not self._view.validation.taint:
+            return False
+        if node.taints and node.has_taint(self._pending_taint):
             return False
         if not self._is_validated(annotations.get(self._validated), pod):
             return False

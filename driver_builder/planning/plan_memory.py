@@ -6,6 +6,7 @@ nothing was to be done.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.dependencies import NONE, Dependencies
@@ -18,6 +19,8 @@ from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import previous_ahead
 from driver_builder.status.rollout_status import previous_wave
 from driver_builder.status.status import previous_targets
+
+Json = dict[str, Any]
 
 _AT_REST = frozenset({TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE})
 
@@ -34,6 +37,8 @@ class Inputs:
     labels: tuple[LabelNode, ...]
     conflicts: tuple[Conflict, ...]
     dependencies: Dependencies = NONE
+    pending: tuple[Json, ...] = ()
+    """What tolerates the taints of drivers that are not proven yet."""
 
 
 @dataclass(frozen=True, slots=True)

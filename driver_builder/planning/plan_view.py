@@ -189,6 +189,16 @@ class DriverView:
         """Return the label of nodes that a wave has reached."""
         return names.wave_label(self.driver.namespace, self.driver.name)
 
+    @property
+    def pending_taint(self) -> str:
+        """Return the key of the taint of nodes where the driver is not proven yet."""
+        return names.pending_taint(self.driver.namespace, self.driver.name)
+
+    @property
+    def pending_record(self) -> str:
+        """The annotation that records on a Node for which boot it was tainted."""
+        return names.pending_record(self.driver.namespace, self.driver.name)
+
     def weighed(self, item: DesiredTarget) -> tuple[str, ...]:
         """Return the nodes of a target that are not ordinary: of a fleet hardly any."""
         return self.others_of.get(item.target, item.nodes)

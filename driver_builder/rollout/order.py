@@ -8,6 +8,7 @@ In a wave a dependent driver moves together with the first one: its image is bui
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
@@ -278,9 +279,10 @@ class Order:
         has_label = part is not None and part.driver.ready_label in node.labels
         if has_label or loaded.annotation(driver) in node.annotations:
             return False
-        if any(pods_of(pods, driver).on(node.name) for pods in (self.snapshot.pods, self.snapshot.orphaned_pods)):
+        if pods_of(self.snapshot.pods, driver).on(node.name):
             return False
-        return all(pod.node != node.name for pod in of_driver(self.snapshot.unload_pods, driver))
+        others = chain(of_driver(self.snapshot.orphaned_pods, driver), of_driver(self.snapshot.unload_pods, driver))
+        return all(pod.node != node.name for pod in others)
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""
@@ -346,7 +348,9 @@ def _selects(part: DriverPlan, node: Node) -> bool:
     if not isinstance(spec, DriverSpec):
         return True
     target = inventory.target_of(node)
-    if not isinstance(target, KernelTarget) or any(node.labels.get(key) != it for key, it in spec.node_selector.items()):
+    if not isinstance(target, KernelTarget) or any(
+        node.labels.get(key) != it for key, it in spec.node_selector.items()
+    ):
         return False
     rule = mapping_for(spec, target.kernel_version)
     return rule is not None and not rule.skip

@@ -35,6 +35,7 @@ from driver_builder.planning.actions import (
     StartBuild,
     StartUnload,
     StartValidation,
+    TaintNode,
     WidenDaemonSet,
 )
 from driver_builder.retention import record
@@ -263,6 +264,32 @@ def test_driver_builder_may_hold_a_node(builder: Client, root: Client) -> None:
     finally:
         queue.stop()
         root.patch(path, {"spec": {"taints": None}})
+
+
+def test_a_node_is_tainted_until_its_driver_is_proven(builder: Client, root: Client) -> None:
+    """With the ready label in one patch, whatever other taints are there; twice is the same as once."""
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    path, other = NODES.path(name="node-a"), {"key": "example.com/x", "effect": "NoExecute"}
+    root.patch(path, {"spec": {"taints": [other]}})
+    key, label = names.pending_taint("driverwright", "rbac"), names.ready_label("driverwright", "rbac")
+    record = names.pending_record("driverwright", "rbac")
+    taint = TaintNode(
+        node="node-a", driver="driverwright/rbac", key=key, is_wanted=True, annotation=record, boot_id="b", why=""
+    )
+    proven = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="1", why="")
+    try:
+        assert Executor(builder, queue).perform((taint,)) == ()
+        assert Executor(builder, queue).perform((taint,)) == ()
+        made = root.get(path)
+        assert made["spec"]["taints"] == [other, {"key": key, "value": "pending", "effect": "NoSchedule"}]
+        assert made["metadata"]["annotations"][record] == "b"
+        assert Executor(builder, queue).perform((proven, dataclasses.replace(taint, is_wanted=False))) == ()
+        left = root.get(path)
+        assert (left["spec"]["taints"], left["metadata"]["labels"][label]) == ([other], "1")
+    finally:
+        queue.stop()
+        gone = {"annotations": {record: None}, "labels": {label: None}}
+        root.patch(path, {"metadata": gone, "spec": {"taints": None}})
 
 
 def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client, root: Client) -> None:

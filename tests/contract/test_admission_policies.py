@@ -87,6 +87,10 @@ BUILDER_MAY: dict[str, Act] = {
         merged(annotation("driverwright.io/draining", "{}"), taint("driverwright.io/upgrading", "NoSchedule")), "",
         extra=None,
     ),
+    "keep pods from a node whose driver is not proven": Act(
+        merged(annotation("pending.driverwright.io/ns.gpu", "b"), taint("driverwright.io/ns.gpu", "NoSchedule")), "",
+        extra=None,
+    ),
     "pause an operator's DaemonSet": Act(label("nvidia.com/gpu.deploy.device-plugin", "paused"), "", extra=None),
 }  # fmt: skip
 MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY}

@@ -40,7 +40,7 @@ WINDOW = "must be a duration from 1m to 168h"
 DRAIN_OF_NOTHING = "drain requires resources, podSelector or pauseLabels"
 DEADLINE_OF_A_DRAIN = "must be a duration from 10s to 24h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
-A_COMMAND = "command is required with image, and without deviceNodes"
+A_COMMAND = "command is required with image, and without deviceNodes or taint"
 NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
@@ -54,6 +54,7 @@ GOOD: dict[str, Json] = {
     "no Secrets": {"build": {"secrets": []}},
     "deadlines at both ends": {"build": {"deadline": "10s"}, "validation": {"command": ["a"], "timeout": "24h"}},
     "device nodes": {"validation": {"deviceNodes": ["/dev/a"]}},
+    "a taint alone": {"validation": {"taint": True}},
     "a validation": {"validation": {"image": "r.io/a", "command": ["a"], "privileged": False, "retries": 0}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
     "a template": {"build": {"template": "debian"}},
@@ -130,6 +131,8 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "too short a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "59s"}]}}, {WINDOW}),
     "too long a window": ({"rollout": {"windows": [{**NIGHTS, "duration": "169h"}]}}, {WINDOW}),
     "a validation of nothing": ({"validation": {"deviceNodes": []}}, {A_COMMAND}),
+    "a taint that is off": ({"validation": {"taint": False}}, {A_COMMAND}),
+    "a taint with an image": ({"validation": {"taint": True, "image": "r.io/a"}}, {A_COMMAND}),
     "a validation without a program": ({"validation": {"deviceNodes": ["/dev/a"], "image": "r.io/a"}}, {A_COMMAND}),
     "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),
     "no key": ({"signing": {}}, {A_KEY}),

@@ -61,6 +61,7 @@ FULL: Json = {
         "timeout": "30s",
         "retries": 1,
         "privileged": False,
+        "taint": True,
     },
     "rollout": {
         "strategy": "waves",

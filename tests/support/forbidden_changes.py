@@ -186,7 +186,7 @@ BUILDER_POLICY: dict[str, Act] = {
     "taint a node": Act(taint("vendor.io/x"), f"{_TAINTS}vendor.io/x"),
     "take a taint of the kubelet": Act({"spec": {"taints": None}}, f"{_TAINTS}{PRESSURE}"),
     "taint a node under a key like ours": Act(
-        taint("driverwright.io/upgrading.x"), f"{_TAINTS}driverwright.io/upgrading.x"
+        taint("driverwright.io/upgradings"), f"{_TAINTS}driverwright.io/upgradings"
     ),
     "pause what no operator deploys by a label": Act(label("nvidia.com/gpu.present"), "labels: nvidia.com/gpu.present"),
     "hide which kernel a node runs": Act(

@@ -37,6 +37,7 @@ from driver_builder.doctor.check_rights import Scope
 from driver_builder.doctor.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
 from driver_builder.doctor.finding import Finding, Unread, failed, not_read, unknown
 from driver_builder.errors import ConfigurationError, InternalError
+from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed.inventory import Node, read_node
 from kube_api.client import Client
 from kube_api.errors import KubeApiError
@@ -264,7 +265,7 @@ class Examination:
                 image=self.settings.job_image,
                 hand_over_image=self.settings.hand_over_image,
                 node_selector=self.settings.job_node_selector,
-                tolerations=self.settings.job_tolerations,
+                tolerations=(*self.settings.job_tolerations, *of_pending(self.drivers)),
                 accounts=accounts,
             )
             yield from check_builders.check_jobs(setup, self._nodes)

@@ -75,6 +75,7 @@ def test_a_whole_spec_becomes_values() -> None:
                 "timeout": "90s",
                 "retries": 0,
                 "privileged": False,
+                "taint": True,
             },
             rollout={"maxUnavailable": "10%"},
             retention=RESERVED_VALUES["retention"],
@@ -127,6 +128,7 @@ def test_a_whole_spec_becomes_values() -> None:
             timeout_seconds=90.0,
             retries=0,
             privileged=False,
+            taint=True,
         ),
         tolerations=({"operator": "Exists"},),
         priority_class_name="high",
@@ -169,6 +171,12 @@ def test_a_command_without_an_image_is_not_acted_on(written: dict[str, Any], unu
     assert not read.validation.has_command
     assert read.validation.command == ()
     assert read.unused == tuple(f"spec.validation.{name}" for name in unused)
+
+
+def test_a_taint_needs_no_validation() -> None:
+    """Then the load alone proves the driver."""
+    read = parse_spec(spec(validation={"taint": True})).validation
+    assert (read.taint, read.is_set) == (True, False)
 
 
 def test_a_command_has_defaults() -> None:

@@ -19,10 +19,11 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    TaintNode,
     WidenDaemonSet,
 )
 from kube_api import names
-from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
+from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -157,6 +158,42 @@ def test_without_its_lock_a_node_keeps_its_driver_pod(world: World) -> None:
     (failed,) = executor(world.client).perform((LOCK, REPLACE))
     assert failed.action is LOCK
     assert "deletionTimestamp" not in world.client.objects[path]["metadata"]
+
+
+TAINT = TaintNode(
+    node="node-a", driver="d", key="driverwright.io/ns.d", is_wanted=True, annotation="pending", boot_id="b", why=""
+)
+
+
+def test_a_taint_is_one_of_many(world: World) -> None:
+    """Those of others stay, what is there already is not written again, and boot and label are in the same patch."""
+    path, other = NODES.path(name="node-a"), {"key": "x", "effect": "NoExecute"}
+    world.client.patch(path, {"spec": {"taints": [other]}})
+    made = {"key": "driverwright.io/ns.d", "value": "pending", "effect": "NoSchedule"}
+    before = len(world.client.writes)
+    assert executor(world.client).perform((LABEL, TAINT)) == ()
+    assert len(world.client.writes) == before + 1
+    node = world.client.get(path)
+    assert (node["spec"]["taints"], node["metadata"]["annotations"]["pending"]) == ([other, made], "b")
+    assert executor(world.client).perform((TAINT, replace(TAINT, key="driverwright.io/ns.e"))) == ()
+    assert [item["key"] for item in world.client.get(path)["spec"]["taints"]] == [
+        "x", "driverwright.io/ns.d", "driverwright.io/ns.e"
+    ]  # fmt: skip
+    gone = replace(TAINT, is_wanted=False, boot_id=None)
+    assert executor(world.client).perform((gone, replace(gone, key="driverwright.io/ns.e"))) == ()
+    assert world.client.get(path)["spec"]["taints"] == [other]
+
+
+@pytest.mark.parametrize("error", [Conflict("409", status=409), Forbidden("403", status=403)])
+def test_a_label_does_not_depend_on_a_taint(world: World, error: KubeApiError) -> None:
+    """Somebody else has written the Node, or an admission policy of before refuses the taint."""
+    world.client.faults = [error, error]
+    executor(world.client).perform((TAINT, LABEL))
+    world.client.faults = []
+    executor(world.client).perform((TAINT,))
+    node = world.client.get(NODES.path(name="node-a"))
+    assert node["metadata"]["labels"][LABEL.label] == "1"
+    assert node["spec"]["taints"][0]["key"] == TAINT.key
 
 
 OTHER_LABEL = LabelNode(node="node-a", driver="e", label="b", version="2", why="", annotations={"c": "3"})
