@@ -8,7 +8,6 @@ In a wave a dependent driver moves together with the first one: its image is bui
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
@@ -281,8 +280,9 @@ class Order:
             return False
         if pods_of(self.snapshot.pods, driver).on(node.name):
             return False
-        others = chain(of_driver(self.snapshot.orphaned_pods, driver), of_driver(self.snapshot.unload_pods, driver))
-        return all(pod.node != node.name for pod in others)
+        orphaned = (pod.node for pod in of_driver(self.snapshot.orphaned_pods, driver))
+        unloading = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver))
+        return node.name not in {*orphaned, *unloading}
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""
