@@ -62,10 +62,9 @@ class PodReader:
         """Sort the pods by what controls them."""
         uids = {driver.key: driver.uid for driver in drivers}
         owners = frozenset(item.uid for item in daemon_sets)
-        if owners != self._owners:
-            self._groups, self._owners = {}, owners
+        changed, self._owners = owners ^ self._owners, owners
         found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
-        self._groups = {driver: self._group(driver, owned) for driver, owned in sorted(found.items())}
+        self._groups = {driver: self._group(driver, owned, changed) for driver, owned in sorted(found.items())}
         own = [item.pod for group in self._groups.values() for item in group.own
                if item.owner == uids.get(item.pod.driver)]  # fmt: skip
         return Pods(
@@ -76,11 +75,13 @@ class PodReader:
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
-    def _group(self, driver: str, owned: Pieces[OwnedPod]) -> _Group:
+    def _group(self, driver: str, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
+        """Sort the pods of a group; ``changed`` are the DaemonSets that came or went."""
         known = self._groups.get(driver, _NOTHING)
-        if known.owned is owned:
+        if known.owned is owned and not changed:
             return known
-        before = {id(piece.owned): piece for piece in known.pieces}
+        kept = (piece for piece in known.pieces if changed.isdisjoint(item.owner for item in piece.owned))
+        before = {id(piece.owned): piece for piece in (kept if changed else known.pieces)}
         pieces = tuple([before.get(id(piece)) or _piece(piece, self._owners) for piece in owned.pieces])
         return _Group(
             owned,
