@@ -483,4 +483,5 @@ def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, st
     world.rounds(30)
     world.arrive()
     assert_all_is_well(world)
-    assert [why for why in world.failed if "in use" in why or "symbol" in why] == []
+    # What is wanted may change twice within a wave: then one image fits another one that is not there any more.
+    assert [why for why in world.failed if "in use" in why] == []
