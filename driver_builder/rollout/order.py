@@ -291,10 +291,11 @@ class Order:
         has_label = part is not None and part.driver.ready_label in node.labels
         if has_label or loaded.annotation(driver) in node.annotations:
             return False
-        every = (self.snapshot.orphaned_pods, self.snapshot.unload_pods)
         if pods_by_node(of_driver(self.snapshot.pods, driver))(node.name):
             return False
-        return not any(pod.node == node.name for pods in every for pod in of_driver(pods, driver))
+        orphans = of_driver(self.snapshot.orphaned_pods, driver)
+        unloads = of_driver(self.snapshot.unload_pods, driver)
+        return node.name not in {*(pod.node for pod in orphans), *(pod.node for pod in unloads)}
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""

@@ -67,7 +67,7 @@ def order(*nodes: Node, pods: tuple[DriverPod, ...] | None = None, **changes: Dr
     return Order.of(parts.values(), dependencies(every), snapshot)
 
 
-def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: str) -> Node:
+def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: Any) -> Node:
     """Make a node where dependent drivers are loaded, and perhaps yield."""
     made = node()
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=yielding))} if first else {}
@@ -181,7 +181,7 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
 
 
 BUSY = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
-AHEAD = {LABEL: str(NEW.target_label)}
+AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 
 

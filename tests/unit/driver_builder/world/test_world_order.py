@@ -402,7 +402,8 @@ def test_undone_by_an_admin_all_return_to_what_they_were() -> None:
     assert world.live["node-0"] != before["node-0"]
     targets = world.status(FIRST)["rollout"]["targets"]
     annotations = {names.UNDO_ROLLOUT_ANNOTATION: ",".join(sorted(set(targets.values())))}
-    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"metadata": {"annotations": annotations}})
+    body: Object = {"metadata": {"annotations": annotations}}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), body)
     world.rounds(40)
     assert world.live == before
     assert world.failed == []
@@ -457,8 +458,14 @@ STEPS: dict[str, Callable[[OrderWorld, str, str], None]] = {
     "hear": lambda world, node, _: world.hear(node),
 }
 histories = st.lists(
-    st.tuples(st.sampled_from(sorted(STEPS)), st.sampled_from(["node-0", "node-1"]), st.sampled_from([FIRST, SECOND, THIRD]),
-              st.integers(1, 6)), max_size=8)  # fmt: skip
+    st.tuples(
+        st.sampled_from(sorted(STEPS)),
+        st.sampled_from(["node-0", "node-1"]),
+        st.sampled_from([FIRST, SECOND, THIRD]),
+        st.integers(1, 6),
+    ),
+    max_size=8,
+)
 
 
 @pytest.mark.costly
