@@ -2,8 +2,8 @@
 
 Labels that say which driver is proven, which image a node gets in a wave and which kernel it may boot, and annotations
 that say in which boot it was proven, what is loaded, how its validation ended, and who works there. While a driver is
-replaced: our taint, and labels that keep the DaemonSets of others away, and those of drivers that depend on it. Everything else in ``spec``, and ``status``, is
-never written.
+replaced: our taint, and labels that keep the DaemonSets of others away, and those of drivers that depend on it.
+Everything else in ``spec``, and ``status``, is never written.
 """
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL

@@ -1,9 +1,10 @@
 """Drivers that depend on each other, on a node where one of them is replaced: who yields, and who waits. Pure.
 
-A module that another one uses cannot be replaced. So before the first driver goes on a node, those that depend on it are
-unloaded there, the last of the order first; once it is proven, they are loaded again. Each of them is unloaded by its own
-plan (:mod:`driver_builder.removal`), because the Node has its label; here is decided who gets that label, and when it goes.
-In a wave a dependent driver moves together with the first one: its image is built with the symbols of that one.
+A module that another one uses cannot be replaced. So before the first driver goes on a node, those that depend on it
+are unloaded there, the last of the order first; once it is proven, they are loaded again. Each of them is unloaded by
+its own plan (:mod:`driver_builder.removal`), because the Node has its label; here is decided who gets that label, and
+when it goes. In a wave a dependent driver moves together with the first one: its image is built with the symbols of
+that one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -77,7 +78,10 @@ class Order:
     # ------------------------------------------------------------ who waits
 
     def without_waiting(self, part: DriverPlan) -> DriverPlan:
-        """Leave out what is replaced at once and has to wait for other drivers; what costs a budget is held back later."""
+        """Leave out what is replaced at once and has to wait for other drivers.
+
+        What costs a budget is held back by :func:`driver_builder.rollout.fleet.admit`.
+        """
         if part.driver.key not in self.needs:
             return part
         held = {
@@ -361,7 +365,9 @@ def _selects(part: DriverPlan, node: Node) -> bool:
     if not isinstance(spec, DriverSpec):
         return True
     target = inventory.target_of(node)
-    if not isinstance(target, KernelTarget) or any(node.labels.get(key) != it for key, it in spec.node_selector.items()):
+    if not isinstance(target, KernelTarget) or any(
+        node.labels.get(key) != it for key, it in spec.node_selector.items()
+    ):
         return False
     rule = mapping_for(spec, target.kernel_version)
     return rule is not None and not rule.skip

@@ -105,7 +105,7 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
         is_resting = record is not None and record.is_resting(now)
         if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
             continue
-        driver = (record.driver if record is not None else yielding.first if yielding is not None else "")
+        driver = record.driver if record is not None else yielding.first if yielding is not None else ""
         yield _restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
@@ -270,7 +270,9 @@ class _Hold:
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
         labels = {**_restored(node, record), **self.order.returning(node, self.driver).labels}
         action = replace(action, labels=labels, taint=None if record is None else False)
-        return _Step(actions=(action,), words=f"{node.name} keeps its driver: {why}", requeue_at=self.now + LOOK_SECONDS)
+        return _Step(
+            actions=(action,), words=f"{node.name} keeps its driver: {why}", requeue_at=self.now + LOOK_SECONDS
+        )
 
     def _drained(self, node: Node) -> _Step:
         """Bring the image to a node, lock the node and drain it."""

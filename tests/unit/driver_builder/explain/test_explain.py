@@ -15,12 +15,12 @@ from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
-from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.rollout.node_lock import render_lock
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus

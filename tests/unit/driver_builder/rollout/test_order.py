@@ -106,7 +106,9 @@ def labelled(*drivers: str) -> dict[str, str]:
             id="it is gone, the next one",
         ),
         pytest.param(
-            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)), Clearing(is_clear=True), id="all are gone"
+            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)),
+            Clearing(is_clear=True),
+            id="all are gone",
         ),
     ],
 )
@@ -188,10 +190,14 @@ CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 @pytest.mark.parametrize(
     ("where", "pods", "expected"),
     [
-        pytest.param(with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"),
+        pytest.param(
+            with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"
+        ),
         pytest.param(with_loads(**AHEAD), CURRENT, "", id="it has the new one"),
         pytest.param(with_loads(**AHEAD), (pod(BUILT),), "is not replaced", id="moved, with the old modules"),
-        pytest.param(with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"),
+        pytest.param(
+            with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"
+        ),
     ],
 )
 def test_a_dependent_driver_is_not_replaced_before_the_first(
