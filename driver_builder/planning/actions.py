@@ -117,8 +117,8 @@ class PlaceDaemonSet:
     """Let a DaemonSet be for the nodes of a ``place`` in a wave, with the selector and tolerations of the spec of now.
 
     Everything else in it stays, so it goes on with the image of before. ``named`` is the value of the wave label
-    ``label`` on moved nodes; None in ``node_selector`` takes a label away. Tolerations that are None stay. ``yields`` is
-    the label of nodes that the pods keep away from.
+    ``label`` on moved nodes; None in ``node_selector`` takes a label away. Tolerations that are None stay. ``yields``
+    is the label of nodes that the pods keep away from.
     """
 
     namespace: str

@@ -1,9 +1,10 @@
 """Drivers that depend on each other, on a node where one of them is replaced: who yields, and who waits. Pure.
 
-A module that another one uses cannot be replaced. So before the first driver goes on a node, those that depend on it are
-unloaded there, the last of the order first; once it is proven, they are loaded again. Each of them is unloaded by its own
-plan (:mod:`driver_builder.removal`), because the Node has its label; here is decided who gets that label, and when it goes.
-In a wave a dependent driver moves together with the first one: its image is built with the symbols of that one.
+A module that another one uses cannot be replaced. So before the first driver goes on a node, those that depend on it
+are unloaded there, the last of the order first; once it is proven, they are loaded again. Each of them is unloaded by
+its own plan (:mod:`driver_builder.removal`), because the Node has its label; here is decided who gets that label, and
+when it goes. In a wave a dependent driver moves together with the first one: its image is built with the symbols of
+that one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,10 +43,14 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """How far drivers that have yielded are loaded again: ``labels`` let them come, ``words`` say who is late."""
+    """How far drivers that have yielded are loaded again: ``labels`` let them come, ``words`` say who is late.
+
+    ``has_failed`` says that those who are late have reported why: that may last.
+    """
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     words: str = ""
+    has_failed: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +78,10 @@ class Order:
     # ------------------------------------------------------------ who waits
 
     def without_waiting(self, part: DriverPlan) -> DriverPlan:
-        """Leave out what is replaced at once and has to wait for other drivers; what costs a budget is held back later."""
+        """Leave out what is replaced at once and has to wait for other drivers.
+
+        What costs a budget is held back by :func:`driver_builder.rollout.fleet.admit`.
+        """
         if part.driver.key not in self.needs:
             return part
         held = {
@@ -161,15 +169,16 @@ class Order:
 
     def clearing(self, node: Node, driver: str, action: TakeNode) -> Clearing:
         """Decide what comes next before a driver is replaced on a node."""
-        record = self._record(node, driver)
+        record = yielding_of(node.annotations)
         begun = record.drivers if record is not None else ()
         found = self._in_the_way(node, driver, action)
         known = unload_order(driver, self.needs)
         # One that is deleted or names the driver no longer may still be there.
-        left = tuple(key for key in begun if key not in known and not self._is_gone(node, key))
+        is_own = record is not None and record.first == driver
+        left = tuple(key for key in begun if is_own and key not in known and not self._is_gone(node, key))
         every = (*left, *(key for key in known if key in found or key in begun))
         for key in every:
-            if label_of(key) not in node.labels:
+            if label_of(key) not in node.labels or not is_own:
                 return Clearing(
                     record=Yielding(first=driver, drivers=every),
                     label=label_of(key),
@@ -209,7 +218,8 @@ class Order:
             words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
             return Return(labels={**lanes, **dict.fromkeys(map(label_of, labelled))}, words=words)
         late = {key: why for key in reversed(record.drivers) if (why := self._why_not_back(node, key))}
-        return Return(words="; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items()))
+        words = "; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items())
+        return Return(words=words, has_failed=bool(late) and all(self._has_failed(node, key) for key in late))
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
@@ -236,6 +246,13 @@ class Order:
             is_planned = isinstance(part.driver.spec, DriverSpec) and not part.driver.paused
             return "" if part.driver.ready_label in node.labels or not is_planned else "it is not proven yet"
         return next((why for _, why in said), "") or "no driver pod yet"
+
+    def _has_failed(self, node: Node, driver: str) -> bool:
+        """Return whether the pods of a driver have reported on this boot that it does not work."""
+        return any(
+            judge(node, pod)[0] is Finding.REFUTED and pod.proof is not None and pod.proof.boot_id == node.boot_id
+            for pod in self._pods(node, driver)
+        )
 
     def _in_the_way(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
         """Return the drivers that have to yield before a driver is replaced, the last of the order first."""

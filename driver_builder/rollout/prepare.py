@@ -216,8 +216,9 @@ class _Hold:
         """Go on where something was begun."""
         if self.order.is_begun(node, self.driver):
             # Drivers that yield are loaded again once this one works, and not before.
-            may_leave = node.name not in self.taken and self.order.may_return(node, self.driver)
-            return self.leave(node) if may_leave else self.keep(node)
+            if node.name not in self.taken and self.order.may_return(node, self.driver):
+                return self.leave(node)
+            return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
         is_kept = self.is_at_work(node.name) or self._is_pulled_again(node, pulls)
         return self.keep(node) if is_kept else self.leave(node)
 
@@ -338,12 +339,21 @@ class _Hold:
 
     def _returning(self, node: Node, found: Return) -> _Step:
         """Let drivers that have yielded be loaded again, and hold the node until they are."""
+        if found.has_failed:
+            return replace(self._unlocked(node), words=found.words)
         kept = self.keep(node)
         if not found.labels:
             return replace(kept, words="; ".join(filter(None, (kept.words, found.words))))
         action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=found.words)
         action = replace(action, labels=found.labels)
         return _Step(actions=(action,), words=found.words, requeue_at=self.now + LOOK_SECONDS)
+
+    def _unlocked(self, node: Node) -> _Step:
+        """Let others work on a node where nothing can be done now: one that the driver itself depends on, perhaps."""
+        lock = lock_of(node)
+        is_own = lock is not None and lock.holder == self.driver
+        action = self._write(node, {names.LOCK_ANNOTATION: None}, why="release its lock")
+        return _Step(actions=(action,) if is_own else (), requeue_at=self.now + LOOK_SECONDS)
 
     def _begin(self, node: Node, settings: DrainSettings) -> _Step:
         """Lock a node, keep new pods away, and pause the labels of DaemonSets."""

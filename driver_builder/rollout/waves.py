@@ -224,7 +224,8 @@ class _Fleet:
     @property
     def busy(self) -> frozenset[str]:
         """Return the nodes that the driver works on."""
-        return frozenset(node.node for node in (*self.unproven, *self._booting) if not node.yields)
+        found = (node for node in (*self.unproven, *self._booting) if not (node.yields or node.works))
+        return frozenset(node.node for node in found)
 
     @property
     def taken(self) -> frozenset[str]:

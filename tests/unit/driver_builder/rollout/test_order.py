@@ -67,7 +67,7 @@ def order(*nodes: Node, pods: tuple[DriverPod, ...] | None = None, **changes: Dr
     return Order.of(parts.values(), dependencies(every), snapshot)
 
 
-def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: str) -> Node:
+def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: Any) -> Node:
     """Make a node where dependent drivers are loaded, and perhaps yield."""
     made = node()
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=yielding))} if first else {}
@@ -106,7 +106,9 @@ def labelled(*drivers: str) -> dict[str, str]:
             id="it is gone, the next one",
         ),
         pytest.param(
-            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)), Clearing(is_clear=True), id="all are gone"
+            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)),
+            Clearing(is_clear=True),
+            id="all are gone",
         ),
     ],
 )
@@ -181,17 +183,21 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
 
 
 BUSY = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
-AHEAD = {LABEL: str(NEW.target_label)}
+AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 
 
 @pytest.mark.parametrize(
     ("where", "pods", "expected"),
     [
-        pytest.param(with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"),
+        pytest.param(
+            with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"
+        ),
         pytest.param(with_loads(**AHEAD), CURRENT, "", id="it has the new one"),
         pytest.param(with_loads(**AHEAD), (pod(BUILT),), "is not replaced", id="moved, with the old modules"),
-        pytest.param(with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"),
+        pytest.param(
+            with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"
+        ),
     ],
 )
 def test_a_dependent_driver_is_not_replaced_before_the_first(
