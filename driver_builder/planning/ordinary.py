@@ -137,6 +137,7 @@ class _Proven:
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
         self._validated = view.validated
+        self._yields = view.yield_label
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -159,6 +160,7 @@ class _Proven:
             or annotations.get(self._label) != evidence.place(proof)
             or node.kernel_version != proof.kernel
             or node.labels.get(self._view.wave_label) != self._moved
+            or self._yields in node.labels
         ):
             return False
         if not self._is_validated(annotations.get(self._validated), pod):
