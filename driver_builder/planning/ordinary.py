@@ -149,6 +149,7 @@ class _Proven:
         self._moved = daemon_set.target_label if is_for_moved else None
         self._validated = view.validated
         self._pending_taint, self._pending_record = view.pending_taint, view.pending_record
+        self._yields = view.yield_label
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -171,6 +172,7 @@ class _Proven:
             or annotations.get(self._label) != evidence.place(proof)
             or node.kernel_version != proof.kernel
             or node.labels.get(self._view.wave_label) != self._moved
+            or self._yields in node.labels
         ):
             return False
         if self._pending_record in annotations and not self._view.validation.taint:

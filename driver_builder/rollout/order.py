@@ -69,7 +69,7 @@ class Order:
     @classmethod
     def of(cls, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], snapshot: Snapshot) -> "Order":
         """Take all drivers."""
-        return cls({part.driver.key: part for part in parts} if needs else {}, needs, snapshot)
+        return cls({part.driver.key: part for part in parts}, needs, snapshot)
 
     def has_dependents(self, driver: str) -> bool:
         """Return whether other drivers depend on one."""

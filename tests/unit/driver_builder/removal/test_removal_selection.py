@@ -132,3 +132,13 @@ def test_a_daemon_set_on_nodes_that_are_not_selected_goes_whatever_others_have_l
     world.client.patch(DRIVER_PATH, {"spec": {"nodeSelector": {"pool": "web"}}})
     rounds(world, 10)
     assert world.daemon_sets() == []
+
+
+def test_a_yield_label_that_nothing_records_is_removed() -> None:
+    """Whoever has removed the annotation: the driver comes back."""
+    world = fleet()
+    label = names.yield_label("driverwright", "edu")
+    relabel(world, "node-0", **{label: "ofed"})
+    rounds(world, 4)
+    assert label not in world.client.objects[NODES.path(name="node-0")]["metadata"]["labels"]
+    assert READY in world.nodes()["node-0"]

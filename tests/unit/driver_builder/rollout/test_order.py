@@ -254,3 +254,21 @@ def test_they_come_back_once_the_first_one_works(
     where = with_loads(first=OFED, yielding=(MEM,))
     found = order(where, pods=pods, ofed=part(driver("ofed"), IN_WAVE, yielded=yielded))
     assert found.may_return(where, OFED) is expected
+
+
+def test_one_that_fails_to_load_again_is_named_and_keeps_no_lock() -> None:
+    """What it needs may be a replacement of a driver that both depend on."""
+    where = with_loads(first=OFED, yielding=(MEM,))
+    report = pod(BUILT).proof
+    assert report is not None
+    failed = replace(pod(BUILT), driver=MEM, proof=replace(report, result="LoadFailed", message="symbols"), ready=False)
+    found = order(where, pods=(failed,)).returning(where, OFED)
+    assert found == Return(words=f"loading {MEM} again on node-a: LoadFailed: symbols", has_failed=True)
+    assert not order(where).returning(where, OFED).has_failed
+
+
+def test_a_driver_that_both_depend_on_takes_the_record_over() -> None:
+    """With those that yield already: none of them comes back in between."""
+    where = with_loads(MEM, first=MEM, yielding=(APP,), **{label_of(APP): "mem"})
+    found = order(where).clearing(where, OFED, MOVE)
+    assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), label_of(APP))

@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.objects import pull_pod
 from driver_builder.objects.pull_pod import PullPod
+from driver_builder.objects.yielding import Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.rebuild import Rebuilds
@@ -416,3 +417,42 @@ def test_a_drain_whose_lock_has_ended_begins_anew() -> None:
     hold = only_hold(drained(part(REPLACE), expired, later=100, node_pods={"node-a": NodePods()}))
     record = parse_draining(str(hold.annotations[names.DRAINING_ANNOTATION]))
     assert (record.since, record.labels, hold.taint) == (int(NOW) + 100, {LABEL: "true"}, True)
+
+
+# ---------------------------------------------------------------- drivers that yield
+
+MEM = "driverwright/mem"
+
+
+def yielding(first: str, *, by: str | None = KEY) -> Node:
+    """Make a node where a driver yields to another one."""
+    made = node() if by is None else locked(by)
+    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=(MEM,)))}
+    labels = {**made.labels, label_of(MEM): "edu"}
+    return replace(made, annotations={**made.annotations, **record}, labels=labels)
+
+
+def test_where_the_driver_works_those_that_yield_come_back_before_the_node_is_released() -> None:
+    """The lock is held until they are proven."""
+    hold = only_hold(prepared(part(yielded={"node-a": True}), yielding(KEY)))
+    assert hold.labels == {label_of(MEM): None}
+    assert names.YIELDING_ANNOTATION not in hold.annotations
+    assert hold.annotations[names.LOCK_ANNOTATION] is not None
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"), [(frozenset({"node-a"}), []), (frozenset(), ["release its lock"])], ids=["it loads", "failed"]
+)
+def test_where_the_driver_does_not_work_nobody_comes_back(busy: frozenset[str], expected: list[str]) -> None:
+    """Once nothing moves there, others may work on the node."""
+    found = prepared(part(yielded={"node-a": False}, busy=busy), yielding(KEY))
+    assert locks_of(found) == expected
+    assert all(not action.labels for action in found.actions if isinstance(action, HoldNode))
+
+
+@pytest.mark.parametrize("first", ["driverwright/gone", "x"], ids=["deleted", "not readable"])
+def test_what_a_driver_that_is_gone_has_left_is_removed(first: str) -> None:
+    """Nothing else would let those come back that yield to it."""
+    (hold,) = prepare((part(),), snapshot(yielding(first, by=None))).released
+    assert hold.labels == {label_of(MEM): None}
+    assert hold.annotations == {names.YIELDING_ANNOTATION: None}
