@@ -397,7 +397,8 @@ class World:
     def _pull(self) -> None:
         """Let each new pull pod bring its image, but for images that registries refuse to nodes."""
         for _, pod in self._objects("pods"):
-            if pull_pod.PULL_LABEL in _labels(pod) and pod["spec"]["nodeName"] not in self.dead:
+            has_ended = (pod.get("status") or {}).get("phase") == "Succeeded"
+            if pull_pod.PULL_LABEL in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
                 is_refused = pod["spec"]["nodeName"] in self.without_images
                 waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
                 ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
