@@ -1,0 +1,75 @@
+"""Pods in the cache are sorted by what controls them: again only those that changed, with the same result."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.grouped import Grouped, Kept
+from driver_builder.cluster.pods_of_drivers import PodReader, Pods
+from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.pull_pod import PullPod
+from tests.support.driver_builder.factories import daemon_set, driver, pod, ready_snapshot
+
+SEEN = ready_snapshot()
+OWNERS = ("one", "two")
+OF_DRIVER = pod(SEEN, "node-a")
+PULL = PullPod(namespace=driver().namespace, name="pull", uid="pull", driver=driver().key, node="node-a", image="i")
+STEPS = st.lists(
+    st.tuples(
+        st.dictionaries(st.integers(0, 199), st.sampled_from([*OWNERS, "pull", None]), max_size=6),
+        st.sets(st.sampled_from(OWNERS)),
+    ),
+    max_size=5,
+)
+
+
+def owned(uid: int, owner: str) -> OwnedPod:
+    """Return a pod of a DaemonSet, or a pull pod."""
+    if owner == "pull":
+        return OwnedPod(driver().uid, replace(PULL, uid=str(uid)))
+    return OwnedPod(owner, replace(OF_DRIVER, uid=str(uid), name=str(uid), node=f"node-{uid % 150}"))
+
+
+def read(reader: PodReader, pods: Grouped[OwnedPod], owners: set[str]) -> Pods:
+    """Read the pods with these DaemonSets."""
+    namespace = SimpleNamespace(pods=SimpleNamespace(collection=pods))
+    cache = cast(ClusterCache, SimpleNamespace(namespaces=(namespace,)))
+    daemon_sets = tuple(replace(daemon_set(SEEN), uid=uid) for uid in sorted(owners))
+    return reader.read(cache, SEEN.drivers, daemon_sets)
+
+
+@given(steps=STEPS)
+def test_pods_that_are_sorted_again_are_sorted_as_new_ones(
+    steps: list[tuple[dict[int, str | None], set[str]]],
+) -> None:
+    """Whatever came, went, changed its owner, or whose DaemonSet came or went."""
+    pods: Grouped[OwnedPod] = Grouped(lambda item: item.pod.driver)
+    for uid in range(150):
+        pods.put(str(uid), Kept(1, owned(uid, OWNERS[uid % 2])))
+    reader = PodReader()
+    for changed, owners in steps:
+        for uid, owner in changed.items():
+            if owner is None:
+                pods.pop(str(uid))
+            else:
+                pods.put(str(uid), Kept(1, owned(uid, owner)))
+        found, anew = read(reader, pods, owners), read(PodReader(), pods, owners)
+        assert found == anew
+        assert all(one.by_node == anew.pods.groups[key].by_node for key, one in found.pods.groups.items())
+
+
+def test_a_daemon_set_that_goes_costs_its_pods_alone() -> None:
+    """Pieces without a pod of it are the very objects of before."""
+    pods: Grouped[OwnedPod] = Grouped(lambda item: item.pod.driver)
+    for uid in range(128):
+        pods.put(str(uid), Kept(1, owned(uid, OWNERS[uid // 64])))
+    reader = PodReader()
+    (before,) = read(reader, pods, {"one", "two"}).pods.groups.values()
+    left = read(reader, pods, {"one"})
+    (after,) = left.pods.groups.values()
+    assert after.pieces[0] is before.pieces[0]
+    assert (len(after), len(left.orphaned)) == (64, 64)
