@@ -28,7 +28,7 @@ class Problem:
 
     def __str__(self) -> str:
         words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
-        return f"{words.removeprefix('.')}: {self.message}"
+        return f"{words.removeprefix('.')}: {self.message}" if words else self.message
 
 
 class Kind(Protocol):

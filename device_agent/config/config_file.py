@@ -59,7 +59,8 @@ def parse_resources(text: str, path: str) -> tuple[Resource, ...]:
 
 def _descriptions(document: object, problems: list[Problem]) -> list[object]:
     if not isinstance(document, dict):
-        problems.append(Problem(path=(), message=f"the file is {shown(document)}: write {_KEY}: and a list below it"))
+        found = "empty" if document is None else shown(document)
+        problems.append(Problem(path=(), message=f"the file is {found}: write {_KEY}: and a list below it"))
         return []
     for key in document:
         if key != _KEY:
