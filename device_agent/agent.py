@@ -103,7 +103,8 @@ class Agent:
             self._is_settled = True
             _settle()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), self._settings.interval)
+            async with asyncio.timeout(self._settings.interval):
+                await self._woken.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
 
     async def _leave(self) -> None:

@@ -109,7 +109,8 @@ async def run_command(health: Health, variables: dict[str, str]) -> tuple[str, a
     except OSError as error:
         return f"its command cannot be run: {health.command[0]}: {error.strerror}", None
     try:
-        output = await asyncio.wait_for(_finish(process), health.timeout_seconds)
+        async with asyncio.timeout(health.timeout_seconds):
+            output = await _finish(process)
     except TimeoutError:
         return f"its command took longer than {health.timeout_seconds} s", process
     finally:

@@ -47,6 +47,8 @@ async def call(socket: str, method: str, request: Message, reply: type[_Reply], 
     channel = Channel(path=socket, codec=KubeletCodec(), config=LIMITS)
     try:
         unary = UnaryUnaryMethod[Message, _Reply](channel, method, type(request), reply)
-        return await asyncio.wait_for(unary(request), seconds)
+        # Not wait_for: that of Python 3.11 forgets that it was cancelled when the answer comes at the same moment.
+        async with asyncio.timeout(seconds):
+            return await unary(request)
     finally:
         channel.close()

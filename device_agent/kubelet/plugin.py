@@ -82,7 +82,8 @@ class Plugin:
                     self._failed(str(error))
                     wait, delay = delay, min(delay * 2, _LONGEST_DELAY)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._nudged.wait()
 
     async def stop(self) -> None:
         """Send an empty list, then stop listening."""

@@ -59,7 +59,8 @@ class DeviceService:
             self.devices, self._leaving = {}, True
             self._changed.notify_all()
             try:
-                await asyncio.wait_for(self._changed.wait_for(lambda: not self.watchers), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait_for(lambda: not self.watchers)
             except TimeoutError:
                 log.warning("%s: the kubelet did not read the empty list in time", self.resource.name)
 

@@ -54,6 +54,8 @@ class Kubelet:
             self._server.close()
             await self._server.wait_closed()
             self._server = None
+        for _ in range(10):  # the other ends see that
+            await asyncio.sleep(0)
 
     async def next_registration(self) -> RegisterRequest:
         """Wait for a registration."""
