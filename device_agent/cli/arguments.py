@@ -16,7 +16,11 @@ examples:
   device-agent scan --config config.yaml
   kubectl -n driverwright exec daemonset/device-agent -- device-agent scan"""
 
-_COMMANDS = ("run", "scan")
+_POLICY_EXAMPLES = """\
+examples:
+  device-agent admission-policy | kubectl apply -f -"""
+
+_COMMANDS = ("run", "scan", "admission-policy")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -40,6 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(run, (option.flag for option in OPTIONS))
     scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
     _add_options(scan, ("config", "root", "log-level"))
+    short = "print the ValidatingAdmissionPolicy of the agent's account"
+    policy = _add(commands, "admission-policy", short, _POLICY_EXAMPLES)
+    account = "the agent's service account (default: driverwright/device-agent)"
+    policy.add_argument(
+        "--service-account", metavar="NAMESPACE/NAME", default="driverwright/device-agent", help=account
+    )
     return parser
 
 

@@ -41,6 +41,10 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
     from device_agent.cli.arguments import parse  # noqa: PLC0415 - nodes do not need it
 
     parsed = parse(arguments)
+    if parsed.command == "admission-policy":
+        from device_agent.cli.policy_command import print_policy  # noqa: PLC0415 - as above
+
+        return print_policy(parsed.service_account)
     flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
     if parsed.command == "scan":
         from device_agent.cli.scan_command import show  # noqa: PLC0415 - as above

@@ -35,7 +35,9 @@ OVERLAY = ROOT / "examples" / "overlay" / "kustomization.yaml"
 ADMISSION = sorted((ROOT / "deploy" / "admission").glob("*.yaml"))
 # Not in the base: whoever drains nodes applies it.
 DRAIN = ROOT / "deploy" / "driver-builder" / "drain.yaml"
-NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, DRAIN, BASE)
+# Not in the base: clusters whose pods need no devices go without it. A base of its own.
+AGENT = sorted((ROOT / "deploy" / "device-agent").glob("*.yaml"))
+NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE)
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
