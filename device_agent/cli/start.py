@@ -6,9 +6,15 @@ import sys
 
 def main() -> None:
     """Run the agent's command line and exit."""
-    # The kubelet is spoken to on sockets in its folder alone: TLS would cost the resident process 5 MiB. asyncio and
-    # grpclib do without it where Python has none.
-    sys.modules["ssl"] = None  # type: ignore[assignment]
+    without_tls()
     from device_agent.cli.main import run  # noqa: PLC0415 - see above
 
     sys.exit(run(sys.argv[1:], os.environ))
+
+
+def without_tls() -> None:
+    """Make Python one that has no ``ssl``, as asyncio and grpclib expect there may be.
+
+    The kubelet is spoken to on sockets in its folder alone, and TLS would cost the resident process 5 MiB.
+    """
+    sys.modules["ssl"] = None  # type: ignore[assignment]

@@ -10,7 +10,7 @@ DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 
 _LONGEST_SOCKET_FOLDER = 60
-"""Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 34."""
+"""Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _SHORTEST, _LONGEST = 1.0, 300.0
 

@@ -5,9 +5,9 @@ that was registered with, and a list that nobody watches lead to a new registrat
 """
 
 import asyncio
-import hashlib
 import logging
 import os
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -160,7 +160,7 @@ class Plugin:
 
 def endpoint(resource: str) -> str:
     """Return the name of a resource's socket: short enough for any folder, and another one for each resource."""
-    return f"driverwright-{hashlib.sha256(resource.encode()).hexdigest()[:16]}.sock"
+    return f"driverwright-{resource.rpartition('/')[2][:16]}-{zlib.crc32(resource.encode()):08x}.sock"
 
 
 def identity(path: str) -> Identity | None:
