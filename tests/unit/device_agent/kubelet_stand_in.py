@@ -70,7 +70,8 @@ class Kubelet:
         return await call(str(self.folder / request.endpoint), method, message, reply, SECONDS)
 
     async def _register(self, stream: Stream[Any, Any]) -> None:
-        request: RegisterRequest = await stream.recv_message()
+        request = await stream.recv_message()
+        assert isinstance(request, RegisterRequest)
         if not self.answers:
             await asyncio.sleep(3600)
         if self.refuses:

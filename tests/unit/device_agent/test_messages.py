@@ -34,21 +34,24 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Classes:
     assert protoc.main(arguments) == 0
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file:
-        pool.Add(file)  # type: ignore[no-untyped-call]
+        pool.Add(file)
     names = pool.FindFileByName(PROTO.name).message_types_by_name
     return {name: message_factory.GetMessageClass(descriptor) for name, descriptor in names.items()}
 
 
 def _values(field: Field) -> st.SearchStrategy[Any]:
-    if field.type is Type.MAP:
-        return st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=1)  # protobuf sorts in its own way
-    one = {Type.STRING: st.text(max_size=200), Type.BOOL: st.booleans()}.get(field.type)  # type: ignore[call-overload]
-    if field.type is Type.INTEGER:
-        bits = 31 if field.name == "size" else 63
-        one = st.integers(-(2**bits), 2**bits - 1)
-    if one is None:
-        one = _messages(field.type)  # type: ignore[arg-type]
-        return st.lists(one, max_size=3).map(tuple) if field.repeated else st.none() | one
+    match field.type:
+        case Type.MAP:  # of one entry: protobuf sorts in its own way
+            return st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=1)
+        case Type.STRING:
+            one: st.SearchStrategy[Any] = st.text(max_size=200)
+        case Type.BOOL:
+            one = st.booleans()
+        case Type.INTEGER:
+            bits = 31 if field.name == "size" else 63
+            one = st.integers(-(2**bits), 2**bits - 1)
+        case kind:
+            one = _messages(kind) if field.repeated else st.none() | _messages(kind)
     return st.lists(one, max_size=3).map(tuple) if field.repeated else one
 
 
