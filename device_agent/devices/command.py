@@ -25,6 +25,8 @@ _AT_ONCE = 2
 _LAST_MOMENTS = 2.0
 """Seconds in which commands that were killed may end before they are left alone."""
 
+_REAP_ATTEMPTS, _REAP_SECONDS = 100, 0.05
+
 NOT_YET = "its command has not run yet"
 
 
@@ -82,6 +84,7 @@ class CommandChecks:
                 self._on_change()
             if process is not None:
                 await process.wait()  # one that cannot be killed keeps no other unit's command waiting
+                await reap(process.pid)
         finally:
             result.task = None
 
@@ -119,6 +122,17 @@ async def run_command(health: Health, variables: dict[str, str]) -> tuple[str, a
     said = printable(output.decode(errors="replace"), _SHOWN)
     status = process.returncode
     return f"its command ended with {status}: {said}".rstrip(": ") if status else "", process
+
+
+async def reap(group: int) -> None:
+    """Collect what a command left behind: as process 1 of a container the agent inherits it."""
+    for _ in range(_REAP_ATTEMPTS):
+        try:
+            pid, _status = os.waitpid(-group, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            await asyncio.sleep(_REAP_SECONDS)
 
 
 async def _finish(process: asyncio.subprocess.Process) -> bytes:

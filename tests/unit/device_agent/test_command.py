@@ -1,15 +1,19 @@
 """Commands that examine a device: a deadline, bounded output, and verdicts that recover."""
 
 import asyncio
+import ctypes
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from device_agent.devices.command import NOT_YET, CommandChecks, run_command, slots
+from device_agent.devices.command import NOT_YET, CommandChecks, reap, run_command, slots
 from device_agent.devices.model import Unit
 from device_resources.resource import Health
 
+_CHILD_SUBREAPER = 36
+"""Of <sys/prctl.h>."""
 UNIT = Unit(group=0, ordinal=0, required=("/dev/a0",), files=())
 
 
@@ -53,6 +57,25 @@ def test_a_command_that_is_not_there_is_named() -> None:
     """No exception comes out."""
     why, process = asyncio.run(run_command(Health(command=("/nowhere/check",)), {}))
     assert (why, process) == ("its command cannot be run: /nowhere/check: No such file or directory", None)
+
+
+def test_what_a_command_leaves_behind_is_collected() -> None:
+    """As process 1 of a container the agent inherits it; here it is made the one who inherits."""
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
+    health = Health(command=("/bin/sh", "-c", "sleep 100 >/dev/null 2>&1 & :"), timeout_seconds=60)
+
+    async def ask() -> int:
+        _, process = await run_command(health, {})
+        assert process is not None
+        await reap(process.pid)
+        return process.pid
+
+    try:
+        group = asyncio.run(ask())
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-group, os.WNOHANG)
+    finally:
+        ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 0)
 
 
 def _checked(act: Callable[[CommandChecks, asyncio.Event], Awaitable[None]], script: str) -> None:
