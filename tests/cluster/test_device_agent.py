@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,14 +133,22 @@ class Place:
         """Return the end of the agent's log."""
         return self.cluster.log_tail("app.kubernetes.io/name=device-agent", 5)
 
-    def agent_process(self, pod: Json) -> tuple[str, int]:
-        """Find the container of the agent, and its process on this machine."""
-        container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("docker://")
-        client = self.ground.engine.client()
-        try:
-            return container, int(client.inspect_container(container)["State"]["Pid"])
-        finally:
-            client.close()
+    def agent_container(self) -> str:
+        """Return the container of the ready agent."""
+        container: str = self.agent()["status"]["containerStatuses"][0]["containerID"]
+        return container.removeprefix("docker://")
+
+    def in_proc(self, container: str, file: str) -> str:
+        """Read a file that /proc has of the process in a container."""
+        with closing(self.ground.engine.client()) as engine:
+            command = engine.exec_create(container, ["cat", f"/proc/1/{file}"])
+            output: bytes = engine.exec_start(command)
+        return output.decode()
+
+    def ticks(self, container: str) -> int:
+        """Return the processor time that the process has taken, in ticks of the clock."""
+        fields = self.in_proc(container, "stat").rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
 
 
 def _is_ready(pod: Json) -> bool:
@@ -156,14 +165,11 @@ def _make_device(path: Path) -> None:
 @pytest.fixture(scope="module")
 def place(ground: Testbed) -> Iterator[Place]:
     """Deploy the agent on this machine's node; its devices come only later, as after a reboot."""
-    engine = ground.engine.client()
-    try:
+    with closing(ground.engine.client(timeout=600)) as engine:
         images = product_images.build_all(
             engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
             names=("device-agent",),
         )  # fmt: skip
-    finally:
-        engine.close()
     (port,) = free_ports(1)
     made = Place(ground, port)
     for path in NODES_OF_DEVICES:
@@ -230,12 +236,11 @@ def test_a_kubelet_that_was_killed_gets_its_devices_back(place: Place) -> None:
 
 def test_what_is_allocated_stays_so_when_the_agent_is_killed(place: Place) -> None:
     """A killed agent comes back; the device of a running pod is not given to another one."""
-    container, pid = place.agent_process(place.agent())
-    os.kill(pid, 9)
+    container = place.agent_container()
+    with closing(place.ground.engine.client()) as engine:
+        engine.kill(container)
     place.cluster.wait(
-        "another process of the agent",
-        lambda: place.agent_process(place.agent())[0] != container or None,
-        timeout=SECONDS,
+        "another process of the agent", lambda: place.agent_container() != container or None, timeout=SECONDS
     )
     place.wait_for("2", "2")
     first = place.read_device("widget-first")
@@ -247,11 +252,12 @@ def test_what_is_allocated_stays_so_when_the_agent_is_killed(place: Place) -> No
 
 def test_the_agent_is_small_and_rests(place: Place, record_property: Any) -> None:
     """At most 28 MiB are resident; processor time at rest is printed."""
-    _, pid = place.agent_process(place.agent())
-    began, ticks = time.monotonic(), _ticks(pid)
+    container = place.agent_container()
+    began, ticks = time.monotonic(), place.ticks(container)
     time.sleep(10)
-    share = (_ticks(pid) - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
-    rss = _rss_mib(pid)
+    share = (place.ticks(container) - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    status = place.in_proc(container, "status").splitlines()
+    rss = int(next(line for line in status if line.startswith("VmRSS")).split()[1]) / 1024
     record_property("rss_mib", rss)
     record_property("cpu_share", share)
     print(f"\ndevice-agent: {rss:.1f} MiB resident, {share:.2%} of a CPU at rest")
@@ -264,13 +270,3 @@ def test_an_agent_that_ends_leaves_no_device(place: Place) -> None:
     body = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
     place.client.patch(DAEMON_SETS.path(namespace=NAMESPACE, name="device-agent"), body)
     place.wait_for("0", "0")
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def _rss_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
