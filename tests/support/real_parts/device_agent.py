@@ -83,9 +83,13 @@ class Place:
             },
         }  # fmt: skip
         spec = {
-            "containers": [container], "hostNetwork": True, "terminationGracePeriodSeconds": 1,
-            "restartPolicy": "Never", "nodeSelector": {"kubernetes.io/hostname": self.node}, "tolerations": [{"operator": "Exists"}],
-        }  # fmt: skip
+            "containers": [container],
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"kubernetes.io/hostname": self.node},
+            "tolerations": [{"operator": "Exists"}],
+        }
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
         self.client.create(PODS.path(namespace=NAMESPACE), body)
 
