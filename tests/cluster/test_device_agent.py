@@ -95,8 +95,13 @@ def test_a_device_that_is_gone_cannot_be_allocated_until_it_is_back(place: Place
 def test_a_kubelet_that_was_killed_gets_its_devices_back(place: Place) -> None:
     """Another kubelet knows the resource again, and the pod with a device lives on."""
     before = place.pod("widget-first")["status"]["containerStatuses"][0]["containerID"]
+    registrations = place.registrations()
     place.ground.host_node.kill()
     place.ground.host_node.start()
+    # The Node says what it said before until the new kubelet writes to it.
+    place.cluster.wait(
+        "the resource is registered again", lambda: place.registrations() > registrations or None, timeout=SECONDS
+    )
     place.wait_for("2", "2")
     place.agent()
     status = place.pod("widget-first")["status"]["containerStatuses"][0]

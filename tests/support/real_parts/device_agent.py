@@ -139,6 +139,11 @@ class Place:
         """Return the end of the agent's log."""
         return self.cluster.log_tail(AGENT, 5)
 
+    def registrations(self) -> int:
+        """Count how often the agent that runs now has registered its resource."""
+        path = PODS.path(namespace=NAMESPACE, name=self.agent()["metadata"]["name"], subresource="log")
+        return sum(": registered with the kubelet" in line for line in self.client.follow(path))
+
     def agent_container(self) -> str:
         """Return the container of the ready agent."""
         container: str = self.agent()["status"]["containerStatuses"][0]["containerID"]
