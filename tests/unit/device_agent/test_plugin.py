@@ -25,7 +25,7 @@ from device_agent.protocol.messages import (
     RegisterRequest,
 )
 from tests.unit.device_agent.host_tree import resource
-from tests.unit.device_agent.kubelet_stand_in import Kubelet
+from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
 
 CARDS = resource("/dev/a*")
 PERIOD = 0.05
@@ -53,7 +53,8 @@ def play(folder: Path, act: Act) -> None:
             registrar.cancel()
             await plugin.stop()
             await kubelet.stop()
-            await asyncio.gather(registrar, return_exceptions=True)
+            async with asyncio.timeout(SECONDS):
+                await asyncio.gather(registrar, return_exceptions=True)
 
     asyncio.run(work())
 
@@ -150,6 +151,17 @@ def test_a_list_that_nobody_watches_is_registered_again(tmp_path: Path, monkeypa
         kubelet.watches = True
         monkeypatch.setattr(plugins, "_WATCHED_SECONDS", 10.0)
         assert await kubelet.next_list() == {}
+
+    play(tmp_path, act)
+
+
+def test_a_plugin_that_leaves_as_it_is_registered_ends(tmp_path: Path) -> None:
+    """It is cancelled when the answer comes, and does not forget that."""
+
+    async def act(kubelet: Kubelet, _plugin: Plugin) -> None:
+        kubelet.watches = False
+        await kubelet.start()
+        await kubelet.next_registration()
 
     play(tmp_path, act)
 
