@@ -41,6 +41,9 @@ class Keys(NamedTuple):
 
 NOTHING = Keys()
 
+_ALWAYS = ("labels", "annotations")
+"""What is in no other condition; taints and resources are also compared with the rest of spec and status."""
+
 
 class NodeRights(NamedTuple):
     """What an account writes to Nodes.
@@ -247,7 +250,7 @@ def _validations(rights: NodeRights) -> Iterator[Json]:
         ("taints", rights.taints),
         ("resources", rights.resources),
     ):
-        if keys != NOTHING:
+        if keys != NOTHING or name in _ALWAYS:
             may_not, refused = f"{program} may not change these {name}", f"variables.refused{_capital(name)}"
             yield _validation(
                 f"{refused}.size() == 0", may_not, f"{text_literal(f'{may_not}: ')} + {refused}.join(', ')"
@@ -258,7 +261,7 @@ def _validations(rights: NodeRights) -> Iterator[Json]:
         "oldObject != null\n&& object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences\n"
         "&& object.metadata.?finalizers == oldObject.metadata.?finalizers\n"
         f"&& {_same('spec', ['taints'] if owns_taints else [])}",
-        f"{program} may change {_listed(rights)} of a Node, and nothing else",
+        f"{program} may {_listed(rights)}",
     )
     yield _validation(
         _same("status", ["capacity", "allocatable"] if owns_resources else []),
@@ -269,14 +272,18 @@ def _validations(rights: NodeRights) -> Iterator[Json]:
 
 
 def _listed(rights: NodeRights) -> str:
+    """Say what may be changed at all."""
     parts = {
         "labels": rights.labels,
         "annotations": rights.annotations,
         "taints": rights.taints,
         "extended resources": rights.resources,
     }
-    *some, last = (name for name, keys in parts.items() if keys != NOTHING)
-    return f"{', '.join(some)} and {last}"
+    names = [name for name, keys in parts.items() if keys != NOTHING]
+    if not names:
+        return "not change a Node"
+    *some, last = names
+    return f"change {', '.join(some)} and {last} of a Node, and nothing else"
 
 
 def _same(name: str, but: list[str]) -> str:

@@ -1,6 +1,6 @@
 """The worker's loop: one thread that waits for events, runs cycles and drives its children, until it is stopped.
 
-What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`nfd_worker.watch.inotify`, signals, the pipes of children, the
+What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`file_watch.inotify`, signals, the pipes of children, the
 clock, and requests to the endpoint. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle`
 runs it, and :mod:`nfd_worker.publish.publisher` sends the result if it is new; what vanished is given a moment to come
 back (:mod:`nfd_worker.watch.settling`).
@@ -31,7 +31,7 @@ from nfd_worker.watch.settling import Settling
 from nfd_worker.watch.wakeups import Readers, Signals, wait
 
 if TYPE_CHECKING:
-    from nfd_worker.watch.inotify import FileWatch, Place
+    from file_watch.inotify import FileWatch, Place
     from nfd_worker.watch.uevents import DeviceWatch
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Daemon:
         if self._settings.oneshot:
             return lambda: {**fixed, **self._publisher.readers(), **self._gpus.readers()}
         # Here and not above: who works once would spend a tenth of its time on importing them.
-        from nfd_worker.watch.inotify import watch_files  # noqa: PLC0415
+        from file_watch.inotify import watch_files  # noqa: PLC0415
         from nfd_worker.watch.uevents import watch_devices  # noqa: PLC0415
 
         endpoint = self._open_endpoint(stack)
@@ -242,7 +242,7 @@ def _resync_seconds(settings: Settings) -> float:
 
 def _places(settings: Settings) -> "list[Place]":
     """Name the files whose change asks for a cycle."""
-    from nfd_worker.watch.inotify import Place  # noqa: PLC0415 - as in Daemon._open
+    from file_watch.inotify import Place  # noqa: PLC0415 - as in Daemon._open
 
     root = settings.root.rstrip("/")
     places = [

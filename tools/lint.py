@@ -26,7 +26,16 @@ CHECKS: dict[str, list[str]] = {
     "rules": ["ruff", "check", "."],
     "types": ["mypy"],
     "import layers": ["lint-imports"],
-    "dependencies": ["deptry", "kube_api", "feature_rules", "nfd_worker", "driver_builder"],
+    "dependencies": [
+        "deptry",
+        "kube_api",
+        "feature_rules",
+        "device_resources",
+        "file_watch",
+        "nfd_worker",
+        "driver_builder",
+        "device_agent",
+    ],
     "yaml": ["yamllint", "--strict", "deploy", "examples", ".yamllint"],
 }
 

@@ -36,8 +36,11 @@ _PLATFORMS += [f"manylinux_2_{minor}_x86_64" for minor in range(5, 37)]
 _SOURCE = (
     "kube_api",
     "feature_rules",
+    "device_resources",
+    "file_watch",
     "nfd_worker",
     "driver_builder",
+    "device_agent",
     "deploy/crds",
     "deploy/driver-builder",
     "dockerfiles",
@@ -67,6 +70,9 @@ def local_engine(address: str | None = None) -> docker.APIClient:
 
 
 NAMES = ("nfd-worker", "driver-builder", "loader", "buildah", "edu-workload")
+"""What the base of ``deploy/`` and the example need."""
+EVERY = (*NAMES, "device-agent")
+_PROGRAMS = ("nfd-worker", "driver-builder", "device-agent")
 
 
 def build_all(
@@ -84,12 +90,13 @@ def build_all(
     ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password. With ``keep`` what
     is built is kept in the cache, and what any engine has built before is taken from there.
     """
-    programs = _programs(say) if {"nfd-worker", "driver-builder"}.intersection(names) else []
+    programs = _programs(say) if set(_PROGRAMS).intersection(names) else []
     loader = REPOSITORY / "driver_builder/loader/loader.sh"
     images = {}
     for image, dockerfile, files in (
         ("nfd-worker", REPOSITORY / "dockerfiles/nfd-worker/Dockerfile", programs),
         ("driver-builder", REPOSITORY / "dockerfiles/driver-builder/Dockerfile", programs),
+        ("device-agent", REPOSITORY / "dockerfiles/device-agent/Dockerfile", programs),
         ("loader", REPOSITORY / "dockerfiles/loader/Dockerfile", [(loader.name, loader.read_bytes())]),
         ("buildah", REPOSITORY / "dockerfiles/buildah/Dockerfile", []),
         ("edu-workload", *_workload()),
@@ -108,7 +115,7 @@ def build_all(
 
 
 def _programs(say: Say) -> list[tuple[str, bytes]]:
-    """The wheels of both programs, as files of a build context."""
+    """The wheels of all programs, as files of a build context."""
     say("collecting wheels")
     return [(f"wheels/{wheel.name}", wheel.read_bytes()) for wheel in kept_wheels()]
 
@@ -168,7 +175,7 @@ def _download_needed(own: Path, folder: Path) -> None:
     platforms = [word for platform in _PLATFORMS for word in ("--platform", platform)]
     _run(
         [*_PIP, "download", "--only-binary=:all:", "--python-version", IMAGE_PYTHON, "--implementation", "cp",
-         *platforms, "--dest", str(folder), f"driverwright[builder,nvidia] @ {own.as_uri()}"]
+         *platforms, "--dest", str(folder), f"driverwright[agent,builder,nvidia] @ {own.as_uri()}"]
     )  # fmt: skip
     (folder / own.name).unlink()
 
@@ -250,7 +257,7 @@ def main() -> int:
     flags = parser.parse_args()
     try:
         api = local_engine(flags.docker_host)
-        images = build_all(api, flags.registry, base_image=flags.base_image, say=print)
+        images = build_all(api, flags.registry, base_image=flags.base_image, say=print, names=EVERY)
     except (ImageError, DockerException) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
 """Signals, and the one place where the daemon waits.
 
-What wakes it besides: :mod:`nfd_worker.watch.inotify`, :mod:`nfd_worker.watch.uevents`, the pipes of its children, and
+What wakes it besides: :mod:`file_watch.inotify`, :mod:`nfd_worker.watch.uevents`, the pipes of its children, and
 requests to :mod:`nfd_worker.telemetry`.
 """
 

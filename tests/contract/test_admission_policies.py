@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.cli.main import run as agent_cli
 from driver_builder import config
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cli.commands import policy_command
@@ -29,6 +30,7 @@ from tests.support.admission import LONGEST_MESSAGE, CelError, Policy, Review
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.forbidden_acts import BUILDER_MUST_NOT, WORKER_MUST_NOT
 from tests.support.forbidden_changes import (
+    AGENT_POLICY,
     ALSO_BY_RBAC,
     BUILDER_POLICY,
     FEATURE,
@@ -48,11 +50,11 @@ Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "admission"
 PAGE = ROOT / "docs" / "security.md"
-PROGRAMS = ("nfd-worker", "driver-builder")
+PROGRAMS = ("nfd-worker", "driver-builder", "device-agent")
 ACTS = {
     program: {**acts, **ALSO_BY_RBAC[program]}
     for program, acts in (("nfd-worker", WORKER_POLICY), ("driver-builder", BUILDER_POLICY))
-}
+} | {"device-agent": AGENT_POLICY}
 READY = "driverwright.io/ns.gpu.ready"
 
 WORKER_MAY: dict[str, Act] = {
@@ -93,7 +95,7 @@ BUILDER_MAY: dict[str, Act] = {
     ),
     "pause an operator's DaemonSet": Act(label("nvidia.com/gpu.deploy.device-plugin", "paused"), "", extra=None),
 }  # fmt: skip
-MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY}
+MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY, "device-agent": {"change nothing": Act({}, "")}}
 
 
 def documents(program: str) -> tuple[Json, Json]:
@@ -118,6 +120,8 @@ def run_command(program: str, *flags: str) -> int:
     """Run ``admission-policy`` of a program; the worker with no other settings than these."""
     if program == "nfd-worker":
         return worker_cli(["admission-policy", "--config", os.devnull, *flags], {})
+    if program == "device-agent":
+        return agent_cli(["admission-policy", *flags], {})
     parser = argparse.ArgumentParser()
     config.add_connection_flags(parser)
     policy_command.add_flags(parser)

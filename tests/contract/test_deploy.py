@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from device_agent.config.config_file import parse_resources
+from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR
 from driver_builder import plan
 from driver_builder.api import source_parser, spec_parser
 from driver_builder.api.spec_parser import parse_spec
@@ -35,7 +37,9 @@ OVERLAY = ROOT / "examples" / "overlay" / "kustomization.yaml"
 ADMISSION = sorted((ROOT / "deploy" / "admission").glob("*.yaml"))
 # Not in the base: whoever drains nodes applies it.
 DRAIN = ROOT / "deploy" / "driver-builder" / "drain.yaml"
-NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, DRAIN, BASE)
+# Not in the base: clusters whose pods need no devices go without it. A base of its own.
+AGENT = sorted((ROOT / "deploy" / "device-agent").glob("*.yaml"))
+NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE)
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
@@ -240,6 +244,25 @@ def test_nothing_more_is_granted_for_all_namespaces() -> None:
         ("configmaps", "nfd-worker-rules"): ["get", "patch"],
         ("leases", "driver-builder"): ["get", "update"],
     }
+
+
+def test_the_device_agent_has_no_rights() -> None:
+    """Its base names all files beside it, which grant nothing; its pods have no token and write to one folder."""
+    documents = [item for path in AGENT for item in yaml.load_all(path.read_text(), LOADER)]
+    (base,) = [item for item in documents if item["kind"] == "Kustomization"]
+    assert sorted(base["resources"]) == [path.name for path in AGENT if path.name != "kustomization.yaml"]
+    assert {item["kind"] for item in documents} == {"ConfigMap", "DaemonSet", "Kustomization", "ServiceAccount"}
+    (account,) = [item for item in documents if item["kind"] == "ServiceAccount"]
+    (pod,) = [item["spec"]["template"]["spec"] for item in documents if item["kind"] == "DaemonSet"]
+    assert not account["automountServiceAccountToken"]
+    assert not pod["automountServiceAccountToken"]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    writable = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == [DEFAULT_PLUGIN_DIR]
+    (settings,) = [item["data"] for item in documents if item["kind"] == "ConfigMap"]
+    assert parse_resources(settings[Path(DEFAULT_FILE).name], "f") == ()
 
 
 def test_the_rights_to_drain_are_two_and_are_asked_for_by_name() -> None:

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+import device_agent.errors
 import driver_builder.errors
 import feature_rules.errors
 import kube_api.errors
@@ -15,6 +16,7 @@ MODULES = [
     pytest.param(kube_api.errors, id="kube_api"),
     pytest.param(driver_builder.errors, id="driver_builder"),
     pytest.param(nfd_worker.errors, id="nfd_worker"),
+    pytest.param(device_agent.errors, id="device_agent"),
     pytest.param(feature_rules.errors, id="feature_rules"),
 ]
 

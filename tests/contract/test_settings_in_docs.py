@@ -1,4 +1,4 @@
-"""Every flag, environment variable and metric of both programs is in the documentation, and no other metric."""
+"""Every flag, environment variable and metric of each program is in the documentation, and no other metric."""
 
 import argparse
 import re
@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from device_agent.config.options import OPTIONS as AGENT_OPTIONS
+from device_agent.metrics import Counts, render
+from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RESOURCE_FIELDS
 from driver_builder import config
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
@@ -47,6 +50,27 @@ def test_every_setting_of_nfd_worker_is_documented() -> None:
     rows = {(f"--{option.flag}", option.environment) for option in OPTIONS if not option.no_effect}
     documented = re.findall(r"^\| `(--[\w-]+)` \| `(\w+)` \|", PAGES["nfd-worker.md"], re.MULTILINE)
     assert set(documented) == rows
+
+
+def test_every_setting_of_device_agent_is_documented() -> None:
+    """Flag and environment variable."""
+    documented = re.findall(r"^\| `(--[\w-]+)` \| `(\w+)` \|", PAGES["device-agent.md"], re.MULTILINE)
+    assert set(documented) == {(f"--{option.flag}", option.environment) for option in AGENT_OPTIONS}
+
+
+def test_the_metrics_of_device_agent_are_those_documented() -> None:
+    """None is missing, none is gone."""
+    text = render(Counts(resources=(), config_is_current=True, reloads={}))
+    documented = re.findall(r"^\| `(device_agent_\w+)` \|", PAGES["device-agent.md"], re.MULTILINE)
+    assert set(documented) == set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+
+
+def test_every_field_of_a_resource_is_documented() -> None:
+    """As in the table of the page; of a path, a group, the health, and the resource itself."""
+    page = PAGES["device-agent.md"]
+    fields = [RESOURCE_FIELDS, GROUP_FIELDS, PATH_FIELDS, HEALTH_FIELDS]
+    names = {name for part in fields for name in part.kinds} - {"groups", "paths", "health"}
+    assert {name for name in names if not re.search(rf"`(\w+(\[\])?\.)*{name}`", page)} == set()
 
 
 def test_the_metrics_of_nfd_worker_are_those_documented() -> None:

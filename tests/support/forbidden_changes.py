@@ -199,6 +199,16 @@ BUILDER_POLICY: dict[str, Act] = {
 }
 """Acts with the token of driver-builder that only its policy refuses."""
 
+AGENT_POLICY: dict[str, Act] = {
+    "label its node": Act(label("vendor.io/x"), "these labels: vendor.io/x"),
+    "annotate its node": Act(annotation("vendor.io/x"), "these annotations: vendor.io/x"),
+    "taint its node": Act(taint("vendor.io/x"), "may not change a Node"),
+    "offer a resource without the kubelet": Act(resource("capacity", "vendor.io/x", "1"), _STATUS, "status"),
+    **_OF_STATUS,
+    **_of_both("may not change a Node"),
+}
+"""Acts with a token of device-agent's account, which has no role: its policy refuses them whatever it is given."""
+
 ALSO_BY_RBAC: dict[str, dict[str, Act]] = {
     "nfd-worker": {"create a node by applying": Act({}, "and nothing else", is_new=True)},
     "driver-builder": {"create a node by applying": Act({}, _ONLY, is_new=True), **_OF_STATUS},

@@ -137,5 +137,5 @@ def test_who_works_once_loads_only_what_that_takes(tmp_path: Path) -> None:
     loaded = set(json.loads(done.stdout))
     assert "nfd_worker.cycle" in loaded
     unneeded = {"argparse", "datetime", "gzip", "pyudev", "socket", "yaml", "nfd_worker.telemetry",
-                "nfd_worker.watch.inotify", "nfd_worker.watch.uevents"}  # fmt: skip
+                "file_watch.inotify", "nfd_worker.watch.uevents"}  # fmt: skip
     assert not loaded & unneeded

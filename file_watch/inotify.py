@@ -1,6 +1,6 @@
-"""Files that change (inotify(7)): feature files, rules, the configuration file.
+"""Files that change (inotify(7)): rules, configuration files, sockets, device nodes.
 
-Between the kernel and :mod:`nfd_worker.daemon`. A place need not exist: every directory above it is watched for the
+Between the kernel and the loop of a program. A place need not exist: every directory above it is watched for the
 name that leads to it, so that it is seen when it comes, goes, or is put in another's stead.
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nfd_worker.watch import inotify
-from nfd_worker.watch.inotify import Changes, FileWatch, Place, parse_events, watch_files
+from file_watch import inotify
+from file_watch.inotify import Changes, FileWatch, Place, parse_events, watch_files
 
 
 @pytest.fixture

@@ -1,0 +1,75 @@
+"""The command line for people: commands, flags, help and examples."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+
+from device_agent import __version__
+from device_agent.config.options import OPTIONS
+
+_RUN_EXAMPLES = """\
+examples:
+  device-agent --config config.yaml
+  device-agent run --config config.yaml --interval 30s"""
+
+_SCAN_EXAMPLES = """\
+examples:
+  device-agent scan --config config.yaml
+  kubectl -n driverwright exec daemonset/device-agent -- device-agent scan"""
+
+_POLICY_EXAMPLES = """\
+examples:
+  device-agent admission-policy | kubectl apply -f -"""
+
+_COMMANDS = ("run", "scan", "admission-policy")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; without a command it is that of ``run``."""
+    given = list(arguments)
+    if given[:1] and given[0] not in (*_COMMANDS, "-h", "--help", "--version"):
+        given = ["run", *given]
+    return _parser().parse_args(given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="device-agent",
+        description="Offer a node's devices to pods, by the kubelet's device plugin API.",
+        epilog="Without a command, run. Every flag has an environment variable (see device-agent run --help).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"device-agent {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    run = _add(commands, "run", "offer devices until stopped (default)", _RUN_EXAMPLES)
+    _add_options(run, (option.flag for option in OPTIONS))
+    scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
+    _add_options(scan, ("config", "root", "log-level"))
+    short = "print the ValidatingAdmissionPolicy of the agent's account"
+    policy = _add(commands, "admission-policy", short, _POLICY_EXAMPLES)
+    account = "the agent's service account (default: driverwright/device-agent)"
+    policy.add_argument(
+        "--service-account", metavar="NAMESPACE/NAME", default="driverwright/device-agent", help=account
+    )
+    return parser
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, short: str, examples: str
+) -> argparse.ArgumentParser:
+    text = f"{short[0].upper()}{short[1:]}. Flags override environment variables. SIGHUP reads the file again."
+    return commands.add_parser(
+        name,
+        help=short,
+        description=text if name == "run" else f"{short[0].upper()}{short[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_options(parser: argparse.ArgumentParser, flags: Iterable[str]) -> None:
+    chosen = set(flags)
+    for option in OPTIONS:
+        if option.flag in chosen:
+            text = f"{option.help} [{option.environment}]"
+            parser.add_argument(f"--{option.flag}", metavar=option.metavar, help=text)

@@ -1,0 +1,72 @@
+"""Commands of the agent: settings, logging, exit codes.
+
+Exit status: 0 done, 1 a device of ``scan`` is not healthy, 2 wrong usage or configuration.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from device_agent.config.config_file import read_resources
+from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
+from device_agent.errors import ConfigurationError
+from kube_api.text import printable
+
+_LONGEST_MESSAGE = 1000
+
+Environment = Mapping[str, str]
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Makes the message one line of printable characters; a traceback stays as it is."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
+        record.message = printable(record.message, _LONGEST_MESSAGE)
+        return super().formatMessage(record)
+
+
+def run(arguments: Sequence[str], environment: Environment) -> int:
+    """Run one command; returns the exit status."""
+    flags = run_flags(arguments)
+    try:
+        return _run_parsed(arguments, environment) if flags is None else _run(flags, environment)
+    except ConfigurationError as error:
+        sys.stderr.write(f"device-agent: {printable(str(error), _LONGEST_MESSAGE)}\n")
+        return 2
+
+
+def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
+    from device_agent.cli.arguments import parse  # noqa: PLC0415 - nodes do not need it
+
+    parsed = parse(arguments)
+    if parsed.command == "admission-policy":
+        from device_agent.cli.policy_command import print_policy  # noqa: PLC0415 - as above
+
+        return print_policy(parsed.service_account)
+    flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
+    if parsed.command == "scan":
+        from device_agent.cli.scan_command import show  # noqa: PLC0415 - as above
+
+        return show(_with_logging(build_settings(flags, environment)))
+    return _run(flags, environment)
+
+
+def _run(flags: Flags, environment: Environment) -> int:
+    from device_agent.agent import Agent  # noqa: PLC0415 - scan does not need it
+
+    settings = _with_logging(build_settings(flags, environment))
+    load = partial(read_resources, settings.config_file)
+    asyncio.run(Agent(settings, load(), load).run())
+    return 0
+
+
+def _with_logging(settings: Settings) -> Settings:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    # What these log of each connection says nothing to an operator.
+    for name in ("asyncio", "grpclib", "hpack"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return settings

@@ -1,0 +1,20 @@
+"""The process itself, which ``device-agent`` calls; :mod:`device_agent.cli.main` does the work."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the agent's command line and exit."""
+    without_tls()
+    from device_agent.cli.main import run  # noqa: PLC0415 - see above
+
+    sys.exit(run(sys.argv[1:], os.environ))
+
+
+def without_tls() -> None:
+    """Make Python one that has no ``ssl``, as asyncio and grpclib expect there may be.
+
+    The kubelet is spoken to on sockets in its folder alone, and TLS would cost the resident process 5 MiB.
+    """
+    sys.modules["ssl"] = None  # type: ignore[assignment]

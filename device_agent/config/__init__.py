@@ -1,0 +1,1 @@
+"""What can be set: flags, environment, and the file that describes resources."""

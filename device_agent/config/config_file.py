@@ -1,0 +1,153 @@
+"""The configuration file: ``resources``, a list of descriptions. Text in, resources out.
+
+Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import yaml
+
+from device_agent.errors import ConfigurationError
+from device_resources.kinds import Path, Problem, nearest, shown
+from device_resources.resource import Resource
+from device_resources.resource_parser import InvalidResource, parse_resource
+from feature_rules.yaml_nodes import compose, excess
+from kube_api.text import first_few
+
+MAX_FILE = 1 << 18
+MAX_RESOURCES = 64
+_MAX_LISTED = 5
+_KEY = "resources"
+
+
+def read_resources(path: str) -> tuple[Resource, ...]:
+    """Read the configuration file.
+
+    Raises:
+        ConfigurationError: when it cannot be read, or as :func:`parse_resources`.
+    """
+    try:
+        return parse_resources(_read(path).decode(), path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"cannot read the configuration file {path}: {why}") from error
+
+
+def parse_resources(text: str, path: str) -> tuple[Resource, ...]:
+    """Read the text of a configuration file; ``path`` is for messages.
+
+    Raises:
+        ConfigurationError: names each wrong field, its value and the remedy.
+    """
+    document = _document(text, path)
+    problems: list[Problem] = []
+    resources: list[Resource] = []
+    for index, value in enumerate(_descriptions(document, problems)):
+        try:
+            resources.append(parse_resource(value, (_KEY, index)))
+        except InvalidResource as error:
+            problems += error.problems
+    problems += _twice(resource.name for resource in resources)
+    if problems:
+        raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
+    return tuple(resources)
+
+
+def _descriptions(document: object, problems: list[Problem]) -> list[object]:
+    if not isinstance(document, dict):
+        found = "empty" if document is None else shown(document)
+        problems.append(Problem(path=(), message=f"the file is {found}: write {_KEY}: and a list below it"))
+        return []
+    for key in document:
+        if key != _KEY:
+            problems.append(_unknown(str(key)[:100]))
+    value = document.get(_KEY)
+    if value is None:
+        if _KEY not in document:
+            problems.append(Problem(path=(_KEY,), message="is missing; write [] for none"))
+        return []
+    if not isinstance(value, list):
+        problems.append(Problem(path=(_KEY,), message=f"{shown(value)} is not a list"))
+        return []
+    if len(value) > MAX_RESOURCES:
+        problems.append(Problem(path=(_KEY,), message=f"it has {len(value)} entries: write at most {MAX_RESOURCES}"))
+        return []
+    return value
+
+
+def _unknown(key: str) -> Problem:
+    hint = nearest(key, [_KEY])
+    if not hint and key in ("name", "groups", "health", "environment"):
+        hint = f" here; it belongs to an entry of {_KEY}"
+    return Problem(path=(key,), message=f"there is no such field{hint or f'; there is {_KEY}'}")
+
+
+def _twice(names: Iterable[str]) -> list[Problem]:
+    seen: set[str] = set()
+    problems = []
+    for name in names:
+        if name in seen:
+            problems.append(Problem(path=(_KEY,), message=f"{shown(name)} is described twice: put its groups together"))
+        seen.add(name)
+    return problems
+
+
+# --- YAML to plain values, within bounds ------------------------------------------------------------------------------
+
+
+def _document(text: str, path: str) -> object:
+    composed = compose(text)
+    if composed.error:
+        place = f"{path}:{composed.line}:" if composed.line else path
+        raise ConfigurationError(f"{place} {composed.error}")
+    if len(composed.documents) > 1:
+        raise ConfigurationError(f"{path} must be one document: remove the lines '---'")
+    for document in composed.documents:
+        if reason := excess(document):
+            raise ConfigurationError(f"{path} {reason}")
+        return _plain(document, path, ())
+    return None
+
+
+def _plain(node: yaml.Node, file: str, path: Path) -> Any:
+    """Give the value of a node; a key that is given twice is an error, as YAML's own rules say."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, file, (*path, index)) for index, item in enumerate(node.value)]
+    if not isinstance(node, yaml.MappingNode):
+        return _scalar(node, file)
+    found: dict[Hashable, Any] = {}
+    for key_node, value in node.value:
+        key = _scalar(key_node, file) if isinstance(key_node, yaml.ScalarNode) else "a key that is not a text"
+        if key in found:
+            problem = Problem(path=(*path, str(key)[:100]), message="is given twice")
+            raise ConfigurationError(f"{file}:{key_node.start_mark.line + 1}: {problem}")
+        found[key] = _plain(value, file, (*path, str(key)[:100]))
+    return found
+
+
+def _scalar(node: yaml.Node, file: str) -> Any:
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(node)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        line = node.start_mark.line + 1
+        raise ConfigurationError(f"{file}:{line}: {shown(str(node.value))} is not a value: put it in quotes") from error
+
+
+def _read(path: str) -> bytes:
+    """Read a regular file: a pipe would never end, and a device may act when it is opened."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        content = b""
+        while len(content) <= MAX_FILE and (chunk := os.read(descriptor, MAX_FILE + 1)):
+            content += chunk
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_FILE:
+        raise OSError(errno.EFBIG, f"it is longer than {MAX_FILE} bytes")
+    return content

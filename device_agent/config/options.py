@@ -1,0 +1,133 @@
+"""Flags of the agent and the environment variables that stand in for them: defaults < environment < flags."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from device_agent.errors import ConfigurationError
+
+DEFAULT_FILE = "/etc/device-agent/config.yaml"
+DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+
+_LONGEST_SOCKET_FOLDER = 60
+"""Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+_SHORTEST, _LONGEST = 1.0, 300.0
+
+Flags = Mapping[str, str | None]
+"""Flag -> its text; None where it is not given."""
+
+
+class Option(NamedTuple):
+    """One flag; ``environment`` is the variable that stands in for it."""
+
+    flag: str
+    metavar: str
+    help: str
+    environment: str
+    setting: str
+    parse: Callable[[str], Any] = str
+
+
+class Settings(NamedTuple):
+    """Everything that can be set besides the resources.
+
+    ``config_file``: the file with the resources.
+    ``root``: what stands for the node's ``/``.
+    ``plugin_dir``: where the kubelet has its socket.
+    ``port``: of ``/healthz``, ``/readyz`` and ``/metrics``; 0 for none.
+    ``log_level``: a name of :mod:`logging`, lower case.
+    ``interval``: seconds from one look at the devices to the next, without an event.
+    """
+
+    config_file: str = DEFAULT_FILE
+    root: str = "/"
+    plugin_dir: str = DEFAULT_PLUGIN_DIR
+    port: int = 8080
+    log_level: str = "info"
+    interval: float = 10.0
+
+
+def _parse_port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len("65535") and int(text) < 1 << 16):
+        raise ValueError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def _parse_log_level(text: str) -> str:
+    if text.lower() not in _LOG_LEVELS:
+        raise ValueError(f"{text!r} is not one of {', '.join(_LOG_LEVELS)}")
+    return text.lower()
+
+
+def _parse_interval(text: str) -> float:
+    digits, is_minutes = text[:-1], text.endswith("m")
+    if not (text[-1:] in ("s", "m") and digits.isascii() and digits.isdigit() and len(digits) <= len("300")):
+        raise ValueError(f"{text[:40]!r} is not a duration such as 10s or 1m")
+    seconds = float(digits) * (60 if is_minutes else 1)
+    if not _SHORTEST <= seconds <= _LONGEST:
+        raise ValueError(f"{text!r} is too short or too long: write a duration from 1s to 5m")
+    return seconds
+
+
+def _parse_folder(text: str) -> str:
+    return os.path.abspath(text)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
+
+
+def _parse_plugin_dir(text: str) -> str:
+    folder = _parse_folder(text)
+    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+        raise ValueError(f"{folder!r} is too long for a folder of sockets: it has at most {_LONGEST_SOCKET_FOLDER}")
+    return folder
+
+
+OPTIONS = (
+    Option("config", "FILE", f"file with the resources (default: {DEFAULT_FILE})", "DEVICE_AGENT_CONFIG",
+           "config_file"),
+    Option("root", "DIR", "where the node's / is mounted (default: /)", "HOST_ROOT", "root", _parse_folder),
+    Option("plugin-dir", "DIR", f"folder of the kubelet's socket (default: {DEFAULT_PLUGIN_DIR})",
+           "DEVICE_AGENT_PLUGIN_DIR", "plugin_dir", _parse_plugin_dir),
+    Option("interval", "DURATION", "look at the devices at least this often, from 1s to 5m (default: 10s)",
+           "DEVICE_AGENT_INTERVAL", "interval", _parse_interval),
+    Option("port", "PORT", "port of /healthz, /readyz and /metrics; 0 for none (default: 8080)",
+           "DEVICE_AGENT_PORT", "port", _parse_port),
+    Option("log-level", "LEVEL", "debug, info, warning or error (default: info)", "DEVICE_AGENT_LOG_LEVEL",
+           "log_level", _parse_log_level),
+)  # fmt: skip
+"""All flags, in the order of the help."""
+
+
+def build_settings(flags: Flags, environment: Mapping[str, str]) -> Settings:
+    """Put the layers together.
+
+    Raises:
+        ConfigurationError: names the place, the setting and what is wrong.
+    """
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        given = flags.get(option.flag)
+        place = f"environment variable {option.environment}" if given is None else f"flag --{option.flag}"
+        text = environment.get(option.environment) if given is None else given
+        if text is None:
+            continue
+        try:
+            values[option.setting] = option.parse(text)
+        except ValueError as error:
+            raise ConfigurationError(f"{place}: {error}") from error
+    return Settings(**values)
+
+
+def run_flags(arguments: Sequence[str]) -> Flags | None:
+    """Read the flags of ``run``, each as ``--flag=value``; None for anything that needs argparse, also to refuse it.
+
+    Nodes run nothing else, and argparse would cost the resident process 0.9 MiB.
+    """
+    given = list(arguments[1:] if arguments[:1] == ["run"] else arguments)
+    known = {option.flag for option in OPTIONS}
+    flags: dict[str, str | None] = {}
+    for argument in given:
+        name, has_value, value = argument.partition("=")
+        if not name.startswith("--") or not has_value or name[2:] not in known:
+            return None
+        flags[name[2:]] = value
+    return flags

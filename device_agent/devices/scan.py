@@ -1,0 +1,37 @@
+"""Looks at the devices of a resource: files, drivers, NUMA nodes; what commands have found is added."""
+
+from collections.abc import Callable, Sequence
+
+from device_agent.devices.assemble import assemble
+from device_agent.devices.find import find_files
+from device_agent.devices.model import Unit, UnitState
+from device_agent.devices.sysfs import has_driver, numa_nodes
+from device_resources.resource import PathType, Resource
+
+Verdict = Callable[[Unit], str]
+"""Why a unit whose files and driver are there does not work; empty if it does."""
+
+
+def scan(root: str, resource: Resource, known: Sequence[Unit], verdict: Verdict) -> tuple[UnitState, ...]:
+    """Find the units of a resource and what is wrong with each."""
+    units = assemble(resource, find_files(root, resource), known)
+    return tuple(_state(root, resource, unit, verdict) for unit in units)
+
+
+def _state(root: str, resource: Resource, unit: Unit, verdict: Verdict) -> UnitState:
+    nodes = [file.path for file in unit.files if file.described.type is PathType.DEVICE]
+    why = _missing(unit) or _unbound(root, resource, nodes) or verdict(unit)
+    return UnitState(unit=unit, why=why, numa_nodes=numa_nodes(root, nodes))
+
+
+def _missing(unit: Unit) -> str:
+    present = {file.path for file in unit.files}
+    missing = [path for path in unit.required if path not in present]
+    if missing:
+        return f"{missing[0]} is gone"
+    return "" if present else "none of its files exists"
+
+
+def _unbound(root: str, resource: Resource, nodes: list[str]) -> str:
+    driver = resource.health.driver
+    return has_driver(root, nodes, driver) if driver else ""

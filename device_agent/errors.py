@@ -1,0 +1,30 @@
+"""The exceptions of device_agent.
+
+::
+
+    AgentError
+    ├── ConfigurationError   a flag, an environment variable or the configuration file: an admin must correct it
+    ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
+    ├── MalformedMessage     bytes from the kubelet are not a message of its API
+    └── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
+"""
+
+
+class AgentError(Exception):
+    """Root of everything device_agent raises on purpose."""
+
+
+class ConfigurationError(AgentError):
+    """A setting is wrong; the message names where it stands, the setting and what would be right."""
+
+
+class AllocationRefused(AgentError):
+    """Devices that were asked for cannot be given; the message says which and why."""
+
+
+class MalformedMessage(AgentError):
+    """Bytes that should be a message of the kubelet's API are none."""
+
+
+class RegistrationFailed(AgentError):
+    """A resource could not be registered; the message says why."""

@@ -1,0 +1,1 @@
+"""The kubelet as a client and a server: the service of one resource, and its registration."""

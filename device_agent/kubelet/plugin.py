@@ -1,0 +1,174 @@
+"""One resource as the kubelet's plugin: listens on a socket of its own and keeps itself registered.
+
+A kubelet that starts deletes all sockets of plugins. So a socket that is gone, another kubelet's socket than the one
+that was registered with, and a list that nobody watches lead to a new registration.
+"""
+
+import asyncio
+import logging
+import os
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.server import Server
+
+from device_agent.errors import RegistrationFailed
+from device_agent.kubelet.channel import LIMITS, KubeletCodec, call
+from device_agent.kubelet.service import OFFERS, DeviceService
+from device_agent.protocol import messages
+from device_agent.protocol.messages import Empty, RegisterRequest
+from device_resources.resource import Resource
+from kube_api.text import printable
+
+log = logging.getLogger(__name__)
+
+_CALL_SECONDS = 10.0
+_WATCHED_SECONDS = 10.0
+"""How long a kubelet may take to ask for the list after it was registered with."""
+_LEAVE_SECONDS = 2.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+
+Identity = tuple[int, int, int]
+
+
+class Plugin:
+    """A resource at the kubelet. ``folder``: where the kubelet has its socket. ``on_change``: its state is another."""
+
+    def __init__(self, resource: Resource, folder: str, on_change: Callable[[], None]) -> None:
+        self.service = DeviceService(resource)
+        self.registrations = {"success": 0, "failure": 0}
+        self._folder = folder
+        self._endpoint = endpoint(resource.name)
+        self._on_change = on_change
+        self._server: Server | None = None
+        self._own: Identity | None = None
+        self._kubelet: Identity | None = None
+        self._registered_at = 0.0
+        self._nudged = asyncio.Event()
+        self._last_failure = ""
+
+    @property
+    def socket(self) -> str:
+        """The path of the plugin's own socket."""
+        return f"{self._folder}/{self._endpoint}"
+
+    @property
+    def kubelet_socket(self) -> str:
+        """The path of the kubelet's socket."""
+        return f"{self._folder}/kubelet.sock"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the kubelet that runs now knows the resource and watches its list."""
+        return self._is_current() and self.service.watchers > 0
+
+    def nudge(self) -> None:
+        """Look at once whether the registration still stands."""
+        self._nudged.set()
+
+    async def keep_registered(self, period: float) -> None:
+        """Register, and again whenever that is needed, until cancelled."""
+        delay = _FIRST_DELAY
+        while True:
+            self._nudged.clear()
+            wait = period
+            if not self._stands():
+                try:
+                    await self._register()
+                    delay = _FIRST_DELAY
+                except RegistrationFailed as error:
+                    self._failed(str(error))
+                    wait, delay = delay, min(delay * 2, _LONGEST_DELAY)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._nudged.wait()
+
+    async def stop(self) -> None:
+        """Send an empty list, then stop listening."""
+        await self.service.leave(_LEAVE_SECONDS)
+        await self._close()
+
+    def _stands(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        is_watched = self.service.watchers > 0 or now < self._registered_at + _WATCHED_SECONDS
+        return self._is_current() and is_watched
+
+    def _is_current(self) -> bool:
+        return (
+            self._server is not None
+            and self._kubelet is not None
+            and self._own == identity(self.socket)
+            and self._kubelet == identity(self.kubelet_socket)
+        )
+
+    async def _register(self) -> None:
+        kubelet = identity(self.kubelet_socket)
+        if kubelet is None:
+            raise RegistrationFailed(f"there is no kubelet at {self.kubelet_socket}")
+        if self._server is None or self._own != identity(self.socket):
+            await self._listen()
+        request = RegisterRequest(
+            version=messages.VERSION,
+            endpoint=self._endpoint,
+            resource_name=self.service.resource.name,
+            options=OFFERS,
+        )
+        try:
+            await call(self.kubelet_socket, messages.REGISTER, request, Empty, _CALL_SECONDS)
+        except TimeoutError as error:
+            raise RegistrationFailed(f"the kubelet did not answer in {_CALL_SECONDS:.0f} s") from error
+        except GRPCError as error:
+            said = printable(error.message or error.status.name)
+            raise RegistrationFailed(f"the kubelet refused the resource: {said}") from error
+        except (OSError, StreamTerminatedError, ProtocolError) as error:
+            raise RegistrationFailed(f"the kubelet cannot be reached: {printable(str(error))}") from error
+        self._kubelet, self._registered_at = kubelet, asyncio.get_running_loop().time()
+        self.registrations["success"] += 1
+        self._last_failure = ""
+        log.info("%s: registered with the kubelet", self.service.resource.name)
+        self._on_change()
+
+    def _failed(self, why: str) -> None:
+        self.registrations["failure"] += 1
+        if why != self._last_failure:
+            self._last_failure = why
+            log.warning("%s: not registered: %s; it is tried again", self.service.resource.name, why)
+        self._on_change()
+
+    async def _listen(self) -> None:
+        await self._close()
+        server = Server([self.service], codec=KubeletCodec(), config=LIMITS)
+        try:
+            await server.start(path=self.socket)
+        except OSError as error:
+            raise RegistrationFailed(f"cannot listen on {self.socket}: {error.strerror}") from error
+        self._server, self._own = server, identity(self.socket)
+
+    async def _close(self) -> None:
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        is_ours = self._own == identity(self.socket)
+        server.close()
+        with suppress(TimeoutError):  # from Python 3.12 on it waits for the kubelet to close its connections
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await server.wait_closed()
+        if is_ours:
+            with suppress(FileNotFoundError):
+                os.unlink(self.socket)  # noqa: PTH108 - pathlib would cost the resident process 1 MiB
+
+
+def endpoint(resource: str) -> str:
+    """Return the name of a resource's socket: short enough for any folder, and another one for each resource."""
+    return f"driverwright-{resource.rpartition('/')[2][:16]}-{zlib.crc32(resource.encode()):08x}.sock"
+
+
+def identity(path: str) -> Identity | None:
+    """Return what tells a socket from one that took its place; None if it is not there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

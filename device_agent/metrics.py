@@ -1,0 +1,92 @@
+"""What the agent counts, in the Prometheus text format, version 0.0.4.
+
+``prometheus_client`` would add 14 MiB to the resident process. The format:
+https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from device_agent import __version__
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class ResourceCounts(NamedTuple):
+    """What is counted of one resource; mappings are from a label's value to a number."""
+
+    name: str
+    is_registered: bool
+    devices: Mapping[str, int]
+    registrations: Mapping[str, int]
+    allocations: Mapping[str, int]
+    commands: Mapping[str, int]
+    changes: int
+
+
+class Counts(NamedTuple):
+    """What is counted of the agent."""
+
+    resources: tuple[ResourceCounts, ...]
+    config_is_current: bool
+    reloads: Mapping[str, int]
+
+
+def render(counts: Counts) -> str:
+    """Write all metrics out."""
+    return "".join(
+        line
+        for name, kind, description, samples in _metrics(counts)
+        for line in _metric(f"device_agent_{name}", kind, description, samples)
+    )
+
+
+def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+    every = counts.resources
+    yield "build_info", "gauge", "Version of the agent.", [({"version": __version__}, 1)]
+    yield (
+        "devices", "gauge", "Devices of a resource on this node, by health.",
+        _by("health", {one.name: one.devices for one in every}),
+    )  # fmt: skip
+    yield (
+        "health_changes_total", "counter", "Devices that became healthy or unhealthy.",
+        [({"resource": one.name}, one.changes) for one in every],
+    )  # fmt: skip
+    yield (
+        "registered", "gauge", "1 if the kubelet knows the resource and watches its devices.",
+        [({"resource": one.name}, one.is_registered) for one in every],
+    )  # fmt: skip
+    yield (
+        "registrations_total", "counter", "Attempts to register a resource.",
+        _by("result", {one.name: one.registrations for one in every}),
+    )  # fmt: skip
+    yield (
+        "allocations_total", "counter", "Containers that got devices, or were refused them.",
+        _by("result", {one.name: one.allocations for one in every}),
+    )  # fmt: skip
+    yield (
+        "health_commands_total", "counter", "Commands that examined a device.",
+        _by("result", {one.name: one.commands for one in every}),
+    )  # fmt: skip
+    yield (
+        "config_current", "gauge", "1 if the configuration file is in use, 0 if it is wrong and an earlier one is.",
+        [({}, counts.config_is_current)],
+    )  # fmt: skip
+    yield (
+        "config_reloads_total", "counter", "Times that the configuration file was read again.",
+        [({"result": result}, number) for result, number in counts.reloads.items()],
+    )  # fmt: skip
+
+
+def _by(label: str, values: Mapping[str, Mapping[str, int]]) -> list[Sample]:
+    return [({"resource": name, label: key}, n) for name, numbers in values.items() for key, n in numbers.items()]
+
+
+def _metric(name: str, kind: str, description: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
+    for labels, value in samples:
+        pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+        yield f"{name}{{{pairs}}} {int(value)}\n" if pairs else f"{name} {int(value)}\n"

@@ -1,0 +1,1 @@
+"""What changes in the files of a node, for the programs that run on each node."""

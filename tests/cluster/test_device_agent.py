@@ -1,0 +1,146 @@
+"""The device agent with a real kubelet: devices made by mknod, offered, allocated, lost, and offered again."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.testbed import Testbed
+from tests.support.real_parts.device_agent import DAEMON_SET, SECONDS, Place
+from tools import product_images
+
+RESOURCE = "driverwright.io/widget"
+NODES_OF_DEVICES = [Path(f"/dev/driverwright-widget{number}") for number in range(2)]
+IN_CONTAINER = "/dev/widget"
+ZERO = os.makedev(1, 5)
+MOST_MIB = 28.0
+CONFIGURATION = f"""\
+resources:
+- name: {RESOURCE}
+  groups:
+  - paths:
+    - path: /dev/driverwright-widget*
+      mountPath: {IN_CONTAINER}
+      permissions: r
+  environment:
+    WIDGETS: $(DEVICE_IDS)
+"""
+
+READ = f'echo "$WIDGETS"; ls -l {IN_CONTAINER}; head -c 4 {IN_CONTAINER} | od -An -tx1; exec sleep 3600'
+
+
+def _start(place: Place, name: str) -> None:
+    place.start_pod(name, place.ground.small_image, ["/bin/sh", "-c", f"trap exit TERM; {READ} & wait"])
+
+
+def _device_of(place: Place, name: str) -> str:
+    """Wait until a pod has read its device; returns the id of its device."""
+    text = place.log_with(name, "00 00 00 00")
+    assert IN_CONTAINER in text
+    return text.splitlines()[0]
+
+
+def _make_device(path: Path) -> None:
+    os.mknod(path, 0o020644, ZERO)
+    path.chmod(0o666)
+
+
+@pytest.fixture(scope="module")
+def place(ground: Testbed) -> Iterator[Place]:
+    """Deploy the agent on this machine's node; its devices come only later, as after a reboot."""
+    with closing(ground.engine.client(timeout=600)) as engine:
+        images = product_images.build_all(
+            engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
+            names=("device-agent",),
+        )  # fmt: skip
+    for path in NODES_OF_DEVICES:
+        path.unlink(missing_ok=True)
+    made = Place(ground, ground.host_node_name, RESOURCE)
+    made.deploy(images["device-agent"], CONFIGURATION)
+    yield made
+    for path in NODES_OF_DEVICES:
+        path.unlink(missing_ok=True)
+    made.remove()
+
+
+def test_the_agent_waits_for_its_devices(place: Place) -> None:
+    """Without a device it is registered, and the node has none; devices that come are seen."""
+    place.agent()
+    place.wait_for("0", "0")
+    for path in NODES_OF_DEVICES:
+        _make_device(path)
+    place.wait_for("2", "2")
+
+
+def test_an_unprivileged_pod_sees_its_device(place: Place) -> None:
+    """The pod that requests a device has its node, readable, and the resource's variables."""
+    _start(place, "widget-first")
+    assert _device_of(place, "widget-first").startswith("driverwright-widget")
+
+
+def test_a_device_that_is_gone_cannot_be_allocated_until_it_is_back(place: Place) -> None:
+    """Capacity stays, allocatable sinks and recovers."""
+    used = _device_of(place, "widget-first")
+    free = next(path for path in NODES_OF_DEVICES if not used.startswith(path.name))
+    free.unlink()
+    place.wait_for("2", "1")
+    _make_device(free)
+    place.wait_for("2", "2")
+
+
+def test_a_kubelet_that_was_killed_gets_its_devices_back(place: Place) -> None:
+    """Another kubelet knows the resource again, and the pod with a device lives on."""
+    before = place.pod("widget-first")["status"]["containerStatuses"][0]["containerID"]
+    registrations = place.registrations()
+    place.ground.host_node.kill()
+    place.ground.host_node.start()
+    # The Node says what it said before until the new kubelet writes to it.
+    place.cluster.wait(
+        "the resource is registered again", lambda: place.registrations() > registrations or None, timeout=SECONDS
+    )
+    place.wait_for("2", "2")
+    place.agent()
+    status = place.pod("widget-first")["status"]["containerStatuses"][0]
+    assert (status["containerID"], "running" in status["state"]) == (before, True)
+
+
+def test_what_is_allocated_stays_so_when_the_agent_is_killed(place: Place) -> None:
+    """A killed agent comes back; the device of a running pod is not given to another one."""
+    container = place.agent_container()
+    with closing(place.ground.engine.client()) as engine:
+        engine.kill(container)
+    place.cluster.wait(
+        "another process of the agent", lambda: place.agent_container() != container or None, timeout=SECONDS
+    )
+    place.wait_for("2", "2")
+    first = _device_of(place, "widget-first")
+    _start(place, "widget-second")
+    assert _device_of(place, "widget-second") != first
+    for name in ("widget-first", "widget-second"):
+        place.delete_pod(name)
+
+
+def test_the_agent_is_small_and_rests(place: Place, record_property: Any) -> None:
+    """At most 28 MiB are resident; processor time at rest is printed."""
+    container = place.agent_container()
+    began, ticks = time.monotonic(), place.ticks(container)
+    time.sleep(10)
+    share = (place.ticks(container) - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    status = place.in_proc(container, "status").splitlines()
+    rss = int(next(line for line in status if line.startswith("VmRSS")).split()[1]) / 1024
+    record_property("rss_mib", rss)
+    record_property("cpu_share", share)
+    print(f"\ndevice-agent: {rss:.1f} MiB resident, {share:.2%} of a CPU at rest")
+    assert rss <= MOST_MIB
+
+
+def test_an_agent_that_ends_leaves_no_device(place: Place) -> None:
+    """It empties the kubelet's list before it goes: capacity is 0 at once, and not after the kubelet's five minutes."""
+    selector = {"kubernetes.io/hostname": "nowhere"}
+    body = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+    place.client.patch(DAEMON_SET, body)
+    place.wait_for("0", "0")

@@ -1,0 +1,83 @@
+"""A device of a driver of ours, offered to pods on a node with containerd: unplugged, and plugged in again."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kube_api import names
+from kube_api.resources import DAEMON_SETS, NODES
+from testbed.guest.guest import Guest
+from testbed.testbed import Testbed
+from tests.cluster.test_pod_on_node import build, daemon_set
+from tests.support.real_parts.device_agent import NAMESPACE, Place
+from tools import product_images
+
+RESOURCE = "driverwright.io/edu"
+NODE = "guest-devices"
+CONFIGURATION = f"""\
+resources:
+- name: {RESOURCE}
+  groups:
+  - paths: [{{path: /dev/edu*, mountPath: /dev/edu0, permissions: rw}}]
+  health: {{driver: edudrv}}
+"""
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def images(ground: Testbed) -> dict[str, str]:
+    """Build the images of the agent, the loader and the example's workload."""
+    with closing(ground.engine.client(timeout=600)) as engine:
+        return product_images.build_all(
+            engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
+            names=("device-agent", "loader", "edu-workload"),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def guest(ground: Testbed, images: dict[str, str]) -> Iterator[Guest]:
+    """Boot a node with an edu device, and the labels that its worker would give it."""
+    kernel = ground.kernels(1)[0]
+    ground.preload(sorted(images.values()))
+    guest = ground.add_guest(NODE, kernel)
+    guest.wait_ready(timeout=900)
+    labels = {
+        names.KERNEL_VERSION_LABEL: names.label_value(kernel.release), names.OS_ID_LABEL: "debian",
+        names.OS_VERSION_LABEL: "12",
+    }  # fmt: skip
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}
+    Place(ground, NODE, RESOURCE).client.apply(NODES.path(name=NODE), node, field_manager="test")
+    yield guest
+    guest.power_off()
+
+
+def test_an_unprivileged_pod_computes_on_a_device_that_comes_and_goes(
+    ground: Testbed, guest: Guest, images: dict[str, str], tmp_path: Path
+) -> None:
+    """The agent waits for the driver; 10! by a pod without privileges; unplugged, allocatable sinks and recovers."""
+    place = Place(ground, NODE, RESOURCE)
+    place.deploy(images["device-agent"], CONFIGURATION)
+    place.agent()
+    place.wait_for("0", "0")
+
+    image, identity = build(ground, guest.kernel, tmp_path)
+    driver = daemon_set(image, images["loader"], identity, guest.kernel)
+    driver["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] = NODE
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=driver["metadata"]["name"])
+    place.client.apply(path, driver, field_manager="test")
+    place.wait_for("1", "1")
+
+    # The kernel makes the node root's alone; root without capabilities and privileges is enough.
+    place.start_pod("factorial", images["edu-workload"], ["/bin/factorial", "10"], user=0)
+    assert "10! = 3628800" in place.log_with("factorial", "10! = ")
+    place.delete_pod("factorial")
+
+    guest.unplug_edu()
+    place.wait_for("1", "0")
+    guest.plug_edu()
+    place.wait_for("1", "1")
+    place.client.delete(path)
+    place.remove()

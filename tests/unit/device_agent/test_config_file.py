@@ -1,0 +1,72 @@
+"""The configuration file: every mistake is named, and nothing is read that was not written."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from device_agent.config.config_file import parse_resources, read_resources
+from device_agent.errors import ConfigurationError
+
+EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
+
+
+def test_resources_are_read() -> None:
+    """A list of descriptions."""
+    (resource,) = parse_resources(f"resources:\n{EDU}", "f")
+    assert resource.name == "driverwright.io/edu"
+
+
+@pytest.mark.parametrize("text", ["resources: []", "resources:\n", "resources: ~"])
+def test_no_resources(text: str) -> None:
+    """An agent without any waits."""
+    assert parse_resources(text, "f") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "f: the file is empty: write resources: and a list below it", id="empty"),
+        pytest.param("{}", "f: resources: is missing", id="without resources"),
+        pytest.param("resource: []", "resource: there is no such field; did you mean resources?", id="misspelt"),
+        pytest.param(EDU, "the file is a list", id="a list"),
+        pytest.param("name: a.b/c", "name: there is no such field here; it belongs to an entry", id="misplaced"),
+        pytest.param("resources: {}", "resources: an object is not a list", id="an object"),
+        pytest.param(f"resources:\n{EDU}  nam: x\n", "resources[0].nam: there is no such field", id="in a resource"),
+        pytest.param(f"resources:\n{EDU}{EDU}", "'driverwright.io/edu' is described twice", id="twice"),
+        pytest.param("resources: []\nresources: []", "f:2: resources: is given twice", id="key given twice"),
+        pytest.param("resources: [", "f:1: is not YAML", id="not YAML"),
+        pytest.param("resources: []\n---\n{}", "must be one document", id="two documents"),
+        pytest.param(f"resources: [{'{}, ' * 65}]", "it has 65 entries: write at most 64", id="too many"),
+        pytest.param(f"resources: {'[' * 200}{']' * 200}", "nested deeper than 100 levels", id="too deep"),
+        pytest.param("resources: !!python/object:os.system {}", "an object is not a list", id="a tag of Python"),
+        pytest.param("resources: 2001-99-99", "'2001-99-99' is not a value", id="no date"),
+        pytest.param(f"resources: {'9' * 5000}", "is not a value", id="a number that is too long"),
+        pytest.param("a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,"
+                     "*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]",
+                     "more than 50000 entries", id="aliases of aliases"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(text: str, message: str) -> None:
+    """With its place, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_resources(text, "f")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"#" * (1 << 18) + b"#"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """Missing, not text, or too long."""
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"cannot read the configuration file .*config\.yaml: "):
+        read_resources(str(path))
+
+
+def test_a_pipe_is_not_opened_for_ever(tmp_path: Path) -> None:
+    """Only a regular file is read."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(ConfigurationError, match="it is not a regular file"):
+        read_resources(str(path))

@@ -1,0 +1,209 @@
+"""A resource at a kubelet that restarts, refuses, does not answer, or forgets to watch."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from device_agent.devices.assemble import assemble
+from device_agent.devices.model import UnitState, offered
+from device_agent.kubelet import plugin as plugins
+from device_agent.kubelet.plugin import Plugin
+from device_agent.protocol import messages
+from device_agent.protocol.messages import (
+    AllocateRequest,
+    AllocateResponse,
+    ContainerAllocateRequest,
+    ContainerPreferredAllocationRequest,
+    DevicePluginOptions,
+    Empty,
+    PreferredAllocationRequest,
+    PreferredAllocationResponse,
+    RegisterRequest,
+)
+from tests.unit.device_agent.host_tree import resource
+from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
+
+CARDS = resource("/dev/a*")
+PERIOD = 0.05
+
+Act = Callable[[Kubelet, Plugin], Awaitable[None]]
+
+
+async def show(plugin: Plugin, **why: str) -> list[str]:
+    """Publish devices by name, each healthy or with what is wrong; returns their ids."""
+    units = assemble(CARDS, {"/dev/a*": [f"/dev/{name}" for name in why]}, ())
+    devices = offered(CARDS, [UnitState(unit=unit, why=text) for unit, text in zip(units, why.values(), strict=True)])
+    await plugin.service.publish(devices)
+    return list(devices)
+
+
+def play(folder: Path, act: Act) -> None:
+    """Run a plugin beside a kubelet that is not started yet."""
+
+    async def work() -> None:
+        kubelet, plugin = Kubelet(folder), Plugin(CARDS, str(folder), lambda: None)
+        registrar = asyncio.create_task(plugin.keep_registered(PERIOD))
+        try:
+            await act(kubelet, plugin)
+        finally:
+            registrar.cancel()
+            await plugin.stop()
+            await kubelet.stop()
+            async with asyncio.timeout(SECONDS):
+                await asyncio.gather(registrar, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_a_resource_is_registered_and_its_list_follows(tmp_path: Path) -> None:
+    """The kubelet gets the list, each change of it, and no repetition."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        (name,) = await show(plugin, a0="")
+        await kubelet.start()
+        request = await kubelet.next_registration()
+        expected = (messages.VERSION, "example.com/card", True)
+        assert (request.version, request.resource_name, Path(plugin.socket).name == request.endpoint) == expected
+        assert await kubelet.next_list() == {name: "Healthy"}
+        assert plugin.is_registered
+        await show(plugin, a0="gone")
+        assert await kubelet.next_list() == {name: "Unhealthy"}
+        await show(plugin, a0="still gone")
+        await show(plugin, a0="")
+        assert await kubelet.next_list() == {name: "Healthy"}
+
+    play(tmp_path, act)
+
+
+def test_without_devices_the_list_is_empty(tmp_path: Path) -> None:
+    """After a reboot the plugin may start before the driver."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        await kubelet.start()
+        assert await kubelet.next_list() == {}
+        (name,) = await show(plugin, a0="")
+        assert await kubelet.next_list() == {name: "Healthy"}
+
+    play(tmp_path, act)
+
+
+def test_a_kubelet_that_restarts_is_registered_with_again(tmp_path: Path) -> None:
+    """It deletes the plugin's socket, and gets a new one."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        await kubelet.start()
+        await kubelet.next_registration()
+        await kubelet.next_list()
+        for _ in range(2):
+            await kubelet.stop()
+            assert not plugin.is_registered
+            await kubelet.start()
+            await kubelet.next_registration()
+            assert await kubelet.next_list() == {}
+
+    play(tmp_path, act)
+
+
+def test_a_refused_registration_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each attempt is counted; the reason is logged once."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        kubelet.refuses = 2
+        await kubelet.start()
+        assert await kubelet.next_list() == {}
+        assert plugin.registrations["failure"] >= 2
+        assert plugin.registrations["success"] == 1
+
+    play(tmp_path, act)
+    assert caplog.text.count("the kubelet refused the resource: not today") == 1
+
+
+def test_a_kubelet_that_does_not_answer_is_left_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registration is tried again, and succeeds once there is an answer."""
+    monkeypatch.setattr(plugins, "_CALL_SECONDS", 0.1)
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        kubelet.answers = False
+        await kubelet.start()
+        while not plugin.registrations["failure"]:
+            await asyncio.sleep(0.01)
+        kubelet.answers = True
+        monkeypatch.setattr(plugins, "_CALL_SECONDS", 10.0)
+        assert await kubelet.next_list() == {}
+
+    play(tmp_path, act)
+
+
+def test_a_list_that_nobody_watches_is_registered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet that took the registration and forgot it is reminded."""
+    monkeypatch.setattr(plugins, "_WATCHED_SECONDS", 0.1)
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        kubelet.watches = False
+        await kubelet.start()
+        await kubelet.next_registration()
+        await kubelet.next_registration()
+        assert not plugin.is_registered
+        kubelet.watches = True
+        monkeypatch.setattr(plugins, "_WATCHED_SECONDS", 10.0)
+        assert await kubelet.next_list() == {}
+
+    play(tmp_path, act)
+
+
+def test_a_plugin_that_leaves_as_it_is_registered_ends(tmp_path: Path) -> None:
+    """It is cancelled when the answer comes, and does not forget that."""
+
+    async def act(kubelet: Kubelet, _plugin: Plugin) -> None:
+        kubelet.watches = False
+        await kubelet.start()
+        await kubelet.next_registration()
+
+    play(tmp_path, act)
+
+
+def test_a_plugin_that_leaves_empties_the_list_first(tmp_path: Path) -> None:
+    """Then the stream ends, and the socket is gone."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        (name,) = await show(plugin, a0="")
+        await kubelet.start()
+        assert await kubelet.next_list() == {name: "Healthy"}
+        await plugin.stop()
+        assert [await kubelet.next_list(), await kubelet.next_list()] == [{}, None]
+        assert not Path(plugin.socket).exists()
+
+    play(tmp_path, act)
+
+
+def test_what_the_kubelet_asks_is_answered(tmp_path: Path) -> None:
+    """Options, a preferred allocation, an allocation, and what is not needed before a start."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        name, other = await show(plugin, a0="", a1="it fails")
+        await kubelet.start()
+        request: RegisterRequest = await kubelet.next_registration()
+        options = await kubelet.ask(request, messages.OPTIONS, Empty(), DevicePluginOptions)
+        assert options == request.options == DevicePluginOptions(get_preferred_allocation_available=True)
+        question = PreferredAllocationRequest(
+            containers=(ContainerPreferredAllocationRequest(available=(name, other), must_include=(other,), size=1),)
+        )
+        preferred = await kubelet.ask(request, messages.PREFERRED_ALLOCATION, question, PreferredAllocationResponse)
+        assert [one.device_ids for one in preferred.containers] == [(other,)]
+        answer = await kubelet.ask(request, messages.ALLOCATE, _allocate(name), AllocateResponse)
+        assert [spec.host_path for spec in answer.containers[0].devices] == ["/dev/a0"]
+        assert await kubelet.ask(request, messages.PRE_START_CONTAINER, Empty(), Empty) == Empty()
+        with pytest.raises(GRPCError, match="is not healthy: it fails") as refused:
+            await kubelet.ask(request, messages.ALLOCATE, _allocate(other), AllocateResponse)
+        assert refused.value.status is Status.FAILED_PRECONDITION
+        assert plugin.service.allocations == {"success": 1, "refused": 1}
+
+    play(tmp_path, act)
+
+
+def _allocate(name: str) -> AllocateRequest:
+    return AllocateRequest(containers=(ContainerAllocateRequest(device_ids=(name,)),))
