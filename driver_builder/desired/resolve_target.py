@@ -138,6 +138,7 @@ def resolve_target(  # noqa: PLR0911  # one for each state
             image=images.parse_reference(rule.image),
             rebuild=inputs.rebuilds.of_driver,
             selects_os_version=selects_os_version,
+            vendor=rule.vendor,
         )
     exporters = _exporters(inputs, target)
     if isinstance(exporters, _Missing):

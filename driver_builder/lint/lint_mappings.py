@@ -43,7 +43,7 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
             continue
         if taken is not None and not taken[index]:
             yield Oddity(index=index, message=f"{_words(mapping)} matches no kernel that the nodes run now")
-        if mapping.image is not None and mapping.literal is None:
+        if mapping.image is not None and mapping.literal is None and not mapping.vendor.is_for_many_kernels:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
 
 
@@ -104,7 +104,7 @@ def _leading(regexp: str) -> tuple[list[str | None], str]:
 def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Oddity]:
     first: dict[str, int] = {}
     for index, mapping in enumerate(mappings):
-        if mapping.image is None:
+        if mapping.image is None or mapping.vendor.is_for_many_kernels:
             continue
         before = first.setdefault(mapping.image, index)
         if before != index:
