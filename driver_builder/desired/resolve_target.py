@@ -190,6 +190,9 @@ def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...
     for first in inputs.first:
         item = first.targets.get(target.group)
         match item:
+            case PrebuiltTarget() if item.vendor.is_for_many_kernels:
+                # Where its modules are, and so what they export, is known to that image alone.
+                continue
             case TargetToBuild() | PrebuiltTarget():
                 found.append(Exporter(driver=first.driver, image=item.image, key=item.key, registry=first.registry))
             case SkippedTarget() | BlockedTarget():
