@@ -182,7 +182,7 @@ def _init_containers(obj: Json) -> list[Json]:
 
 
 def _ended_load(status: Json) -> Json:
-    """Return how ``load`` ended, wherever it is in the pod; or how the container before it did that reports a refusal."""
+    """Return how ``load`` ended, wherever it is in the pod, or the container before it, if that reports a refusal."""
     every = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     prepared = _ended(_container_status(every, vendor_pod.PREPARE_CONTAINER))
     if load_report.parse(prepared.get("message") or "") is not None:

@@ -38,7 +38,7 @@ def with_vendor(
     values = {"MODULES": "\n".join(lines), "KERNEL": target.kernel_version}
     if vendor.loader is LoadedBy.IMAGE:
         load = _with_environment(load, {**values, "LOADER": vendor.loader.value})
-        return _with_program(pod, bring, load, spec, vendor, privileges, command)
+        return _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, command)
     values |= {"DIR_NAME": vendor.dir_name or "", "FIRMWARE_PATH": spec.module.firmware_path or ""}
     load = _with_environment(load, values)
     return {**pod, "initContainers": [bring, load]}
@@ -57,15 +57,9 @@ def _with_environment(load: Json, values: dict[str, str]) -> Json:
 
 
 def _with_program(
-    pod: Json,
-    bring: Json,
-    load: Json,
-    spec: DriverSpec,
-    vendor: VendorSettings,
-    privileges: LoaderPrivileges,
-    command: dict[str, list[str]],
+    pod: Json, vendor: VendorSettings, privileges: LoaderPrivileges, command: dict[str, list[str]]
 ) -> Json:
-    (hold,) = pod["containers"]
+    (bring, load), (hold,) = pod["initContainers"], pod["containers"]
     # Devices are waited for once the modules are live, and seen by ``load`` as by ``hold``.
     seconds = {"name": "LIVE_TIMEOUT", "value": str(int(vendor.container.timeout_seconds))}
     prove = {
@@ -82,12 +76,12 @@ def _with_program(
         # Programs that manage daemons of the node find them by their process ids.
         "hostPID": True,
         "initContainers": [bring, prepare],
-        "containers": [hold, prove, _program(load, spec, vendor, privileges)],
+        "containers": [hold, prove, _program(load, vendor, privileges)],
         "volumes": [*pod["volumes"], *({"name": _name(n), "hostPath": {"path": item.path}} for n, item in paths)],
     }
 
 
-def _program(load: Json, spec: DriverSpec, vendor: VendorSettings, privileges: LoaderPrivileges) -> Json:
+def _program(load: Json, vendor: VendorSettings, privileges: LoaderPrivileges) -> Json:
     settings = vendor.container
     # The file system of the image's own program is its own to write.
     context = {key: value for key, value in security_context(privileges).items() if key != "readOnlyRootFilesystem"}

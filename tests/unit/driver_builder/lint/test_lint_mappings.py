@@ -134,6 +134,13 @@ def test_an_image_for_several_kernels_is_reported(
     assert words in oddity.message
 
 
+@pytest.mark.parametrize("changes", [{"loader": "image"}, {"dirName": "/opt"}], ids=["program", "folder"])
+def test_a_vendors_image_may_be_for_several_kernels(changes: dict[str, str]) -> None:
+    """Its program compiles for the kernel that runs, or it has a folder of modules for each."""
+    mappings = [{"literal": "6.1.0", "image": IMAGE, **changes}, {"regexp": "6.*", "image": IMAGE, **changes}]
+    assert found(mappings, ["6.1.0", "6.2.0", "6.3.0"])[:1] == []
+
+
 def test_an_expression_that_matches_one_kernel_may_have_an_image() -> None:
     """As far as is known, all is well."""
     assert found([{"regexp": "6.*", "image": IMAGE}], ["6.1.0", "5.15.0"])[:1] == []
