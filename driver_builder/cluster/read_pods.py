@@ -193,7 +193,7 @@ def _ended_load(status: Json) -> Json:
 def _device_nodes(obj: Json) -> tuple[str, ...]:
     """Return the device nodes that the loader of a pod checks."""
     every = (*_init_containers(obj), *(obj["spec"].get("containers") or ()))
-    load = next((item for item in every if item["name"] == manifests.LOAD_CONTAINER), {})
+    load: Json = next((item for item in every if item["name"] == manifests.LOAD_CONTAINER), {})
     found = (item.get("value") for item in load.get("env") or () if item["name"] == manifests.DEVICE_NODES)
     return tuple(shared(word) for word in (next(found, None) or "").split())
 
