@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driver_builder.api.driver_spec import KernelMapping
+from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")
@@ -45,6 +45,17 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
             yield Oddity(index=index, message=f"{_words(mapping)} matches no kernel that the nodes run now")
         if mapping.image is not None and mapping.literal is None and not mapping.vendor.is_for_many_kernels:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
+
+
+def untrusted(spec: DriverSpec) -> Iterator[Oddity]:
+    """Find vendors' images that are not rolled out unless somebody has labelled them."""
+    for index, mapping in enumerate(spec.kernel_mappings):
+        if mapping.vendor.is_for_many_kernels and not spec.module.trust_image:
+            yield Oddity(
+                index=index,
+                message=f"image {mapping.image} is not rolled out if it does not say which modules it has, as vendors' "
+                "images do not: set spec.module.trustImage: true, or label it (docs/registry.md)",
+            )
 
 
 def _words(mapping: KernelMapping) -> str:
