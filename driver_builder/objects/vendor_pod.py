@@ -85,17 +85,21 @@ def _program(load: Json, vendor: VendorSettings, privileges: LoaderPrivileges) -
     settings = vendor.container
     # The file system of the image's own program is its own to write.
     context = {key: value for key, value in security_context(privileges).items() if key != "readOnlyRootFilesystem"}
-    words = {"command": list(settings.command), "args": list(settings.args)}
+    # What is empty is left out: the API server does not keep it.
+    given = {
+        "command": list(settings.command),
+        "args": list(settings.args),
+        "env": [{"name": item.name, **({"value": item.value} if item.value else {})} for item in settings.env],
+        "volumeMounts": [_mount(number, item) for number, item in enumerate(settings.host_paths)],
+    }
     return {
         "name": PROGRAM_CONTAINER,
         "image": load["image"],
         "imagePullPolicy": load["imagePullPolicy"],
-        **{name: value for name, value in words.items() if value},
+        **{name: value for name, value in given.items() if value},
         # A compiler may need any amount of memory.
         "resources": {"requests": load["resources"]["requests"]},
         "securityContext": context,
-        "env": [{"name": item.name, "value": item.value} for item in settings.env],
-        "volumeMounts": [_mount(number, item) for number, item in enumerate(settings.host_paths)],
     }
 
 
