@@ -1,0 +1,1 @@
+"""How an admin describes the devices of an extended resource: read and checked, for each program. Pure."""
