@@ -49,6 +49,7 @@ from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.roll import roll
+from driver_builder.stages import leave, plan_stages
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
@@ -115,8 +116,9 @@ def plan(
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
-    prepared = prepare(admit(parts, settings.max_unavailable_nodes, holds), snapshot, settings.loader_image)
-    parts = list(prepared.parts)
+    admitted = admit(parts, settings.max_unavailable_nodes, holds)
+    prepared = prepare(admitted, snapshot, settings.loader_image)
+    parts = list(leave.hold_back(admitted, prepared.parts, snapshot))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
     return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
@@ -181,7 +183,8 @@ def _plan_driver(
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
-        return replace(view.nothing_new, actions=(*unlabel(view), *labels))
+        gone = unlabel(view)
+        return replace(view.nothing_new, actions=(*gone, *plan_stages.unlabel(view, gone), *labels))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
@@ -200,7 +203,8 @@ def _plan_driver(
     is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
     # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
     leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
-    going = removal.remove(view, leaving.nodes)
+    behind = leave.staying(view, leaving.nodes)
+    going = leave.with_staying(view, removal.remove(view, leaving.nodes.difference(behind)), behind)
     actions += (*leaving.actions, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
@@ -215,10 +219,12 @@ def _plan_driver(
         *plan_loaded.remember(view, staying, relabelled),
         *plan_loaded.clean_up(view, (*staying, *removal.left(view, leaving.nodes.union(staying)))),
     )
-    repairs = repair(view, parts, leaving.nodes)
+    staged = plan_stages.plan_stages(view, driver.spec, known, relabelled, leaving.nodes)
+    repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
     validating = validate(view, driver.spec, parts, leaving.nodes)
-    actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels)
-    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, validating.requeue_at, rebuilds.heard_at)
+    actions += (*repairs.actions, *validating.actions, *staged.actions, *ahead.actions, *labels)
+    at_work = (validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
+    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
         driver=driver,
@@ -236,6 +242,7 @@ def _plan_driver(
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
         wave=rolled.wave,
+        stages=staged.status,
         busy=rolled.busy,
         taken=rolled.taken,
         budgeted=rolled.budgeted,
@@ -276,8 +283,9 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     if dependents := view.dependencies.dependents:
         held = Unloading(dependents=dependents)
         return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
-    going = removal.remove(view, view.nodes)
-    actions: list[Action] = [*forget(view, view.nodes.values()), *going.actions, *labels]
+    behind = leave.staying(view, view.nodes)
+    going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
+    actions: list[Action] = [*forget(view, view.nodes.values()), *going.actions, *plan_stages.remove(view), *labels]
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
         # While there are two DaemonSets, the label says which of them a node belongs to.

@@ -1,4 +1,4 @@
-"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or unload, validation and pull pods."""
+"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or pods that do one thing on one node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
@@ -22,6 +23,8 @@ class Pods:
     unload_pods: tuple[UnloadPod, ...]
     validation_pods: tuple[ValidationPod, ...]
     pull_pods: tuple[PullPod, ...]
+    plugin_pods: tuple[PluginPod, ...] = ()
+    plugin_validation_pods: tuple[ValidationPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class _Group:
     orphaned: tuple[OrphanedPod, ...]
     own: tuple[OwnedPod, ...]
     """Unload, validation and pull pods."""
+    plugins: tuple[PluginPod, ...]
 
 
 class PodReader:
@@ -56,7 +60,9 @@ class PodReader:
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
-            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
+            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and not pod.of_plugin),
+            plugin_pods=tuple(pod for group in self._groups.values() for pod in group.plugins),
+            plugin_validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and pod.of_plugin),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
@@ -78,5 +84,6 @@ class PodReader:
                 for item in others
                 if item.owner not in owners and isinstance(item.pod, DriverPod)
             ),
-            own=tuple(item for item in others if not isinstance(item.pod, DriverPod)),
+            own=tuple(item for item in others if not isinstance(item.pod, DriverPod | PluginPod)),
+            plugins=tuple(item.pod for item in others if isinstance(item.pod, PluginPod)),
         )

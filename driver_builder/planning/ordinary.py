@@ -16,6 +16,7 @@ from driver_builder.memo import remembers_last
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed import evidence, validation
 from driver_builder.observed.evidence import Finding, ValidationState
 from driver_builder.observed.inventory import Node
@@ -45,6 +46,7 @@ class Ordinary:
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
+    has_stages: bool = False
 
 
 def _never(_name: str) -> bool:
@@ -57,8 +59,8 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     special = _special(view)
     changed = _changed_nodes(before.nodes, view.nodes) | _changed_pods(before.pods, view.own_pods)
     changed |= special ^ before.special
-    if before.validation != view.validation:
-        before = Ordinary(validation=view.validation)
+    if (before.validation, before.has_stages) != (view.validation, view.has_stages):
+        before = Ordinary(validation=view.validation, has_stages=view.has_stages)
     if not changed and (before.places, before.daemon_sets, before.pairs) == (places, view.daemon_sets, view.pairs):
         return before
     others: dict[KernelTarget, tuple[str, ...]] = {}
@@ -98,6 +100,7 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
         validation=view.validation,
+        has_stages=view.has_stages,
     )
 
 
@@ -134,6 +137,8 @@ class _Proven:
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
         self._validated = view.validated
+        # Of stages that the spec has no more; of others more is known elsewhere.
+        self._left = () if view.has_stages else tuple(stage_label(view.driver.key, stage) for stage in Stage)
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -159,6 +164,8 @@ class _Proven:
         ):
             return False
         if not self._is_validated(annotations.get(self._validated), pod):
+            return False
+        if any(key in node.labels or key in annotations for key in self._left):
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
