@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
@@ -29,7 +30,6 @@ CONFIG_ANNOTATION = f"{names.GROUP}/config"
 CONFIG_KEY = "config.yaml"
 CONTAINER = "device-plugin"
 
-_CONFIG_FOLDER = "/etc/driverwright"
 _SOCKETS, _DEVICES = "/var/lib/kubelet/device-plugins", "/dev"
 
 
@@ -144,14 +144,9 @@ def _metadata(driver: DriverContainer) -> Json:
 
 
 def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginSettings, agent_image: str) -> Json:
-    folders = {"sockets": (_SOCKETS, False), "devices": (_DEVICES, not settings.privileged)}
-    mounts = [
-        {"name": name, "mountPath": path, **({"readOnly": True} if is_read_only else {})}
-        for name, (path, is_read_only) in folders.items()
-    ]
-    volumes: list[Json] = [{"name": name, "hostPath": {"path": path}} for name, (path, _) in folders.items()]
+    mounts, volumes = _folders(settings)
     if settings.is_of_agent:
-        mounts.append({"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True})
+        mounts.append({"name": "config", "mountPath": "/etc/device-agent", "readOnly": True})
         volumes.append({"name": "config", "configMap": {"name": name_of(driver)}})
     pod: Json = {
         "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
@@ -169,6 +164,34 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     return pod
 
 
+def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:
+    """Return the mounts and volumes of the folders of the node that a plugin has."""
+    below = "/host" if settings.is_of_agent else ""
+    seen = [_DEVICES, *(_of_agent(settings) if settings.is_of_agent else ())]
+    places = {f"seen-{number}": path for number, path in enumerate(seen)}
+    is_read_only = not settings.privileged
+    mounts: list[Json] = [{"name": "sockets", "mountPath": _SOCKETS}]
+    mounts += [
+        {"name": name, "mountPath": f"{below}{path}", **({"readOnly": True} if is_read_only else {})}
+        for name, path in places.items()
+    ]
+    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in {"sockets": _SOCKETS, **places}.items()]
+    return mounts, volumes
+
+
+def _of_agent(settings: DevicePluginSettings) -> list[str]:
+    """Return what our agent looks at besides ``/dev``: sysfs, and the folders of files that it mounts."""
+    paths = [item["path"] for group in settings.resource["groups"] for item in group["paths"]]
+    folders = {"/".join(takewhile(_is_plain, path.split("/")[:-1])) or "/" for path in paths}
+    known = ("/dev", "/sys")
+    others = {folder for folder in folders if not any(f"{folder}/".startswith(f"{top}/") for top in known)}
+    return ["/sys", *sorted(others)]
+
+
+def _is_plain(part: str) -> bool:
+    return not set(part) & set("*?[")
+
+
 def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
     container: Json = {
         "name": CONTAINER,
@@ -178,10 +201,11 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
         "resources": {"requests": {"cpu": "5m", "memory": "32Mi"}},
     }
     if settings.is_of_agent:
-        # Under SELinux the type of other containers may not look at every device node, nor make the kubelet's socket.
-        container["securityContext"] = {**UNPRIVILEGED, "seLinuxOptions": {"type": "spc_t"}}
-        # The port would be one of the node, and another plugin may be there.
-        container["args"] = ["run", f"--config={_CONFIG_FOLDER}/{CONFIG_KEY}", "--port=0"]
+        # Only root may write to the kubelet's folder. Under SELinux containers of other types may neither do that, nor
+        # look at every device node.
+        container["securityContext"] = {**UNPRIVILEGED, "runAsUser": 0, "seLinuxOptions": {"type": "spc_t"}}
+        # The port would be one of the node, where each driver has an agent.
+        container["args"] = ["run", "--port=0"]
         return container
     container["securityContext"] = {"privileged": True} if settings.privileged else {"allowPrivilegeEscalation": False}
     for name, words in (("command", settings.command), ("args", settings.args)):

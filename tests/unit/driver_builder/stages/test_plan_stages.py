@@ -55,11 +55,30 @@ def test_our_agent_is_unprivileged_and_reads_its_config_map() -> None:
     assert container["securityContext"]["privileged"] is False
     assert {item["mountPath"]: item.get("readOnly", False) for item in container["volumeMounts"]} == {
         "/var/lib/kubelet/device-plugins": False,
-        "/dev": True,
-        "/etc/driverwright": True,
+        "/host/dev": True,
+        "/host/sys": True,
+        "/etc/device-agent": True,
     }
     (made,) = [action for action in plan(seen(PLUGIN), WITH_AGENT).actions if isinstance(action, MakeConfigMap)]
     assert made.manifest["data"][plugin.CONFIG_KEY].startswith('{\n  "resources": [')
+
+
+def test_our_agent_sees_the_folders_of_what_it_mounts() -> None:
+    """Of a pattern those above it."""
+    paths = [{"path": path, "type": "Mount"} for path in ("/run/edu/*/socket", "/opt/edu/lib.so", "/run/edu/x")]
+    resource = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}, *paths]}]}
+    volumes = manifest({"devicePlugin": {"resource": resource}})["spec"]["template"]["spec"]["volumes"]
+    seen = {item["hostPath"]["path"] for item in volumes if "hostPath" in item}
+    assert seen == {"/var/lib/kubelet/device-plugins", "/dev", "/sys", "/run/edu", "/opt/edu"}
+
+
+def test_a_vendors_plugin_gets_the_same_and_runs_what_is_given() -> None:
+    """Its ``/dev`` is at the place where it looks for it."""
+    stages = {"devicePlugin": {**VENDOR["devicePlugin"], "args": ["--x"], "privileged": True}}
+    (container,) = manifest(stages)["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["args"]) == ("r.io/plugin:1", ["--x"])
+    assert container["securityContext"] == {"privileged": True}
+    assert [item["mountPath"] for item in container["volumeMounts"]] == ["/var/lib/kubelet/device-plugins", "/dev"]
 
 
 def test_the_same_spec_makes_the_same_objects() -> None:
