@@ -568,7 +568,7 @@ _STAGES = {
         "If it lasts, run driver-builder explain NODE for the node in the message",
     ),
     Reason.NO_DEVICE_AGENT: _means(
-        "A resource is described for the device agent (spec.stages.devicePlugin), and driver-builder has no image of it",
+        "A resource is described for the device agent, and driver-builder has no image of the agent",
         "Set --device-agent-image of driver-builder, or name the image of another device plugin",
     ),
     Reason.STAGE_NAME_TAKEN: _means(
