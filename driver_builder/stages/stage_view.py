@@ -90,21 +90,23 @@ class StageView:
         return f"its device plugin has to leave first: {', '.join(users)}" if users else "its device plugin leaves"
 
     def take_run(self, node: Node, why: str) -> tuple[Action, ...]:
-        """Let the pods of the stages leave a node; since when is recorded with it."""
-        key = self.labels[Stage.RUN]
-        is_begun = _time(node.annotations.get(key)) is not None
-        actions = self.delete(node.name)
-        if not self.has_label(node, Stage.RUN) and (is_begun or not self.users(node.name)):
-            return actions
-        taken = LabelNode(
-            node=node.name,
-            driver=self.driver.key,
-            label=key,
-            version=None,
-            why=why,
-            annotations={key: str(int(self.now))},
-        )
-        return (taken, *actions)
+        """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
+        run = self.labels[Stage.RUN]
+        is_begun = _time(node.annotations.get(run)) is not None
+        begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
+        taken = [
+            LabelNode(
+                node=node.name,
+                driver=self.driver.key,
+                label=self.labels[stage],
+                version=None,
+                why=why,
+                annotations={run: str(int(self.now))} if stage is Stage.RUN else {},
+            )
+            for stage in (Stage.RUN, Stage.PLUG, Stage.PLGOK)
+            if (begins if stage is Stage.RUN else self.has_label(node, stage))
+        ]
+        return (*taken, *self.delete(node.name))
 
     def delete(self, node: str) -> tuple[Action, ...]:
         """Delete the pods that validate the plugin on a node."""

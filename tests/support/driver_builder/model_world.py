@@ -78,6 +78,8 @@ class World:
         """The same of the commands that validate plugins."""
         self.without_devices: set[str] = set()
         """Nodes where plugins find no device."""
+        self.stuck: set[str] = set()
+        """Nodes where the pods of plugins do not end."""
         self.in_use: set[str] = set()
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
@@ -341,7 +343,10 @@ class World:
         for path, obj in list(self.client.objects.items()):
             owners = obj["metadata"].get("ownerReferences") or []
             if owners and not any(owner["uid"] in uids for owner in owners):
-                del self.client.objects[path]
+                if plugin.STAGE_LABEL in _labels(obj) and obj.get("spec", {}).get("nodeName") in self.stuck:
+                    self.client.delete(path)
+                else:
+                    del self.client.objects[path]
 
     def _evict(self) -> None:
         """Take pods away as the DaemonSet controller does: it judges by the template of now, not by the pod's own."""
@@ -349,6 +354,9 @@ class World:
         for path, pod in self._objects("pods"):
             node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
             template = templates.get(pod["metadata"]["ownerReferences"][0]["uid"], pod)
+            is_stuck = plugin.STAGE_LABEL in _labels(pod) and pod["spec"]["nodeName"] in self.stuck
+            if "deletionTimestamp" in pod["metadata"] and is_stuck and node is not None:
+                continue
             if "deletionTimestamp" in pod["metadata"] or node is None:
                 self._end(pod)
                 del self.client.objects[path]

@@ -24,8 +24,10 @@ VENDOR: dict[str, Any] = {"devicePlugin": {"image": "registry.example.com/plugin
 VALIDATION: dict[str, Any] = {"image": "registry.example.com/test:1", "command": ["/test"], "retries": 1}
 CHAIN: dict[str, Any] = {**PLUGIN, "pluginValidation": VALIDATION}
 EVERY = {VALID, RUN, PLUG, PLGOK}
+ORDERS = [set(), {VALID}, {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
 PLUG_SET = DAEMON_SETS.path(namespace=NAMESPACE, name="edu-plug")
 CONFIG = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-plug")
+DRIVER = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
 WITH_AGENT = replace(SETTINGS, device_agent_image="registry.example.com/device-agent:1")
 
 
@@ -131,7 +133,7 @@ def test_without_a_plugin_nodes_have_the_labels_that_others_select() -> None:
     """An empty ``stages`` is enough."""
     world = fleet(stages={})
     settle(world)
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN})
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
     assert (PLUG_SET in world.client.objects, CONFIG in world.client.objects) == (False, False)
 
 
@@ -139,7 +141,7 @@ def test_without_stages_there_is_no_label_and_no_object() -> None:
     """And no status of them."""
     world = fleet()
     settle(world)
-    assert stages(world) == dict.fromkeys("abc", set())
+    assert stages(world) == {name: set() for name in "abc"}
     assert "stages" not in world.status()
     assert not [item for item in world.status()["conditions"] if item["type"] == "Stages"]
 
@@ -159,15 +161,11 @@ def test_a_wave_takes_the_plugin_first() -> None:
     assert {labels[READY] for labels in world.nodes().values()} == {"2.0.0"}
     assert stages(world) == dict.fromkeys("abc", EVERY)
     for name in "abc":
-        # Nothing that says more than the one before it.
-        assert all(labels in ([VALID, RUN, PLUG, PLGOK], *_orders()) or labels for labels in world.labels[name])
+        # Each says no more than the one before it.
+        assert all(labels in ORDERS for labels in world.labels[name])
         assert any(RUN not in labels for labels in world.labels[name])
     assert len(world.plugin_validations) == 6
     assert records(world) == {PLGOK}
-
-
-def _orders() -> list[set[str]]:
-    return [set(), {VALID}, {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
 
 
 def test_a_wave_says_what_it_waits_for() -> None:
@@ -186,6 +184,7 @@ def test_a_plugin_that_does_not_leave_is_waited_for_so_long() -> None:
     """Then the driver is replaced all the same, and the message says so."""
     world = fleet("a", stages=PLUGIN)
     settle(world)
+    world.stuck.add("a")
     world.change_source("int y;")
     edit(world, version="2.0.0")
     began, taken, messages = world.now, 0.0, []
@@ -195,8 +194,7 @@ def test_a_plugin_that_does_not_leave_is_waited_for_so_long() -> None:
             taken = world.now
         messages.append((world.status().get("rollout") or {}).get("message", ""))
         world.finish_builds()
-        for step in (world._schedule, world._load):
-            step()
+        world.turn()
         world.now += 5
     assert 120 <= taken - began <= 150
     assert any("did not leave within 120 seconds" in text for text in messages)
@@ -219,7 +217,32 @@ def test_the_same_modules_move_no_label() -> None:
     edit(world, version="2.0.0")
     settle(world)
     assert {labels[READY] for labels in world.nodes().values()} == {"2.0.0"}
-    assert world.labels == dict.fromkeys("abc", [EVERY])
+    assert world.labels == {name: [EVERY] for name in "abc"}
+
+
+def test_what_changes_without_the_modules_moves_no_label() -> None:
+    """Every driver pod is replaced, and loads nothing: the plugin stays."""
+    world = fleet(stages=CHAIN)
+    world.identity = "SAME"
+    settle(world)
+    world.labels.clear()
+    edit(world, module={"names": ["edudrv"], "blacklist": ["other"]})
+    settle(world)
+    assert world.labels == {name: [EVERY] for name in "abc"}
+
+
+def test_other_parameters_are_a_reason_to_leave() -> None:
+    """The module is loaded anew with them."""
+    world = fleet("a", stages=CHAIN)
+    world.identity = "SAME"
+    settle(world)
+    world.labels.clear()
+    edit(world, module={"names": ["edudrv"], "parameters": {"edudrv": ["x=1"]}})
+    for _ in rounds(world):
+        pass
+    settle(world)
+    assert [RUN in labels for labels in world.labels["a"]][:2] == [True, False]
+    assert stages(world)["a"] == EVERY
 
 
 def test_a_lost_module_takes_every_label() -> None:
@@ -230,8 +253,9 @@ def test_a_lost_module_takes_every_label() -> None:
     world.live["b"].clear()
     world.reconcile()
     assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
-    for _ in rounds(world, 10):
+    for _ in rounds(world, 5):
         pass
+    assert [(item["name"], item["reloads"]) for item in world.status()["nodes"]] == [("b", 1)]
     settle(world)
     assert stages(world) == dict.fromkeys("abc", EVERY)
 
@@ -300,7 +324,7 @@ def test_a_plugin_is_edited_by_a_rolling_update() -> None:
     settle(world)
     assert '"count": 2' in world.client.get(CONFIG)["data"][plugin.CONFIG_KEY]
     assert world.client.get(CONFIG)["metadata"]["uid"] != before
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN, PLUG})
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
 def _touched_config(world: World) -> None:
@@ -328,7 +352,7 @@ def test_drift_of_the_plugins_objects_is_repaired(drift: Any) -> None:
     drift(world)
     settle(world)
     assert (world.client.get(PLUG_SET)["spec"], world.client.get(CONFIG)["data"]) == (spec, data)
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN, PLUG})
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
 def test_what_the_api_server_fills_in_is_no_drift() -> None:
@@ -357,7 +381,7 @@ def test_without_an_image_of_the_agent_the_reason_is_in_the_status() -> None:
     world.settings = SETTINGS
     settle(world)
     assert condition(world) == ("False", "NoDeviceAgent")
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN})
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
 
 
 def test_a_vendors_plugin_has_no_config_map() -> None:
@@ -369,7 +393,7 @@ def test_a_vendors_plugin_has_no_config_map() -> None:
     assert CONFIG not in world.client.objects
     (container,) = world.client.get(PLUG_SET)["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example.com/plugin:1"
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN, PLUG})
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
 def test_a_stage_that_goes_from_the_spec_takes_its_objects_and_labels() -> None:
@@ -378,15 +402,15 @@ def test_a_stage_that_goes_from_the_spec_takes_its_objects_and_labels() -> None:
     settle(world)
     edit(world, stages={"pluginValidation": None})
     settle(world)
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN, PLUG})
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
     edit(world, stages={"devicePlugin": None})
     settle(world)
-    assert stages(world) == dict.fromkeys("abc", {VALID, RUN})
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
     assert PLUG_SET not in world.client.objects
     assert CONFIG not in world.client.objects
     edit(world, stages=None)
     settle(world)
-    assert stages(world) == dict.fromkeys("abc", set())
+    assert stages(world) == {name: set() for name in "abc"}
     assert records(world) == set()
     assert {labels[READY] for labels in world.nodes().values()} == {"1.0.0"}
 
@@ -398,9 +422,34 @@ def test_a_deleted_driver_leaves_nothing() -> None:
     world.delete_driver("edu")
     for _ in rounds(world, 20):
         pass
-    assert stages(world) == dict.fromkeys("abc", set())
+    assert stages(world) == {name: set() for name in "abc"}
     assert records(world) == set()
     assert all(not live for live in world.live.values())
+    assert not [path for path in world.client.objects if "-plug" in path or "drivercontainers" in path]
+
+
+def test_a_plugin_that_does_not_leave_holds_a_removal_for_so_long() -> None:
+    """The condition names its pod; then the modules are unloaded all the same."""
+    world = fleet("a", stages=PLUGIN)
+    settle(world)
+    world.stuck.add("a")
+    world.delete_driver("edu")
+    began = world.now
+    for _ in rounds(world, 20):
+        assert world.live["a"]
+        (found,) = [item for item in world.status()["conditions"] if item["type"] == "Unloading"]
+        assert found["reason"] == "Unloading"
+    assert world.now < began + 120
+    for _ in range(20):
+        world.reconcile()
+        world.turn()
+        world.now += 5
+    assert world.live["a"] == {}
+    world.stuck.clear()
+    for _ in range(5):
+        world.turn()
+        if DRIVER in world.client.objects:
+            world.reconcile()
     assert not [path for path in world.client.objects if "-plug" in path or "drivercontainers" in path]
 
 
