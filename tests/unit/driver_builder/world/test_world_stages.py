@@ -256,6 +256,7 @@ def test_a_lost_module_takes_every_label() -> None:
     for _ in rounds(world, 5):
         pass
     assert [(item["name"], item["reloads"]) for item in world.status()["nodes"]] == [("b", 1)]
+    assert world.live["b"] == world.live["a"]
     settle(world)
     assert stages(world) == dict.fromkeys("abc", EVERY)
 
