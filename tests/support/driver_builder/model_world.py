@@ -630,7 +630,9 @@ def _is_of_before(pod: Object, template: Object) -> bool:
     if plugin.STAGE_LABEL not in _labels(pod):
         return False
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-    return spec != template["spec"] or pod["metadata"].get("annotations") != template["metadata"].get("annotations")
+    return bool(
+        spec != template["spec"] or pod["metadata"].get("annotations") != template["metadata"].get("annotations")
+    )
 
 
 def _is_driver_pod(pod: Object) -> bool:

@@ -58,8 +58,8 @@ class Watched(World):
     def in_the_way(self, action: Action) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
         is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        takes = isinstance(action, TakeNode | StartUnload) and not is_over
-        return takes and bool(self.plugins_on(action.node))
+        takes = isinstance(action, TakeNode | StartUnload) and bool(self.plugins_on(action.node))
+        return takes and not is_over
 
 
 def fleet(names: str = "abc", **changes: Any) -> Watched:
