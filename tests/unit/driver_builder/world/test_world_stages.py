@@ -385,6 +385,37 @@ def test_without_an_image_of_the_agent_the_reason_is_in_the_status() -> None:
     assert stages(world) == {name: {VALID, RUN} for name in "abc"}
 
 
+def test_a_drain_begins_with_the_plugin() -> None:
+    """What uses the driver is evicted, DaemonSets that require run are waited for, and all comes back."""
+    world = fleet("a", stages=PLUGIN, rollout={"drain": {"resources": ["example.com/edu"]}})
+    settle(world)
+    container = {"name": "x", "resources": {"limits": {"example.com/edu": "1"}}}
+    for name, kind in (("user", "Job"), ("exporter", "DaemonSet")):
+        spec = {"nodeName": "a", "containers": [container], "nodeSelector": {RUN: "true"}}
+        metadata = {"name": name, "ownerReferences": [{"uid": "uid-edu", "kind": kind, "controller": True}]}
+        world.client.create(
+            PODS.path(namespace="others"), {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+        )
+    exporter = PODS.path(namespace="others", name="exporter")
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for number, _ in enumerate(rounds(world)):
+        labels = world.nodes()["a"]
+        is_locked = "driverwright.io/lock" in world.client.get(NODES.path(name="a"))["metadata"]["annotations"]
+        assert not (is_locked and labels[READY] == "1.0.0" and RUN in labels)
+        if number == 20:
+            assert labels[READY] == "1.0.0"
+            assert "exporter has not left" in world.status()["rollout"]["message"]
+            del world.client.objects[exporter]
+        for path, obj in list(world.client.objects.items()):
+            if path.startswith(PODS.path(namespace="others")) and "deletionTimestamp" in obj["metadata"]:
+                del world.client.objects[path]
+    settle(world)
+    assert world.nodes()["a"][READY] == "2.0.0"
+    assert stages(world)["a"] == {VALID, RUN, PLUG}
+    assert world.client.evicted == [PODS.path(namespace="others", name="user")]
+
+
 def test_a_vendors_plugin_has_no_config_map() -> None:
     """And takes the place of our agent."""
     world = fleet(stages=PLUGIN)
