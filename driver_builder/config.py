@@ -49,6 +49,8 @@ class Settings:
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS, as in DOCKER_CERT_PATH."""
     loader_image: str
     """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
+    device_agent_image: str
+    """Image of the device plugin of ours; empty: none."""
     loader_privileges: LoaderPrivileges
     """What containers that load and unload modules may do on their node."""
     build_network: str
@@ -152,6 +154,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_permission_flags(parser)
     parser.add_argument(
         "--loader-image", metavar="IMAGE", help="image that driver pods copy their loader from (required)"
+    )
+    parser.add_argument(
+        "--device-agent-image",
+        metavar="IMAGE",
+        help="image of the device plugin for spec.stages.devicePlugin.resource (default: none)",
     )
     parser.add_argument(
         "--loader-privileges",
@@ -295,6 +302,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         namespaces=tuple(flags.namespace or pick.words("namespace") or (_own_namespace(environment),)),
         builder=_one_of(BuilderKind, "--builder", pick.text("builder")),
         loader_image=pick.text("loader_image") or "",
+        device_agent_image=pick.text("device_agent_image") or "",
         loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",

@@ -53,6 +53,7 @@ from driver_builder.rollout.order import Order
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.roll import roll
+from driver_builder.stages import leave, plan_stages
 from driver_builder.status import unloading
 from driver_builder.status.node_notes import bounded
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
@@ -128,7 +129,7 @@ def plan(
     order = Order.of(parts, needs, snapshot)
     admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order)
     prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order)
-    parts = list(prepared.parts)
+    parts = list(leave.hold_back(admitted, prepared.parts, snapshot))
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
     return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
@@ -191,7 +192,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
-        return replace(view.nothing_new, actions=(*unlabel(view), *labels))
+        gone = unlabel(view)
+        return replace(view.nothing_new, actions=(*gone, *plan_stages.unlabel(view, gone), *labels))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
@@ -213,7 +215,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
     yielding, unwanted = removal.yielding(view)
     leaving = replace(leaving, nodes=leaving.nodes | yielding)
-    going = removal.remove(view, leaving.nodes)
+    behind = leave.staying(view, leaving.nodes)
+    going = leave.with_staying(view, removal.remove(view, leaving.nodes.difference(behind)), behind)
     actions += (*leaving.actions, *unwanted, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
@@ -228,12 +231,14 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         *plan_loaded.remember(view, staying, relabelled),
         *plan_loaded.clean_up(view, (*staying, *removal.left(view, leaving.nodes.union(staying)))),
     )
-    repairs = repair(view, parts, leaving.nodes)
+    staged = plan_stages.plan_stages(view, driver.spec, known, relabelled, leaving.nodes)
+    repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
     validating = validate(view, driver.spec, parts, leaving.nodes)
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
-    actions += (*repairs.actions, *validating.actions, *ahead.actions, *labels, *tainted)
+    actions += (*repairs.actions, *validating.actions, *staged.actions, *ahead.actions, *labels, *tainted)
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
-    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, validating.requeue_at, rebuilds.heard_at)
+    at_work = (validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
+    own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
         driver=driver,
@@ -251,6 +256,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
         wave=rolled.wave,
+        stages=staged.status,
         busy=rolled.busy,
         taken=rolled.taken,
         budgeted=rolled.budgeted,
@@ -309,9 +315,10 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     if dependents := view.dependencies.dependents:
         held = Unloading(dependents=dependents)
         return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
-    going = removal.remove(view, view.nodes)
+    behind = leave.staying(view, view.nodes)
+    going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
     actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
-    actions += (*going.actions, *labels)
+    actions += (*going.actions, *plan_stages.remove(view), *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
         # While there are two DaemonSets, the label says which of them a node belongs to.

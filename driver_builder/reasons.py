@@ -131,6 +131,14 @@ class Reason(StrEnum):
     STAYS_LOADED = "StaysLoaded"
     WAITING_FOR_DEPENDENTS = "WaitingForDependents"
     DRAIN_TIMEOUT = "DrainTimeout"
+    # Its stages.
+    STAGES_READY = "StagesReady"
+    WAITING_FOR_STAGE = "WaitingForStage"
+    NO_DEVICE_AGENT = "NoDeviceAgent"
+    STAGE_NAME_TAKEN = "StageNameTaken"
+    DEVICE_PLUGIN_FAILED = "DevicePluginFailed"
+    RESOURCE_MISSING = "ResourceMissing"
+    PLUGIN_VALIDATION_FAILED = "PluginValidationFailed"
     # The newest kernel of a package repository.
     BUILT_AHEAD = "BuiltAhead"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
@@ -559,6 +567,35 @@ _DRIVERS = {
     ),
 }
 
+_STAGES = {
+    Reason.STAGES_READY: _means("Every node with the driver has the label of the last stage of spec.stages"),
+    Reason.WAITING_FOR_STAGE: _means(
+        "Nodes with the driver have not reached the last stage of spec.stages; the message names the first",
+        "If it lasts, run driver-builder explain NODE for the node in the message",
+    ),
+    Reason.NO_DEVICE_AGENT: _means(
+        "A resource is described for the device agent, and driver-builder has no image of the agent",
+        "Set --device-agent-image of driver-builder, or name the image of another device plugin",
+    ),
+    Reason.STAGE_NAME_TAKEN: _means(
+        "A ConfigMap with the name of the device plugin's is there, and belongs to somebody else",
+        "Rename or delete the ConfigMap that the message names",
+    ),
+    Reason.DEVICE_PLUGIN_FAILED: _means(
+        "The pod of the device plugin does not run on a node",
+        "See its pod on the node in the message: kubectl describe pod, kubectl logs",
+    ),
+    Reason.RESOURCE_MISSING: _means(
+        "The device plugin runs on a node, and the kubelet has none of its resource",
+        "See the log of the plugin's pod on the node in the message: it found no healthy device, or could not register",
+    ),
+    Reason.PLUGIN_VALIDATION_FAILED: _means(
+        "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
+        "Run driver-builder explain NODE for the node in the message: it prints how to see the log, and to run the"
+        " command again",
+    ),
+}
+
 _KERNELS = {
     Reason.BUILT_AHEAD: _means(
         "The newest kernel of the repository has a verified image, or needs none", "", TargetState.READY
@@ -595,6 +632,7 @@ SECTIONS: Mapping[str, Mapping[Reason, Meaning]] = MappingProxyType({
     "Verification of what was built": _VERIFICATIONS,
     "Load reports of driver pods": _LOADS,
     "The driver as a whole": _DRIVERS,
+    "Stages": _STAGES,
     "Newest kernels": _KERNELS,
     "Events": _NEWS,
 })  # fmt: skip

@@ -18,6 +18,7 @@ from driver_builder.model.build import SourceFiles, source_digest
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.objects import loaded, validated
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import OwnTemplate, Snapshot, Source, SourceMissing
 from driver_builder.planning.plan_view import PlanSettings
@@ -35,7 +36,7 @@ _ANNOTATIONS = frozenset(
 _IMAGE_LABELS = frozenset(
     {images.KEY_LABEL, images.FIRMWARE_LABEL, images.MODULES_LABEL, images.REUSED_LABEL, *images.TARGET_LABELS}
 )
-_STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild", "rollout"})
+_STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild", "rollout", "stages"})
 
 
 def to_document(snapshot: Snapshot, settings: PlanSettings) -> dict[str, Any]:
@@ -74,6 +75,9 @@ def reduced(snapshot: Snapshot) -> Snapshot:
         own = (driver.namespace, driver.name)
         keys.update((driver.ready_label, names.wave_label(*own), names.wanted_version_label(*own)))
         annotations.add(driver.ready_label)
+        stages = [stage_label(driver.key, stage) for stage in Stage]
+        keys.update(stages)
+        annotations.update(stages)
         if isinstance(driver.spec, DriverSpec):
             keys.update(driver.spec.node_selector, driver.spec.rollout.canary_node_selector)
     return replace(

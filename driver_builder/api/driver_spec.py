@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import re2
 
 from driver_builder.api.rollout_settings import RolloutSettings
+from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRepository
 
@@ -251,6 +252,8 @@ class DriverSpec:
     unused: tuple[str, ...]
     depends_on: tuple[str, ...] = ()
     """Names of drivers of the same namespace whose modules are loaded before these, and unloaded after them."""
+    stages: StageSettings | None = None
+    """What follows on a node once the driver is proven there; None for nothing."""
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:

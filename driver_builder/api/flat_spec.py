@@ -21,6 +21,7 @@ from driver_builder.api.driver_spec import (
     ValidationSettings,
 )
 from driver_builder.api.rollout_settings import RolloutSettings
+from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
 
@@ -67,6 +68,7 @@ class FlatSpec:
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     depends_on: tuple[str, ...] = ()
+    stages: StageSettings | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -102,6 +104,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         rollout=spec.rollout,
         validation=spec.validation,
         depends_on=spec.depends_on,
+        stages=spec.stages,
     )
 
 
@@ -126,6 +129,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         image_pull_secrets=flat.pull_secrets,
         unused=flat.unused,
         depends_on=flat.depends_on,
+        stages=flat.stages,
     )
 
 

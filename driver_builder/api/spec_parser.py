@@ -54,6 +54,7 @@ from driver_builder.api.spec_rules import (
     TEXT,
     VERSION,
 )
+from driver_builder.api.stages_parser import read_stages
 from driver_builder.api.vendor_parser import check_module, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
@@ -133,6 +134,7 @@ def _spec(spec: Reader) -> DriverSpec:
         priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
         image_pull_secrets=_names(spec, "imagePullSecrets"),
         depends_on=_depends_on(spec),
+        stages=read_stages(spec),
         unused=(
             *_unused_validation(spec, validation),
             *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),

@@ -86,6 +86,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
     return PlanSettings(
         template_versions=versions,
         loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
+        device_agent_image=settings.device_agent_image,
         loader_privileges=settings.loader_privileges,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,

@@ -17,6 +17,7 @@ from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
     CancelBuild,
+    DeleteConfigMap,
     DeleteDaemonSet,
     DeletePullPod,
     DeleteUnloadPod,
@@ -25,6 +26,7 @@ from driver_builder.planning.actions import (
     EvictPod,
     HoldNode,
     LabelNode,
+    MakeConfigMap,
     MoveNode,
     PlaceDaemonSet,
     PullImage,
@@ -89,7 +91,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "cancel"
         case DiscoverKernels():
             return "look up"
-        case ApplyDaemonSet():
+        case ApplyDaemonSet() | MakeConfigMap():
             return "roll out"
         case HoldNode() | PullImage() | EvictPod():
             return "prepare"
@@ -107,7 +109,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "validate"
         case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
             return "keep tidy"
-        case WidenDaemonSet() | PlaceDaemonSet():
+        case WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -201,7 +203,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return homes.get(action.node, "")
         case HoldNode() | PullImage() | DeletePullPod() | EvictPod() | TaintNode():
             return homes.get(action.node, "")
-        case CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer():
+        case (
+            CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer() | MakeConfigMap() | DeleteConfigMap()
+        ):
             return ""
         case _ as never:
             assert_never(never)

@@ -9,6 +9,7 @@ makes go wrong stays its own (``boundary``). What an object says is read in ``in
 import base64
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -20,9 +21,12 @@ from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
+from driver_builder.cluster.read_daemon_sets import read_plugin_config
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
+from driver_builder.objects import plugin
+from driver_builder.objects.plugin import PluginConfig, PluginSet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import (
@@ -35,9 +39,10 @@ from driver_builder.observed.snapshot import (
 )
 from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.stages.plugin_validation import to_look_at
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, NotFound
-from kube_api.resources import NAMESPACES
+from kube_api.resources import CONFIG_MAPS, NAMESPACES
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +73,8 @@ class Observer:
         self._clock = clock
         self._refused = {} if refused_evictions is None else refused_evictions
         self._pods = PodReader()
-        self._daemon_sets: tuple[object, tuple[DaemonSet, ...]] = (None, ())
-        """The DaemonSets, and what they were taken from."""
+        self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
+        """The DaemonSets, those of plugins, and what they were taken from."""
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
         """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
@@ -88,7 +93,7 @@ class Observer:
         # present, never as neither.
         builds = self._builds.states() if self._builds is not None else BuildStates()
         discoveries = self._discoveries.states() if self._discoveries is not None else DiscoveryStates()
-        daemon_sets = self._ours(drivers)
+        daemon_sets, plugin_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
         node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)))
@@ -105,6 +110,10 @@ class Observer:
             unload_pods=found.unload_pods,
             validation_pods=found.validation_pods,
             pull_pods=found.pull_pods,
+            plugin_sets=plugin_sets,
+            plugin_pods=found.plugin_pods,
+            plugin_configs=dict(self._plugin_configs(drivers, plugin_sets)),
+            plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
             refused_evictions=self._refusals(node_pods),
@@ -117,6 +126,8 @@ class Observer:
             discoveries=discoveries.done,
             running_discoveries=discoveries.running,
         )
+        if looked_at := to_look_at(snapshot):
+            snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
         self._contents.sweep()
         in_use = set(map(id, snapshot.sources.values()))
         self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}
@@ -130,15 +141,36 @@ class Observer:
             del self._refused[uid]
         return dict(self._refused)
 
-    def _ours(self, drivers: Iterable[DriverContainer]) -> tuple[DaemonSet, ...]:
-        """Give the DaemonSets that their DriverContainer controls; the same tuple for as long as they are the same."""
+    def _ours(self, drivers: Iterable[DriverContainer]) -> tuple[tuple[DaemonSet, ...], tuple[PluginSet, ...]]:
+        """Give the DaemonSets that their DriverContainer controls; the same tuples for as long as they are the same."""
         uids = {driver.key: driver.uid for driver in drivers}
         found = [item.daemon_sets.collection.values() for item in self._cache.namespaces]
         # Tuples that are the same are not compared one by one.
         if self._daemon_sets[0] != (uids, found):
             every = [owned for owned in chain.from_iterable(found) if owned.owner == uids.get(owned.daemon_set.driver)]
-            self._daemon_sets = ((uids, found), tuple(owned.daemon_set for owned in every))
-        return self._daemon_sets[1]
+            ours = tuple(owned.daemon_set for owned in every)
+            self._daemon_sets = (
+                (uids, found),
+                tuple(item for item in ours if isinstance(item, DaemonSet)),
+                tuple(item for item in ours if isinstance(item, PluginSet)),
+            )
+        return self._daemon_sets[1:]
+
+    def _plugin_configs(
+        self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
+    ) -> Iterator[tuple[str, PluginConfig]]:
+        """Read the ConfigMaps of device plugins that are wanted, or were."""
+        known = {item.driver for item in plugin_sets}
+        for driver in drivers:
+            stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
+            if driver.key not in known and (stages is None or stages.device_plugin is None):
+                continue
+            try:
+                obj = self._contents.get(CONFIG_MAPS.path(namespace=driver.namespace, name=plugin.name_of(driver)))
+            except (NotFound, Forbidden):
+                # What may not be read is written, which says why it cannot be.
+                continue
+            yield driver.key, read_plugin_config(obj, driver.uid)
 
     def _terminating(self, drivers: Iterable[DriverContainer]) -> Iterator[str]:
         """Name the namespaces of deleted drivers that are being deleted as well."""

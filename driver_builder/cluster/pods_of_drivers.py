@@ -1,4 +1,4 @@
-"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or unload, validation and pull pods."""
+"""Whose the pods in the cache are: of our DaemonSets, of one that is gone, or pods that do one thing on one node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
@@ -23,6 +24,8 @@ class Pods:
     unload_pods: tuple[UnloadPod, ...]
     validation_pods: tuple[ValidationPod, ...]
     pull_pods: tuple[PullPod, ...]
+    plugin_pods: tuple[PluginPod, ...] = ()
+    plugin_validation_pods: tuple[ValidationPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class _Piece:
     orphaned: tuple[OrphanedPod, ...]
     own: tuple[OwnedPod, ...]
     """Unload, validation and pull pods."""
+    plugins: tuple[PluginPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class _Group:
     pods: PodsOfDriver = NO_PODS
     orphaned: tuple[OrphanedPod, ...] = ()
     own: tuple[OwnedPod, ...] = ()
+    plugins: tuple[PluginPod, ...] = ()
 
 
 _NOTHING = _Group(Pieces())
@@ -71,7 +76,9 @@ class PodReader:
             pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
-            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod)),
+            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and not pod.of_plugin),
+            plugin_pods=tuple(pod for group in self._groups.values() for pod in group.plugins),
+            plugin_validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and pod.of_plugin),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
@@ -89,6 +96,7 @@ class PodReader:
             pods=PodsOfDriver.of(Pieces(tuple([piece.pods for piece in pieces])), known.pods),
             orphaned=tuple(pod for piece in pieces for pod in piece.orphaned),
             own=tuple(item for piece in pieces for item in piece.own),
+            plugins=tuple(pod for piece in pieces for pod in piece.plugins),
         )
 
 
@@ -101,5 +109,6 @@ def _piece(owned: tuple[OwnedPod, ...], owners: frozenset[str]) -> _Piece:
         orphaned=tuple(
             OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in of_drivers if owner not in owners
         ),
-        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod)),
+        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod | PluginPod)),
+        plugins=tuple(item.pod for item in owned if isinstance(item.pod, PluginPod)),
     )

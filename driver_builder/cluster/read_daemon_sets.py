@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
-from driver_builder.objects import manifests, slots
+from driver_builder.objects import manifests, plugin, slots
+from driver_builder.objects.plugin import PluginConfig, PluginSet
 from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
@@ -15,14 +16,36 @@ class OwnedDaemonSet:
     """A DaemonSet with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    daemon_set: DaemonSet
+    daemon_set: DaemonSet | PluginSet
 
 
 def read_owned_daemon_set(obj: Json) -> OwnedDaemonSet | None:
     """Read a DaemonSet that somebody controls; one that cannot be read is left out."""
     owner = str(controller_of(obj).get("uid") or "")
-    found = contained("DaemonSet", place(obj), lambda: read_daemon_set(obj), lambda _error: None) if owner else None
+    read = read_plugin_set if plugin.STAGE_LABEL in obj["metadata"]["labels"] else read_daemon_set
+    found = contained("DaemonSet", place(obj), lambda: read(obj), lambda _error: None) if owner else None
     return None if found is None else OwnedDaemonSet(owner, found)
+
+
+def read_plugin_set(obj: Json) -> PluginSet:
+    """Read the DaemonSet of a device plugin."""
+    metadata = obj["metadata"]
+    return PluginSet(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        spec=obj["spec"],
+    )
+
+
+def read_plugin_config(obj: Json, owner: str) -> PluginConfig:
+    """Read the ConfigMap of a device plugin; ``owner`` is the uid of the driver that should control it."""
+    return PluginConfig(
+        uid=obj["metadata"]["uid"],
+        text=str((obj.get("data") or {}).get(plugin.CONFIG_KEY, "")),
+        is_own=controller_of(obj).get("uid") == owner,
+    )
 
 
 def read_daemon_set(obj: Json) -> DaemonSet:

@@ -13,6 +13,8 @@ from driver_builder.objects import (
     load_report,
     loaded,
     manifests,
+    plugin,
+    plugin_validation_pod,
     pull_pod,
     slots,
     unload_pod,
@@ -20,6 +22,7 @@ from driver_builder.objects import (
     validation_pod,
     vendor_pod,
 )
+from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
@@ -34,19 +37,23 @@ class OwnedPod:
     """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    pod: DriverPod | UnloadPod | ValidationPod | PullPod
+    pod: DriverPod | UnloadPod | ValidationPod | PullPod | PluginPod
 
 
 def read_owned_pod(obj: Json) -> OwnedPod | None:
     """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
     owner = controller_of(obj)
-    pod: DriverPod | UnloadPod | ValidationPod | PullPod | None = None
-    if owner.get("kind") == DAEMON_SETS.kind:
+    pod: DriverPod | UnloadPod | ValidationPod | PullPod | PluginPod | None = None
+    if owner.get("kind") == DAEMON_SETS.kind and plugin.STAGE_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_plugin_pod(obj), lambda _error: None)
+    elif owner.get("kind") == DAEMON_SETS.kind:
         pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
     elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
     elif owner and validation_pod.VALIDATION_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_validation_pod(obj), lambda _error: None)
+    elif owner and plugin_validation_pod.PLUGIN_VALIDATION_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_plugin_validation_pod(obj), lambda _error: None)
     elif owner and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_pull_pod(obj), lambda _error: None)
     return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
@@ -74,6 +81,30 @@ def read_pull_pod(obj: Json) -> PullPod:
     )
 
 
+def read_plugin_pod(obj: Json) -> PluginPod:
+    """Read a pod of a device plugin."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    ready = _ready_condition(status)
+    is_ready = ready.get("status") == "True"
+    return PluginPod(
+        namespace=shared(metadata["namespace"]),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        node=shared(obj["spec"].get("nodeName", "")),
+        owner=shared(str(controller_of(obj).get("uid") or "")),
+        ready_since=(_time(ready.get("lastTransitionTime")) or 0.0) if is_ready else None,
+        deleting="deletionTimestamp" in metadata,
+        message=shared(printable(_trouble(status))),
+    )
+
+
+def read_plugin_validation_pod(obj: Json) -> ValidationPod:
+    """Read a pod that validates a device plugin."""
+    label, deadline = plugin_validation_pod.PLUGIN_VALIDATION_LABEL, "spec.stages.pluginValidation.deadline"
+    return replace(read_validation_pod(obj, label=label, deadline=deadline), of_plugin=True)
+
+
 def read_unload_pod(obj: Json) -> UnloadPod:
     """Read an unload pod."""
     metadata, status = obj["metadata"], obj.get("status") or {}
@@ -97,8 +128,13 @@ def read_unload_pod(obj: Json) -> UnloadPod:
     )
 
 
-def read_validation_pod(obj: Json) -> ValidationPod:
-    """Read a validation pod: its container succeeded, or the pod failed in some way."""
+def read_validation_pod(
+    obj: Json, *, label: str = validation_pod.VALIDATION_LABEL, deadline: str = "spec.validation.timeout"
+) -> ValidationPod:
+    """Read a validation pod: its container succeeded, or the pod failed in some way.
+
+    ``label`` has its subject, ``deadline`` is the field that says how long it may take.
+    """
     metadata, status = obj["metadata"], obj.get("status") or {}
     container = _container_status(status.get("containerStatuses"), validation_pod.CONTAINER)
     ended = (container.get("state") or {}).get("terminated") or {}
@@ -111,15 +147,14 @@ def read_validation_pod(obj: Json) -> ValidationPod:
     has_run = bool(ended) and not is_lost
     said = _trouble(status) or (_end_of(ended, "the command") if has_run else str(status.get("message") or ""))
     if is_late:
-        late = "not done within spec.validation.timeout" if has_run else "not started within spec.validation.timeout"
-        said = f"{late}: {said}".rstrip(": ")
+        said = f"not {'done' if has_run else 'started'} within {deadline}: {said}".rstrip(": ")
     return ValidationPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         driver=driver_key(metadata),
         node=obj["spec"].get("nodeName", ""),
-        subject=shared(metadata["labels"][validation_pod.VALIDATION_LABEL]),
+        subject=shared(metadata["labels"][label]),
         ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
         deleting="deletionTimestamp" in metadata,
         has_run=has_run,

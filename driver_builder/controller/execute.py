@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
     CancelBuild,
+    DeleteConfigMap,
     DeleteDaemonSet,
     DeletePullPod,
     DeleteUnloadPod,
@@ -27,6 +28,7 @@ from driver_builder.planning.actions import (
     EvictPod,
     HoldNode,
     LabelNode,
+    MakeConfigMap,
     MoveNode,
     PlaceDaemonSet,
     PullImage,
@@ -43,7 +45,7 @@ from driver_builder.planning.actions import (
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
-from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
 FIELD_MANAGER = "driver-builder"
 
@@ -224,6 +226,10 @@ class Executor:
                     self._discoveries.submit(action)
             case LabelNode() | MoveNode() | RememberLoaded() | HoldNode() | TaintNode():
                 self._patch_node(action.node, batch)
+            case MakeConfigMap():
+                self._client.create(CONFIG_MAPS.path(namespace=action.namespace), action.manifest)
+            case DeleteConfigMap():
+                self._client.delete(CONFIG_MAPS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case _:
                 self._write(action)
 

@@ -15,7 +15,7 @@ from driver_builder.plan import Plan
 from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
-from driver_builder.status import prebuild_status, status, undrained, unloading
+from driver_builder.status import prebuild_status, stage_status, status, undrained, unloading
 from driver_builder.status.node_notes import render_notes
 from driver_builder.status.rollout_status import render_wave
 from driver_builder.status.status import Trouble
@@ -209,6 +209,7 @@ def _render(part: DriverPlan, refusal: str, now: float) -> Json:
         ahead=prebuild_status.render_ahead(part.ahead or ()),
         nodes=render_notes(part.notes),
         rollout=render_wave(part.wave) if part.wave is not None else None,
+        stages=stage_status.render_stages(part.stages) if part.stages is not None else None,
         more_conditions=_more_conditions(part),
     )
 
@@ -225,7 +226,8 @@ def _news(part: DriverPlan, written: Json) -> tuple[status.Event, ...]:
 def _more_conditions(part: DriverPlan) -> list[Json]:
     """Write the conditions that not every driver has."""
     ahead = prebuild_status.condition(part.ahead) if part.ahead is not None else None
-    others = (ahead, unloading.condition(part.unloading), undrained.condition(part.undrained))
+    stages = stage_status.condition(part.stages) if part.stages is not None else None
+    others = (ahead, stages, unloading.condition(part.unloading), undrained.condition(part.undrained))
     return [item for item in others if item is not None]
 
 

@@ -63,7 +63,7 @@ def of_target(
 
     ``template`` is the one of ours that it would be built by, None for a custom one.
     """
-    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed))
+    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed), *of_stages(spec, allowed))
     if rule.image is not None:
         return (*of_nodes, *_prebuilt(spec, rule, allowed))
     of_images = (*_base_image(base_image, allowed), *_tools_image(_TEMPLATE, template, allowed))
@@ -83,7 +83,7 @@ def of_spec(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str] =
         for refusal in (_rule(spec, rule, allowed) if rule is None or not rule.skip else ())
     )
     of_build = (*_build(spec, allowed, secrets), *_base_image(spec.build.base_image, allowed))
-    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed))
+    of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed), *of_stages(spec, allowed))
     return tuple(dict.fromkeys((*of_nodes, *of_build, *of_rules)))
 
 
@@ -99,6 +99,23 @@ def of_validation(spec: DriverSpec, allowed: Permissions) -> tuple[Refusal, ...]
         return ()
     path = ("spec", "validation", "image")
     return (Refusal(path=path, value=shown(image), setting=permissions.BASE_IMAGES),)
+
+
+def of_stages(spec: DriverSpec, allowed: Permissions) -> tuple[Refusal, ...]:
+    """Return why the images of stages may not run on nodes."""
+    stages = spec.stages
+    if stages is None:
+        return ()
+    plugin, validation = stages.device_plugin, stages.plugin_validation
+    named = (
+        ("devicePlugin", plugin.image if plugin is not None else None),
+        ("pluginValidation", validation.image if validation is not None else None),
+    )
+    return tuple(
+        Refusal(path=("spec", "stages", name, "image"), value=shown(image), setting=permissions.BASE_IMAGES)
+        for name, image in named
+        if image is not None and not permissions.allows_image(allowed.base_images, image)
+    )
 
 
 def of_base_image(image: str, allowed: Permissions) -> Refusal | None:

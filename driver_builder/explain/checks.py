@@ -14,7 +14,7 @@ from driver_builder.boundary import contained
 from driver_builder.desired.conflicts import Conflict, conflicts
 from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.desired.resolve import resolve, stock_of
-from driver_builder.explain import explain_driver, explain_image, explain_node
+from driver_builder.explain import explain_driver, explain_image, explain_node, explain_stages
 from driver_builder.explain.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.inventory import Node
@@ -125,6 +125,7 @@ def _checks(context: Context) -> Iterator[Step]:
     if context.pod is not None:
         yield explain_node.load_check(context, context.pod)
         yield explain_node.label_check(context, context.pod)
+        yield from explain_stages.stage_checks(context)
 
 
 def _to_the_first_that_breaks(checks: Iterator[Step]) -> list[Step]:
@@ -140,5 +141,7 @@ def _explanation(
     node: Node, driver: DriverContainer, steps: Iterable[Step], *, selected: bool = False, serving: str = ""
 ) -> Explanation:
     done = {step.name: step for step in steps}
-    walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in CHECKS)
+    stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
+    names = (*CHECKS, *explain_stages.names_of(stages))
+    walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in names)
     return Explanation(node=node.name, driver=driver.key, selected=selected, serving=serving, steps=walked)

@@ -64,11 +64,16 @@ def daemon_set_name(driver: DriverContainer, target: KernelTarget, slot: str = s
 
     A long name is cut to leave room for what Kubernetes appends to pods; eight more digits keep cut names apart.
     """
+    return f"{short_name(driver)}-{slots.name_in(target.short_hash, slot)}"
+
+
+def short_name(driver: DriverContainer) -> str:
+    """Return a driver's name, cut and with a digest where it is long."""
     name = driver.name
     if len(name) > MAX_NAME_LENGTH:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         name = f"{name[: MAX_NAME_LENGTH - 9].rstrip('-.')}-{digest}"
-    return f"{name}-{slots.name_in(target.short_hash, slot)}"
+    return name
 
 
 def daemon_set(

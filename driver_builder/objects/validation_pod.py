@@ -44,6 +44,8 @@ class ValidationPod:
     has_run: bool = False
     succeeded: bool = False
     message: str = ""
+    of_plugin: bool = False
+    """It validates the device plugin (:mod:`driver_builder.objects.plugin_validation_pod`)."""
 
 
 def subject_of(settings: ValidationSettings, *, boot_id: str, fingerprint: str) -> str:

@@ -17,6 +17,8 @@ from kube_api.text import bounded_token, printable
 MAX_ANNOTATION = 16384
 """Characters of an annotation of ours on a Node; a longer one is ignored. Of a rebuild annotation a digest is kept."""
 MAX_TAINTS = 50
+MAX_RESOURCES = 256
+"""Resources of a node that are read."""
 _LONGEST = {
     names.BOOT_ID_ANNOTATION: 64,
     names.KERNEL_VERSION_ANNOTATION: MAX_LENGTH,
@@ -60,6 +62,8 @@ class Node:
     unschedulable: bool = False
     """Whether somebody has cordoned it."""
     taints: tuple[Taint, ...] = ()
+    allocatable: frozenset[str] = frozenset()
+    """The extended resources that it has for pods now, at least one of each."""
 
     @property
     def kernel_version(self) -> str:
@@ -121,6 +125,15 @@ def read_node(obj: Mapping[str, Any]) -> Node:
         ready=_is_ready(obj.get("status") or {}),
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
+        allocatable=_allocatable(obj.get("status") or {}),
+    )
+
+
+def _allocatable(status: Mapping[str, Any]) -> frozenset[str]:
+    """Return the extended resources of a Node; how many there are is not kept, because that changes."""
+    found = status.get("allocatable") or {}
+    return frozenset(
+        sys.intern(name) for name in list(found)[:MAX_RESOURCES] if "/" in name and str(found[name]) not in ("", "0")
     )
 
 

@@ -41,6 +41,11 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
         validation_pods=of_driver(snapshot.validation_pods, key),
+        plugin_sets=of_driver(snapshot.plugin_sets, key),
+        plugin_pods=of_driver(snapshot.plugin_pods, key),
+        plugin_configs=_only(snapshot.plugin_configs, {key}),
+        plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
+        resource_users=snapshot.resource_users if _validates_plugin(driver) else {},
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
         node_pods={},
         pull_pods=(),
@@ -72,6 +77,11 @@ def _drivers(
     if not any(isinstance(item.spec, DriverSpec) and item.spec.build.secrets for item in every):
         return every
     return tuple(item for item in snapshot.drivers if item.namespace == driver.namespace)
+
+
+def _validates_plugin(driver: DriverContainer) -> bool:
+    stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
+    return stages is not None and stages.plugin_validation is not None
 
 
 def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:

@@ -13,6 +13,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.plugin import PluginConfig, PluginPod, PluginSet
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.objects.unload_pod import UnloadPod
@@ -191,6 +192,14 @@ class Snapshot:
     unload_pods: tuple[UnloadPod, ...] = ()
     validation_pods: tuple[ValidationPod, ...] = ()
     pull_pods: tuple[PullPod, ...] = ()
+    plugin_sets: tuple[PluginSet, ...] = ()
+    plugin_pods: tuple[PluginPod, ...] = ()
+    """Also those whose DaemonSet is gone: they still use the driver."""
+    plugin_configs: Mapping[str, PluginConfig] = field(default_factory=dict)
+    """By driver key, where our agent is its plugin or was."""
+    plugin_validation_pods: tuple[ValidationPod, ...] = ()
+    resource_users: Mapping[str, NodePods] = field(default_factory=dict)
+    """All pods of the nodes where a plugin is validated next."""
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)

@@ -46,6 +46,19 @@ def progress(
     if not settings.has_command or pod.proof is None:
         return None
     subject = subject_of(settings, boot_id=pod.proof.boot_id, fingerprint=pod.fingerprint)
+    return weigh(subject, known, validation_pods, retries=settings.retries, now=now)
+
+
+def weigh(
+    subject: str,
+    known: Validated | None,
+    validation_pods: Iterable[ValidationPod],
+    *,
+    retries: int,
+    now: float,
+    reason: Reason = Reason.VALIDATION_FAILED,
+) -> Progress:
+    """Weigh what a Node records of a subject, and how its pod ended; ``reason`` is why it has failed for good."""
     record = known if known is not None and known.subject == subject else Validated(subject=subject)
     run = next((item for item in validation_pods if item.subject == subject), None)
     # One that is being deleted is recorded already, or was deleted by hand: then the command runs again.
@@ -54,13 +67,11 @@ def progress(
         record = _with_end(record, run, now)
     if record.succeeded:
         return Progress(state=ValidationState.VALIDATED, record=record, pod=run)
-    if record.failures > settings.retries:
-        return Progress(
-            state=ValidationState.FAILED, record=record, pod=run, why=f"{Reason.VALIDATION_FAILED}: {record.message}"
-        )
+    if record.failures > retries:
+        return Progress(state=ValidationState.FAILED, record=record, pod=run, why=f"{reason}: {record.message}")
     why = f"validation is running{f': {run.message}' if run is not None and run.message else ''}"
     if record.pod:
-        tries = f"failed {record.failures} of {settings.retries + 1} times and " if record.failures else ""
+        tries = f"failed {record.failures} of {retries + 1} times and " if record.failures else ""
         why = f"validation {tries}is tried again: {record.message}"
     return Progress(state=ValidationState.UNDECIDED, record=record, pod=run, why=why)
 

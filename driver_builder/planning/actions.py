@@ -96,6 +96,38 @@ class ApplyDaemonSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlugin(ApplyDaemonSet):
+    """Apply the DaemonSet of a device plugin; it has no target."""
+
+    def __str__(self) -> str:
+        return f"roll out the device plugin of {self.driver} (DaemonSet {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeConfigMap:
+    """Create the ConfigMap of a device plugin."""
+
+    namespace: str
+    name: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"create ConfigMap {self.namespace}/{self.name} of the device plugin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConfigMap:
+    """Delete the ConfigMap of a device plugin; one with another content is created anew."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"delete ConfigMap {self.namespace}/{self.name} of the device plugin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WidenDaemonSet:
     """Take the version of the operating system out of a DaemonSet's selector, and leave everything else in it.
 
@@ -406,5 +438,7 @@ Action = (
     | DeleteUnloadPod
     | StartValidation
     | DeleteValidationPod
+    | MakeConfigMap
+    | DeleteConfigMap
     | SetFinalizer
 )

@@ -14,6 +14,7 @@ from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, 
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed import evidence, inventory, validation
 from driver_builder.observed.by_driver import NO_PODS, PodsOfDriver
 from driver_builder.observed.evidence import Finding, ValidationState
@@ -47,6 +48,7 @@ class Ordinary:
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=dict)
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
+    has_stages: bool = False
 
 
 _FEW = 32
@@ -63,8 +65,8 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
     special = _special(view)
     changed = before.nodes.differing(view.nodes) | before.pods.by_node.differing(view.own_pods.by_node)
     changed |= special ^ before.special
-    if before.validation != view.validation:
-        before = Ordinary(validation=view.validation)
+    if (before.validation, before.has_stages) != (view.validation, view.has_stages):
+        before = Ordinary(validation=view.validation, has_stages=view.has_stages)
     if not changed and (before.places, before.daemon_sets, before.pairs) == (places, view.daemon_sets, view.pairs):
         return before
     others: dict[KernelTarget, tuple[str, ...]] = {}
@@ -104,6 +106,7 @@ def ordinary_nodes(view: DriverView, wanted: Iterable[DesiredTarget], before: Or
         nodes=view.nodes,
         daemon_sets=view.daemon_sets,
         validation=view.validation,
+        has_stages=view.has_stages,
     )
 
 
@@ -150,6 +153,8 @@ class _Proven:
         self._validated = view.validated
         self._pending_taint, self._pending_record = view.pending_taint, view.pending_record
         self._yields = view.yield_label
+        # Of stages that the spec has no more; of others more is known elsewhere.
+        self._left = () if view.has_stages else tuple(stage_label(view.driver.key, stage) for stage in Stage)
         self._records: dict[tuple[object, ...], loaded.Around | None] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -175,11 +180,7 @@ class _Proven:
             or self._yields in node.labels
         ):
             return False
-        if self._pending_record in annotations and not self._view.validation.taint:
-            return False
-        if node.taints and node.has_taint(self._pending_taint):
-            return False
-        if not self._is_validated(annotations.get(self._validated), pod):
+        if self._has_traces(node) or not self._is_validated(annotations.get(self._validated), pod):
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
@@ -188,6 +189,14 @@ class _Proven:
             self._records[face] = self._record(node, pod)
         record = self._records[face]
         return record is not None and record.is_of(annotations.get(self._view.record), proof.boot_id)
+
+    def _has_traces(self, node: Node) -> bool:
+        """Return whether a node has what goes where the driver is proven, or what the spec has no more."""
+        if node.taints and node.has_taint(self._pending_taint):
+            return True
+        if self._pending_record in node.annotations and not self._view.validation.taint:
+            return True
+        return any(key in node.labels or key in node.annotations for key in self._left)
 
     def _is_validated(self, text: str | None, pod: DriverPod) -> bool:
         """Return whether a Node records that the command has succeeded; nothing, where there is none."""

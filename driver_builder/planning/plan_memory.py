@@ -18,6 +18,7 @@ from driver_builder.planning.plan_view import DriverPlan, PlanSettings
 from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import previous_ahead
 from driver_builder.status.rollout_status import previous_wave
+from driver_builder.status.stage_status import previous_stages
 from driver_builder.status.status import previous_targets
 
 Json = dict[str, Any]
@@ -106,6 +107,7 @@ def is_at_rest(part: DriverPlan) -> bool:
         and (part.ahead or ()) == tuple(previous_ahead(status).values())
         and all(entry.error_at is None for entry in part.ahead or ())
         and part.wave == previous_wave(status)
+        and part.stages == previous_stages(status)
     )
 
 

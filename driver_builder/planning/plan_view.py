@@ -29,6 +29,7 @@ from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.node_notes import NodeNote, previous_notes
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.rollout_status import Wave, previous_wave
+from driver_builder.status.stage_status import StageStatus, previous_stages
 from driver_builder.status.status import TargetStatus, Trouble, previous_targets
 from driver_builder.status.unloading import Unloading
 from kube_api import names
@@ -53,6 +54,8 @@ class PlanSettings:
     retry_max_seconds: float = 3600.0
     unload_deadline_seconds: float = 600.0
     max_unavailable_nodes: int = 0
+    device_agent_image: str = ""
+    """The image of our device plugin; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class DriverPlan:
     unloading: Unloading = field(default_factory=Unloading)
     notes: tuple[NodeNote, ...] = ()
     wave: Wave | None = None
+    stages: StageStatus | None = None
     busy: frozenset[str] = frozenset()
     budgeted: frozenset[str] = frozenset()
     """Nodes that the driver works on, and those where a working driver is replaced next."""
@@ -214,6 +218,11 @@ class DriverView:
         return self.driver.spec.validation if isinstance(self.driver.spec, DriverSpec) else ValidationSettings()
 
     @property
+    def has_stages(self) -> bool:
+        """Whether something follows once the driver is proven; not if the spec is invalid."""
+        return isinstance(self.driver.spec, DriverSpec) and self.driver.spec.stages is not None
+
+    @property
     def validated(self) -> str:
         """The annotation that records on a Node how the command of the validation ended."""
         return validated.annotation(self.driver.key)
@@ -236,6 +245,7 @@ class DriverView:
             unknown={},
             notes=tuple(self.notes.values()),
             wave=previous_wave(self.driver.status),
+            stages=previous_stages(self.driver.status),
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.draining import Draining
 from kube_api.text import first_few, printable
@@ -49,7 +50,9 @@ def progress(
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
     leaving = [pod for pod in found.pods if not pod.has_ended and DRIVER_LABEL not in pod.labels]
-    daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(settings.pause_labels)]
+    # The label of stages that says "may run here" is gone by now.
+    keys = (*settings.pause_labels, *([stage_label(record.driver, Stage.RUN)] if record.driver else []))
+    daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
     others = [pod for pod in leaving if not (pod.is_daemon or pod.is_mirror)]
     awaited = [pod for pod in others if _is_selected(pod, settings.wait_for)]
     users = [pod for pod in others if pod not in awaited and _uses(pod, settings)]

@@ -115,13 +115,15 @@ def render(
     ahead: Sequence[Json] = (),
     nodes: Sequence[Json] = (),
     rollout: Json | None = None,
+    stages: Json | None = None,
     more_conditions: Iterable[Json] = (),
 ) -> Json:
     """Write the object's whole ``status``.
 
     ``unknown`` says which selected nodes have no target, and why; ``refusal`` what the API server refused.
     ``ahead`` and ``more_conditions`` are those of :mod:`driver_builder.status.prebuild_status`, ``nodes`` those of
-    :mod:`driver_builder.status.node_notes`, ``rollout`` that of :mod:`driver_builder.status.rollout_status`.
+    :mod:`driver_builder.status.node_notes`, ``rollout`` that of :mod:`driver_builder.status.rollout_status`,
+    ``stages`` that of :mod:`driver_builder.status.stage_status`.
     """
     targets = tuple(targets)
     # A target without nodes has no state.
@@ -142,6 +144,7 @@ def render(
         **({"ahead": list(ahead)} if ahead else {}),
         **({"nodes": list(nodes)} if nodes else {}),
         **({"rollout": rollout} if rollout else {}),
+        **({"stages": stages} if stages else {}),
         "readyNodes": sum(target.ready_nodes for target in targets),
         "desiredNodes": sum(target.nodes for target in wanted),
         "readyTargets": f"{len(ready)}/{len(wanted)}",
@@ -312,6 +315,11 @@ _CONDITION_NEWS = (
     ("Degraded", Reason.ACTION_REFUSED),
     ("Degraded", Reason.INTERNAL_ERROR),
     ("Degraded", Reason.NAMESPACE_FORBIDDEN),
+    ("Stages", Reason.NO_DEVICE_AGENT),
+    ("Stages", Reason.STAGE_NAME_TAKEN),
+    ("Stages", Reason.DEVICE_PLUGIN_FAILED),
+    ("Stages", Reason.RESOURCE_MISSING),
+    ("Stages", Reason.PLUGIN_VALIDATION_FAILED),
     ("Unloading", Reason.IN_USE),
     ("Unloading", Reason.STAYS_LOADED),
     ("Draining", Reason.DRAIN_TIMEOUT),

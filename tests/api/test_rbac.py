@@ -9,25 +9,29 @@ from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.cluster.read_daemon_sets import read_owned_daemon_set, read_plugin_set
 from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.execute import FIELD_MANAGER, Executor
 from driver_builder.controller.lease import Lease
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
-from driver_builder.objects import manifests, unload_pod, validation_pod
+from driver_builder.objects import manifests, plugin, unload_pod, validation_pod
 from driver_builder.objects.loaded import Load
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
+    ApplyPlugin,
+    DeleteConfigMap,
     DeleteDaemonSet,
     DeleteUnloadPod,
     DeleteValidationPod,
     EvictPod,
     HoldNode,
     LabelNode,
+    MakeConfigMap,
     RememberLoaded,
     RememberValidated,
     ReplacePod,
@@ -233,6 +237,45 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
         made = root.get(PODS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
         gone = DeleteValidationPod(namespace=NAMESPACE, name=name, uid=made, node="node-a")
         assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
+    finally:
+        queue.stop()
+
+
+def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> None:
+    """It writes DaemonSet, ConfigMap and labels; what the API server fills in is no drift, what somebody changes is."""
+    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"))["metadata"]["uid"]
+    resource = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
+    changes = {"stages": {"devicePlugin": {"resource": resource}}, "tolerations": [{"operator": "Exists", "value": ""}]}
+    asked = dataclasses.replace(factories.driver("rbac", spec_changes=changes), uid=uid)
+    stages = factories.spec_of(asked).stages
+    assert stages is not None
+    assert stages.device_plugin is not None
+    manifest = plugin.daemon_set(asked, factories.spec_of(asked), stages.device_plugin, agent_image="r.io/agent:1")
+    config = plugin.config_map(asked, stages.device_plugin)
+    name, label = plugin.name_of(asked), "driverwright.io/driverwright.rbac.run"
+    bring = ApplyPlugin(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="", manifest=manifest)
+    configure = MakeConfigMap(namespace=NAMESPACE, name=name, manifest=config)
+    run = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="true", why="",
+                    annotations={label: "1"})  # fmt: skip
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    executor = Executor(builder, queue)
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=name)
+    try:
+        assert executor.perform((bring, configure, run)) == ()
+        found = read_owned_daemon_set(root.get(path))
+        assert found is not None
+        assert isinstance(found.daemon_set, plugin.PluginSet)
+        assert plugin.is_as_wanted(found.daemon_set, manifest)
+        touched = {"spec": {"template": {"spec": {"nodeSelector": {label: None}}}}}
+        changed = read_plugin_set(root.patch(path, touched))
+        assert not plugin.is_as_wanted(changed, manifest)
+        made = root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
+        without = dataclasses.replace(run, version=None, annotations={label: None})
+        gone = DeleteConfigMap(namespace=NAMESPACE, name=name, uid=made)
+        done = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=found.daemon_set.uid)
+        assert executor.perform((without, gone, done)) == ()
+        with pytest.raises(NotFound):
+            root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))
     finally:
         queue.stop()
 

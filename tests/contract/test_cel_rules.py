@@ -41,6 +41,11 @@ DRAIN_OF_NOTHING = "drain requires resources, podSelector or pauseLabels"
 DEADLINE_OF_A_DRAIN = "must be a duration from 10s to 24h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes or taint"
+PLUGIN: Json = {"resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]}}
+VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
+ONE_PLUGIN, NAMELESS = "exactly one of resource, image is required", "image requires resourceName"
+OF_VENDORS = "resource excludes command, args, privileged and resourceName"
+A_PLUGIN = "pluginValidation requires devicePlugin"
 NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
@@ -60,6 +65,11 @@ GOOD: dict[str, Json] = {
     "device nodes": {"validation": {"deviceNodes": ["/dev/a"]}},
     "a taint alone": {"validation": {"taint": True}},
     "a validation": {"validation": {"image": "r.io/a", "command": ["a"], "privileged": False, "retries": 0}},
+    "labels alone": {"stages": {}},
+    "a plugin": {
+        "stages": {"devicePlugin": PLUGIN, "pluginValidation": {"image": "r.io/a", "command": ["a"], "deadline": "24h"}}
+    },
+    "a plugin of a vendor": {"stages": {"devicePlugin": {**VENDOR, "args": ["a"], "privileged": True}}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
     "a template": {"build": {"template": "debian"}},
     "mappings": {
@@ -158,6 +168,11 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "a taint that is off": ({"validation": {"taint": False}}, {A_COMMAND}),
     "a taint with an image": ({"validation": {"taint": True, "image": "r.io/a"}}, {A_COMMAND}),
     "a validation without a program": ({"validation": {"deviceNodes": ["/dev/a"], "image": "r.io/a"}}, {A_COMMAND}),
+    "two plugins": ({"stages": {"devicePlugin": {**PLUGIN, "image": "r.io/a"}}}, {ONE_PLUGIN}),
+    "no plugin": ({"stages": {"devicePlugin": {"resourceName": "example.com/a"}}}, {ONE_PLUGIN}),
+    "a plugin of nothing": ({"stages": {"devicePlugin": {"image": "r.io/a"}}}, {NAMELESS}),
+    "arguments of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "args": ["a"]}}}, {OF_VENDORS}),
+    "a validation of no plugin": ({"stages": {"pluginValidation": {"image": "r.io/a", "command": ["a"]}}}, {A_PLUGIN}),
     "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),
     "no key": ({"signing": {}}, {A_KEY}),
     "parameters of another module": (

@@ -70,6 +70,16 @@ FULL: Json = {
         "privileged": False,
         "taint": True,
     },
+    "stages": {
+        "devicePlugin": {"resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]}},
+        "pluginValidation": {
+            "image": "r.io/a:1",
+            "command": ["a"],
+            "resourceName": "example.com/a",
+            "deadline": "30s",
+            "retries": 1,
+        },
+    },
     "rollout": {
         "strategy": "waves",
         "order": "nodeName",
@@ -93,7 +103,9 @@ FULL: Json = {
     "imagePullSecrets": [{"name": "a"}],
     "dependsOn": [{"name": "a"}],
 }
+VENDOR = {"image": "r.io/a:1", "command": ["a"], "args": ["a"], "resourceName": "example.com/a", "privileged": True}
 INSTEAD: dict[str, Json] = {
+    **{f"stages.devicePlugin.{name}": {"stages": {"devicePlugin": VENDOR}} for name in VENDOR},
     "registry.plainHttp": {"registry": {"plainHttp": True}},
     "source.image": {"source": {"image": {"reference": f"r.io/a{DIGEST}", "path": "/a"}}},
     "source.git": {"source": {"git": {"url": "https://h/a", "commit": "0" * 40, "path": "a"}}},
@@ -149,6 +161,11 @@ WIDER: dict[str, tuple[Any, str]] = {
     "validation.image": ("debian::12", "a schema has no grammar of names"),
     "validation.deviceNodes": (["/dev/../a"], "a pattern of RE2 cannot exclude '..'"),
     "validation.deviceNodes.[]": ("/dev/../a", "as above"),
+    "stages.devicePlugin": ({"resource": {"name": "a"}}, "the description of a resource has a parser of its own"),
+    "stages.devicePlugin.resource": ({"name": "a"}, "as above"),
+    "stages.devicePlugin.image": ("debian::12", "a schema has no grammar of names"),
+    "stages.pluginValidation": ({"image": "debian::12", "command": ["a"]}, "as above"),
+    "stages.pluginValidation.image": ("debian::12", "as above"),
     "rollout.canaryNodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
     "rollout.canaryNodeSelector.*": (None, NULL),
     "rollout.drain": ({"resources": ["a/b"], "waitFor": {"a b": "c"}}, "keys have no patterns in a schema"),

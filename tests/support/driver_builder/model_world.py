@@ -28,7 +28,7 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.objects import manifests, pull_pod, unload_pod, validation_pod
+from driver_builder.objects import manifests, plugin, plugin_validation_pod, pull_pod, unload_pod, validation_pod
 from driver_builder.observed.by_driver import pods_of
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
@@ -77,6 +77,12 @@ class World:
         """How often the command of a validation fails on a node, from now on."""
         self.validations: list[tuple[str, str, str]] = []
         """Which driver's command ran on which node, in which boot, in this order."""
+        self.plugin_validations: list[tuple[str, str, str]] = []
+        """The same of the commands that validate plugins."""
+        self.without_devices: set[str] = set()
+        """Nodes where plugins find no device."""
+        self.stuck: set[str] = set()
+        """Nodes where the pods of plugins do not end."""
         self.in_use: set[str] = set()
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()
@@ -153,7 +159,7 @@ class World:
         verdict = {"result": result, "kernel": self.kernels[name], "bootID": self.boots[name],
                    "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
         self.silence(name)
-        for pod in self.pods_on(name):
+        for pod in filter(_is_driver_pod, self.pods_on(name)):
             (hold,) = pod["status"]["containerStatuses"]
             hold["state"] = {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}}
 
@@ -339,6 +345,7 @@ class World:
             self._load,
             self._unload,
             self._validate,
+            self._plug,
         )
 
     def _objects(self, plural: str) -> Iterator[tuple[str, Object]]:
@@ -351,7 +358,10 @@ class World:
         for path, obj in list(self.client.objects.items()):
             owners = obj["metadata"].get("ownerReferences") or []
             if owners and not any(owner["uid"] in uids for owner in owners):
-                del self.client.objects[path]
+                if plugin.STAGE_LABEL in _labels(obj) and obj.get("spec", {}).get("nodeName") in self.stuck:
+                    self.client.delete(path)
+                else:
+                    del self.client.objects[path]
 
     def _evict(self) -> None:
         """Take pods away as the DaemonSet controller does: it judges by the template of now, not by the pod's own."""
@@ -359,10 +369,13 @@ class World:
         for path, pod in self._objects("pods"):
             node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
             template = templates.get(pod["metadata"]["ownerReferences"][0]["uid"], pod)
+            is_stuck = plugin.STAGE_LABEL in _labels(pod) and pod["spec"]["nodeName"] in self.stuck
+            if "deletionTimestamp" in pod["metadata"] and is_stuck and node is not None:
+                continue
             if "deletionTimestamp" in pod["metadata"] or node is None:
                 self._end(pod)
                 del self.client.objects[path]
-            elif not is_for(template["spec"], node):
+            elif not is_for(template["spec"], node) or _is_of_before(pod, template):
                 self.client.delete(path)
 
     def _end(self, pod: Object) -> None:
@@ -494,9 +507,12 @@ class World:
         for _, pod in self._objects("pods"):
             node = pod["spec"]["nodeName"]
             is_new = not pod.get("status") and "deletionTimestamp" not in pod["metadata"]
-            if not is_new or validation_pod.VALIDATION_LABEL not in _labels(pod) or node in self.dead:
+            is_of_plugin = plugin_validation_pod.PLUGIN_VALIDATION_LABEL in _labels(pod)
+            is_ours = is_of_plugin or validation_pod.VALIDATION_LABEL in _labels(pod)
+            if not is_new or not is_ours or node in self.dead:
                 continue
-            self.validations.append((_labels(pod)[manifests.DRIVER_LABEL], node, self.boots[node]))
+            done = self.plugin_validations if is_of_plugin else self.validations
+            done.append((_labels(pod)[manifests.DRIVER_LABEL], node, self.boots[node]))
             fails = self.invalid.get(node, 0) > 0
             self.invalid[node] = self.invalid.get(node, 0) - fails
             ended = {"exitCode": int(fails), "message": "no answer" if fails else "", "finishedAt": timestamp(self.now)}
@@ -505,6 +521,20 @@ class World:
                 "startTime": timestamp(self.now),
                 "containerStatuses": [{"name": validation_pod.CONTAINER, "state": {"terminated": ended}}],
             }
+
+    def _plug(self) -> None:
+        """Play the plugins: a new pod is ready, and its node has the resource for as long as it runs."""
+        for _, node in self._objects("nodes"):
+            name = node["metadata"]["name"]
+            pods = [pod for pod in self.pods_on(name) if plugin.STAGE_LABEL in _labels(pod)]
+            for pod in pods:
+                if not pod.get("status") and name not in self.dead:
+                    ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(self.now)}
+                    pod["status"] = {"phase": "Running", "conditions": [ready]}
+            if pods or "status" in node:
+                count = sum("deletionTimestamp" not in pod["metadata"] and bool(pod.get("status")) for pod in pods)
+                is_there = count and name not in self.without_devices
+                node["status"] = {"allocatable": {"example.com/edu": str(int(bool(is_there)))}}
 
     # ------------------------------------------------------------ what can be said about it
 
@@ -576,7 +606,7 @@ def pod_status(verdict: Object, *, ready: bool) -> Object:
 
 def _pod_spec(spec: Object, leaves_modules: bool) -> Object:
     """Make a pod as it is wanted, or one of an older version, which unloads its modules when it ends."""
-    older = [item for item in spec["initContainers"] if item["name"] != manifests.LOADER_CONTAINER]
+    older = [item for item in spec.get("initContainers", ()) if item["name"] != manifests.LOADER_CONTAINER]
     return spec if leaves_modules else {**spec, "initContainers": older}
 
 
@@ -610,6 +640,16 @@ def is_for(spec: Object, node: Object) -> bool:
             for item in term["matchExpressions"]
         )
         for term in required["nodeSelectorTerms"]
+    )
+
+
+def _is_of_before(pod: Object, template: Object) -> bool:
+    """Return whether a rolling update replaces a pod: of ours those of plugins."""
+    if plugin.STAGE_LABEL not in _labels(pod):
+        return False
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    return bool(
+        spec != template["spec"] or pod["metadata"].get("annotations") != template["metadata"].get("annotations")
     )
 
 

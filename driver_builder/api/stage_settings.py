@@ -1,0 +1,52 @@
+"""``spec.stages`` as frozen values: what follows on a node once the driver is proven there.
+
+Place in the flow: ``spec_parser`` makes :class:`StageSettings`, ``driver_builder.stages`` decides by them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePluginSettings:
+    """``devicePlugin``: our agent with a ``resource`` described in place, or the ``image`` of a vendor.
+
+    ``resource`` is as it was given, and empty for a vendor's image. ``resource_name`` is the extended resource that
+    the nodes get, such as ``driverwright.io/edu``.
+    """
+
+    resource_name: str
+    resource: Json = field(default_factory=dict)
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    privileged: bool = False
+
+    @property
+    def is_of_agent(self) -> bool:
+        """Return whether our agent is the plugin."""
+        return self.image is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginValidationSettings:
+    """``pluginValidation``: ``command`` runs in ``image`` once per node and boot, in a pod that requests the resource.
+
+    It may take ``deadline_seconds``, and is tried again ``retries`` times.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    resource_name: str
+    deadline_seconds: float = 300.0
+    retries: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """``spec.stages``: also without any stage of ours nodes get the labels that DaemonSets of others select."""
+
+    device_plugin: DevicePluginSettings | None = None
+    plugin_validation: PluginValidationSettings | None = None

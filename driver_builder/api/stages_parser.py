@@ -1,0 +1,79 @@
+"""What follows on a node once the driver is proven there: ``spec.stages``. Pure."""
+
+from device_resources.resource_parser import InvalidResource, parse_resource
+from driver_builder.api.spec_reader import Reader
+from driver_builder.api.spec_rules import BASE_IMAGE, EXTENDED_RESOURCE, TEXT
+from driver_builder.api.stage_settings import DevicePluginSettings, PluginValidationSettings, StageSettings
+
+MAX_RETRIES = 10
+
+_ELSEWHERE = {
+    "validation": "it stays where it was: write spec.validation",
+    "monitoring": "write a DaemonSet of your own that selects the label of a stage (docs/stages.md)",
+    "featureDiscovery": "write a DaemonSet of your own that selects the label of a stage (docs/stages.md)",
+}
+"""What may be looked for here, and where it belongs."""
+
+
+def read_stages(spec: Reader) -> StageSettings | None:
+    """Read ``spec.stages``, None where it is not given."""
+    stages = spec.object("stages")
+    for name, words in _ELSEWHERE.items():
+        if stages.has(name):
+            stages.wrong(f"there is no such stage: {words}", name)
+    if not spec.has("stages"):
+        return None
+    plugin = _device_plugin(stages.object("devicePlugin")) if stages.has("devicePlugin") else None
+    validation = None
+    if stages.has("pluginValidation"):
+        if plugin is None:
+            stages.wrong("there is no devicePlugin that it could validate: write one, or remove it", "pluginValidation")
+        validation = _plugin_validation(stages.object("pluginValidation"), plugin.resource_name if plugin else "")
+    return StageSettings(device_plugin=plugin, plugin_validation=validation)
+
+
+def _device_plugin(plugin: Reader) -> DevicePluginSettings:
+    image, command = plugin.text("image", BASE_IMAGE), plugin.words("command", TEXT)
+    args, privileged = plugin.words("args", TEXT), plugin.flag("privileged")
+    name, resource = plugin.text("resourceName", EXTENDED_RESOURCE), plugin.raw("resource")
+    if plugin.has("resource") == plugin.has("image"):
+        plugin.wrong("exactly one of resource, image is needed: resource for our agent, image for a vendor's plugin")
+    if plugin.has("resource"):
+        others = [field for field in ("command", "args", "privileged", "resourceName") if plugin.has(field)]
+        if others:
+            plugin.wrong(f"resource excludes {', '.join(others)}, which belong to image: remove them")
+        name = _name_of(plugin, resource)
+    elif not plugin.has("resourceName"):
+        plugin.wrong("is missing: write the extended resource that the plugin offers", "resourceName")
+    return DevicePluginSettings(
+        resource_name=name or "",
+        resource=dict(resource) if isinstance(resource, dict) else {},
+        image=image,
+        command=command,
+        args=args,
+        privileged=privileged,
+    )
+
+
+def _name_of(plugin: Reader, resource: object) -> str:
+    """Return the name of the resource that is described in place."""
+    try:
+        return parse_resource(resource).name
+    except InvalidResource as error:
+        for problem in error.problems:
+            plugin.wrong(problem.message, "resource", *problem.path)
+        return ""
+
+
+def _plugin_validation(validation: Reader, resource: str) -> PluginValidationSettings:
+    image, command = validation.needed("image", BASE_IMAGE), validation.words("command", TEXT)
+    if not validation.items("command"):
+        validation.wrong("name at least the program", "command")
+    deadline, retries = validation.duration("deadline"), validation.number("retries", low=0, high=MAX_RETRIES)
+    return PluginValidationSettings(
+        image=image,
+        command=command,
+        resource_name=validation.text("resourceName", EXTENDED_RESOURCE) or resource,
+        deadline_seconds=300.0 if deadline is None else deadline,
+        retries=2 if retries is None else retries,
+    )

@@ -1,0 +1,214 @@
+"""The device plugin of a driver: its DaemonSet, the ConfigMap of our agent, and both as they are. Pure.
+
+Its pods run where the driver is proven and may be used: they select two labels of stages. An edit rolls out by
+Kubernetes' own RollingUpdate. Our agent reads its configuration from the ConfigMap, whose digest is in the template, so
+that a changed one rolls out as well.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.stage_settings import DevicePluginSettings
+from driver_builder.objects.manifests import DRIVER_LABEL, UNPRIVILEGED, owner_reference, short_name
+from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
+from driver_builder.objects.tolerations import with_ours
+from kube_api import names
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
+
+Json = dict[str, Any]
+
+STAGE_LABEL = f"{names.GROUP}/stage"
+"""On DaemonSet, pods and ConfigMap of a plugin, and on nothing else: ``plug``."""
+CONFIG_ANNOTATION = f"{names.GROUP}/config"
+"""On pods of our agent: the digest of its configuration."""
+CONFIG_KEY = "config.yaml"
+CONTAINER = "device-plugin"
+
+_SOCKETS, _DEVICES = "/var/lib/kubelet/device-plugins", "/dev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSet:
+    """The DaemonSet of a driver's plugin as it is; ``spec`` as the API server has it."""
+
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    spec: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginPod:
+    """One pod of such a DaemonSet, whose uid is ``owner``; ``ready_since`` is None while it is not ready."""
+
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    node: str
+    owner: str
+    ready_since: float | None = None
+    deleting: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginConfig:
+    """The ConfigMap with the name of our agent's, as it is; ``is_own`` says that the driver controls it."""
+
+    uid: str
+    text: str
+    is_own: bool
+
+
+def name_of(driver: DriverContainer) -> str:
+    """Return the name of the plugin's DaemonSet and ConfigMap."""
+    return f"{short_name(driver)}-plug"
+
+
+def config_text(settings: DevicePluginSettings) -> str:
+    """Write the configuration of our agent: JSON, which is YAML."""
+    return json.dumps({"resources": [settings.resource]}, indent=2, sort_keys=True) + "\n"
+
+
+def config_map(driver: DriverContainer, settings: DevicePluginSettings) -> Json:
+    """Build the ConfigMap that our agent reads."""
+    return {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "metadata": _metadata(driver),
+        "data": {CONFIG_KEY: config_text(settings)},
+    }
+
+
+def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginSettings, *, agent_image: str) -> Json:
+    """Build the DaemonSet of the plugin; ``agent_image`` is the image of our agent."""
+    labels = _labels(driver)
+    text = config_text(settings)
+    annotations = {CONFIG_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]} if settings.is_of_agent else {}
+    template: Json = {
+        "metadata": {"labels": labels, **({"annotations": annotations} if annotations else {})},
+        "spec": _pod_spec(driver, spec, settings, agent_image),
+    }
+    return {
+        "apiVersion": DAEMON_SETS.api_version,
+        "kind": DAEMON_SETS.kind,
+        "metadata": _metadata(driver),
+        "spec": {
+            "selector": {"matchLabels": {key: labels[key] for key in (DRIVER_LABEL, STAGE_LABEL)}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": template,
+        },
+    }
+
+
+def is_as_wanted(known: PluginSet, manifest: Json) -> bool:
+    """Return whether a DaemonSet has all that the manifest says; what the API server fills in does not count."""
+    return _contains(known.spec, manifest["spec"])
+
+
+def _contains(known: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        is_mapping = isinstance(known, Mapping)
+        return is_mapping and all(_contains(known.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str) and wanted:
+        is_list = isinstance(known, Sequence) and not isinstance(known, str) and len(known) == len(wanted)
+        return is_list and all(map(_contains, known, wanted))
+    # An empty value may be left out by the API server.
+    return bool(known == wanted or not (known or wanted))
+
+
+def _labels(driver: DriverContainer) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": driver.name,
+        "app.kubernetes.io/managed-by": "driver-builder",
+        DRIVER_LABEL: driver.name,
+        STAGE_LABEL: Stage.PLUG.value,
+    }
+
+
+def _metadata(driver: DriverContainer) -> Json:
+    return {
+        "name": name_of(driver),
+        "namespace": driver.namespace,
+        "labels": _labels(driver),
+        "ownerReferences": [owner_reference(driver)],
+    }
+
+
+def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginSettings, agent_image: str) -> Json:
+    mounts, volumes = _folders(settings)
+    if settings.is_of_agent:
+        mounts.append({"name": "config", "mountPath": "/etc/device-agent", "readOnly": True})
+        volumes.append({"name": "config", "configMap": {"name": name_of(driver)}})
+    pod: Json = {
+        "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
+        # A node gets its devices before its pod network is up, and where there is none.
+        "hostNetwork": True,
+        "automountServiceAccountToken": False,
+        "priorityClassName": spec.priority_class_name or "system-node-critical",
+        "tolerations": with_ours(spec.tolerations) if spec.tolerations else [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 10,
+        "containers": [{**_container(settings, agent_image), "volumeMounts": mounts}],
+        "volumes": volumes,
+    }
+    if spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
+    return pod
+
+
+def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:
+    """Return the mounts and volumes of the folders of the node that a plugin has."""
+    below = "/host" if settings.is_of_agent else ""
+    seen = [_DEVICES, *(_of_agent(settings) if settings.is_of_agent else ())]
+    places = {f"seen-{number}": path for number, path in enumerate(seen)}
+    is_read_only = not settings.privileged
+    mounts: list[Json] = [{"name": "sockets", "mountPath": _SOCKETS}]
+    mounts += [
+        {"name": name, "mountPath": f"{below}{path}", **({"readOnly": True} if is_read_only else {})}
+        for name, path in places.items()
+    ]
+    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in {"sockets": _SOCKETS, **places}.items()]
+    return mounts, volumes
+
+
+def _of_agent(settings: DevicePluginSettings) -> list[str]:
+    """Return what our agent looks at besides ``/dev``: sysfs, and the folders of files that it mounts."""
+    paths = [item["path"] for group in settings.resource["groups"] for item in group["paths"]]
+    folders = {"/".join(takewhile(_is_plain, path.split("/")[:-1])) or "/" for path in paths}
+    known = ("/dev", "/sys")
+    others = {folder for folder in folders if not any(f"{folder}/".startswith(f"{top}/") for top in known)}
+    return ["/sys", *sorted(others)]
+
+
+def _is_plain(part: str) -> bool:
+    return not set(part) & set("*?[")
+
+
+def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
+    container: Json = {
+        "name": CONTAINER,
+        "image": settings.image or agent_image,
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {"requests": {"cpu": "5m", "memory": "32Mi"}},
+    }
+    if settings.is_of_agent:
+        # Only root may write to the kubelet's folder. Under SELinux containers of other types may neither do that, nor
+        # look at every device node.
+        container["securityContext"] = {**UNPRIVILEGED, "runAsUser": 0, "seLinuxOptions": {"type": "spc_t"}}
+        # The port would be one of the node, where each driver has an agent.
+        container["args"] = ["run", "--port=0"]
+        return container
+    container["securityContext"] = {"privileged": True} if settings.privileged else {"allowPrivilegeEscalation": False}
+    for name, words in (("command", settings.command), ("args", settings.args)):
+        if words:
+            container[name] = list(words)
+    return container

@@ -1,0 +1,173 @@
+"""A driver goes after its stages: ``run`` goes first, then the plugin's pod, then the module. Pure.
+
+Place in the flow: :func:`hold_back` looks at what all drivers are about to do, once nodes are prepared for a wave.
+Nothing is held back where the same modules stay loaded. Removals and repairs ask :func:`staying`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.observed import inventory, pairs
+from driver_builder.observed.by_driver import of_driver, pods_of
+from driver_builder.observed.evidence import is_current
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.actions import Action, HoldNode, LabelNode, MoveNode, ReplacePod
+from driver_builder.planning.plan_view import DriverPlan, DriverView
+from driver_builder.removal.removal import Removal
+from driver_builder.rollout.node_lock import lock_of
+from driver_builder.rollout.prepare import TAKES
+from driver_builder.stages.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
+from kube_api import names
+
+
+def staying(view: DriverView, nodes: Iterable[str]) -> dict[str, str]:
+    """Return those of some nodes that the stages of a driver have still to leave, with the words for it."""
+    if not _may_have_stages(view.snapshot, view.driver.key, view.driver.spec):
+        return {}
+    stages = StageView.of(view.snapshot, view.driver)
+    return stages.staying(view.nodes[name] for name in sorted(nodes) if name in view.nodes)
+
+
+def refuted(view: DriverView) -> dict[str, str]:
+    """Return the nodes whose modules have changed and that the stages have still to leave."""
+    return staying(view, (pod.node for pod in view.own_pods if pod.contrary is not None)) if view.own_pods else {}
+
+
+def with_staying(view: DriverView, going: Removal, left: Mapping[str, str]) -> Removal:
+    """Add the nodes to a removal whose stages go first."""
+    if not left:
+        return going
+    waiting = {**going.unloading.waiting, **left}
+    times = [view.snapshot.now + LOOK_SECONDS, *([going.requeue_at] if going.requeue_at is not None else [])]
+    return replace(
+        going,
+        holds=going.holds.union(left),
+        unloading=replace(going.unloading, waiting=waiting),
+        requeue_at=min(times),
+    )
+
+
+def hold_back(
+    admitted: Iterable[DriverPlan], prepared: Iterable[DriverPlan], snapshot: Snapshot
+) -> tuple[DriverPlan, ...]:
+    """Let the stages leave first where a driver is taken from a node.
+
+    ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
+    image is pulled.
+    """
+    return tuple(
+        _held_back(before, part, snapshot) if _is_asked(before, snapshot) else part
+        for before, part in zip(admitted, prepared, strict=True)
+    )
+
+
+def _may_have_stages(snapshot: Snapshot, driver: str, spec: object) -> bool:
+    has_stages = isinstance(spec, DriverSpec) and spec.stages is not None
+    return has_stages or bool(of_driver(snapshot.plugin_pods, driver) or of_driver(snapshot.plugin_sets, driver))
+
+
+def _is_asked(part: DriverPlan, snapshot: Snapshot) -> bool:
+    if not any(isinstance(action, TAKES) for action in part.actions):
+        return False
+    return _may_have_stages(snapshot, part.driver.key, part.driver.spec)
+
+
+def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
+    stages, driver = StageView.of(snapshot, part.driver), _Driver.of(part, snapshot)
+    nodes = inventory.by_name(snapshot.nodes)
+    taken = {action.node for action in before.actions if isinstance(action, TAKES) and driver.loses(action)}
+    going = {action.node for action in part.actions if isinstance(action, TAKES)}
+    locked = {action.node for action in part.actions if isinstance(action, HoldNode) and _takes_lock(action)}
+    first: list[Action] = []
+    left: dict[str, str] = {}
+    words: list[str] = []
+    for name in sorted(taken):
+        node = nodes[name]
+        if name not in going | locked and not _is_locked(node, part.driver.key, snapshot.now):
+            continue
+        first += stages.take_run(node, "the driver is replaced there")
+        if not stages.has_left(node):
+            left[name] = stages.words(node)
+            words.append(f"{name}: {left[name]}")
+        elif stages.users(name):
+            late = f"did not leave within {int(LEAVE_SECONDS)} seconds"
+            words.append(f"{name}: its device plugin {late}: {', '.join(stages.users(name))}")
+    staying = [action for action in part.actions if not _waits(action, left, stages, taken)]
+    wave, times = part.wave, [part.requeue_at, snapshot.now + LOOK_SECONDS if left else None]
+    if words and wave is not None:
+        wave = replace(wave, message="; ".join(filter(None, (*words, wave.message))))
+    return replace(
+        part,
+        actions=(*first, *staying),
+        budgeted=part.budgeted.difference(left),
+        wave=wave,
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )
+
+
+def _waits(action: Action, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:
+    """Return whether an action is left out: it takes the driver, or lets stages run where it is taken."""
+    if isinstance(action, TAKES):
+        return action.node in left
+    is_label = isinstance(action, LabelNode) and action.node in taken and action.label in stages.labels.values()
+    return is_label and isinstance(action, LabelNode) and action.version is not None
+
+
+def _takes_lock(action: HoldNode) -> bool:
+    return action.annotations.get(names.LOCK_ANNOTATION) is not None
+
+
+def _is_locked(node: Node, driver: str, now: float) -> bool:
+    lock = lock_of(node)
+    return lock is not None and lock.holder == driver and not lock.is_expired(now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Driver:
+    """What a driver has on its nodes, and would have."""
+
+    pods: Any
+    by_uid: Mapping[str, DriverPod]
+    daemon_sets: Mapping[str, DaemonSet]
+    pairs: Mapping[str, pairs.Pair]
+    wave_label: str
+    has_parameters: bool
+
+    @classmethod
+    def of(cls, part: DriverPlan, snapshot: Snapshot) -> "_Driver":
+        own = pods_of(snapshot.pods, part.driver.key)
+        every = of_driver(snapshot.daemon_sets, part.driver.key)
+        known, spec = pairs.pairs(every), part.driver.spec
+        return cls(
+            pods=own.on,
+            by_uid={pod.uid: pod for pod in own},
+            daemon_sets=pairs.by_target(every, known),
+            pairs=known,
+            wave_label=names.wave_label(part.driver.namespace, part.driver.name),
+            has_parameters=isinstance(spec, DriverSpec) and bool(spec.module.parameters),
+        )
+
+    def loses(self, action: ReplacePod | MoveNode) -> bool:
+        """Return whether a node loses the modules that are loaded there."""
+        if isinstance(action, ReplacePod):
+            pod = self.by_uid.get(action.uid)
+            return pod is not None and not self._stays(pod, self.daemon_sets.get(pod.target))
+        pods = [pod for pod in self.pods(action.node) if not pod.deleting]
+        pair = next((self.pairs[pod.target] for pod in pods if pod.target in self.pairs), None)
+        if action.value is None and pair is None:
+            # The label of a wave that has ended: the pod stays.
+            return False
+        wanted = None
+        if pair is not None:
+            wanted = pair.moved if action.value == pair.moved.target_label else pair.others
+        return not pods or not all(self._stays(pod, wanted) for pod in pods)
+
+    def _stays(self, pod: DriverPod, wanted: DaemonSet | None) -> bool:
+        """Return whether a pod's modules stay loaded when another pod takes its place."""
+        if pod.contrary is not None or wanted is None:
+            return False
+        is_same = bool(pod.expected) and pod.expected == wanted.expected and not self.has_parameters
+        return is_same or is_current(pod, wanted)

@@ -1,0 +1,152 @@
+"""What the labels of stages are to say of one node, by what its driver, plugin and kubelet prove. Pure.
+
+While the same modules are live, a pod that is replaced and an answer that is missing move no label. Contrary evidence
+does: the ready label goes, a plugin that runs has no resource on the node, or its validation fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.objects.stage_labels import Stage
+from driver_builder.observed.evidence import ValidationState
+from driver_builder.observed.inventory import Node
+from driver_builder.planning.actions import Action, LabelNode
+from driver_builder.reasons import Reason
+from driver_builder.stages import plugin_validation
+from driver_builder.stages.stage_view import StageView
+
+REGISTER_SECONDS = 60.0
+"""So long a node may be without the resource after its plugin started: the kubelet reports every ten seconds."""
+
+NO_LABELS: Mapping[Stage, bool] = dict.fromkeys(Stage, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of a driver on a node: it ``is_valid`` there, and ``works`` if a pod proves it now.
+
+    ``leaves`` says that it is not to come back.
+    """
+
+    is_valid: bool = False
+    works: bool = False
+    leaves: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStages:
+    """What the labels are to say, what is done besides, and why the last stage is not reached; with a reason if wrong.
+
+    ``starts`` is the subject of a validation of the plugin that is next.
+    """
+
+    labels: Mapping[Stage, bool]
+    actions: tuple[Action, ...] = ()
+    why: str = ""
+    reason: Reason | None = None
+    starts: str = ""
+    due_at: float | None = None
+    leaves: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plugin:
+    is_there: bool
+    why: str = ""
+    reason: Reason | None = None
+    due_at: float | None = None
+
+
+def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
+    """Decide on one node."""
+    settings = stages.settings
+    if settings is None or not standing.is_valid:
+        why = standing.why or "the driver is not proven there"
+        actions = plugin_validation.forget(stages, node, why)
+        return NodeStages(labels=NO_LABELS, actions=actions, why=why, leaves=standing.leaves or settings is None)
+    runs = stages.has_label(node, Stage.RUN) or standing.works
+    labels = {**NO_LABELS, Stage.VALID: True, Stage.RUN: runs}
+    if settings.device_plugin is None or not runs:
+        actions = plugin_validation.forget(stages, node, "it has no device plugin")
+        return NodeStages(labels=labels, actions=actions, why="" if runs else standing.why)
+    plugin = _plugin(stages, node, settings.device_plugin.resource_name)
+    labels[Stage.PLUG] = plugin.is_there
+    if settings.plugin_validation is None or not plugin.is_there:
+        keeps_record = settings.plugin_validation is not None
+        actions = stages.delete(node.name) if keeps_record else plugin_validation.forget(stages, node, "not validated")
+        return NodeStages(labels=labels, actions=actions, why=plugin.why, reason=plugin.reason, due_at=plugin.due_at)
+    found = plugin_validation.of_node(stages, node)
+    if found is None:
+        return NodeStages(labels=labels, why="its record of what is loaded is missing", due_at=plugin.due_at)
+    is_known = found.state is not ValidationState.UNDECIDED
+    was = stages.has_label(node, Stage.PLGOK)
+    labels[Stage.PLGOK] = found.state is ValidationState.VALIDATED if is_known else was
+    # The pod is for a plugin that a label has said is there: it would wait for it otherwise.
+    may_start = found.starts and stages.has_label(node, Stage.PLUG)
+    times = [time for time in (plugin.due_at, found.due_at) if time is not None]
+    return NodeStages(
+        labels=labels,
+        actions=found.actions,
+        why=found.why,
+        reason=Reason.PLUGIN_VALIDATION_FAILED if found.state is ValidationState.FAILED else plugin.reason,
+        starts=found.subject if may_start else "",
+        due_at=min(times, default=None),
+    )
+
+
+def _plugin(stages: StageView, node: Node, resource: str) -> _Plugin:
+    """Return whether the plugin is ready on a node, and the kubelet has its resource."""
+    was, has = stages.has_label(node, Stage.PLUG), resource in node.allocatable
+    daemon_set = stages.plugin_set
+    pods = [
+        pod
+        for pod in stages.pods.get(node.name, ())
+        if daemon_set is not None and pod.owner == daemon_set.uid and not pod.deleting
+    ]
+    since = max((pod.ready_since for pod in pods if pod.ready_since is not None), default=None)
+    trouble = next((pod.message for pod in pods if pod.message), "") if since is None else ""
+    if trouble:
+        return _Plugin(is_there=was and has, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
+    if has:
+        why = "" if was or since is not None else "its device plugin is not ready yet"
+        return _Plugin(is_there=was or since is not None, why=why)
+    if since is None:
+        return _Plugin(is_there=was, why="its device plugin is not ready yet")
+    late = since + REGISTER_SECONDS
+    if since <= stages.now < late:
+        return _Plugin(is_there=was, why=f"it has no {resource} yet", due_at=late)
+    return _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
+
+
+def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNode, ...]:
+    """Bring the labels of a node to what they are to say."""
+    made: list[LabelNode] = []
+    for stage, is_wanted in found.labels.items():
+        key = stages.labels[stage]
+        annotations = _annotations(stages, node, found) if stage is Stage.RUN else {}
+        if is_wanted is not (key in node.labels) or annotations:
+            version = "true" if is_wanted else None
+            made.append(
+                LabelNode(
+                    node=node.name,
+                    driver=stages.driver.key,
+                    label=key,
+                    version=version,
+                    why=found.why or "the stage before it is not there",
+                    annotations=annotations,
+                )
+            )
+    return tuple(made)
+
+
+def _annotations(stages: StageView, node: Node, found: NodeStages) -> dict[str, str | None]:
+    """Record since when nothing may run on a node, until something may again, or the driver is gone."""
+    key = stages.labels[Stage.RUN]
+    is_recorded = key in node.annotations
+    if found.labels[Stage.RUN]:
+        return {key: None} if is_recorded else {}
+    if not is_recorded:
+        return {key: str(int(stages.now))} if key in node.labels or stages.users(node.name) else {}
+    is_over = found.leaves and key not in node.labels and not stages.users(node.name)
+    return {key: None} if is_over else {}

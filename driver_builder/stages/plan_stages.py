@@ -1,0 +1,220 @@
+"""The stages of one driver: objects of its plugin, labels of nodes, validations, and what the status says. Pure.
+
+Place in the flow: ``plan`` adds this once every target of the driver is decided; nodes from which the driver is taken
+are found later, for all drivers together (:mod:`driver_builder.stages.leave`).
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.stage_settings import StageSettings
+from driver_builder.desired import permissions
+from driver_builder.objects import plugin
+from driver_builder.objects.stage_labels import Stage
+from driver_builder.observed.evidence import NodeEvidence
+from driver_builder.observed.inventory import Node
+from driver_builder.planning.actions import (
+    Action,
+    ApplyPlugin,
+    DeleteConfigMap,
+    DeleteDaemonSet,
+    LabelNode,
+    MakeConfigMap,
+)
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.reasons import Reason
+from driver_builder.stages import node_stages, plugin_validation
+from driver_builder.stages.node_stages import NodeStages, Standing
+from driver_builder.stages.stage_view import StageView
+from driver_builder.status.stage_status import StageStatus
+from driver_builder.status.status import MAX_LISTED
+from kube_api.text import first_few
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Actions for now, what the status says, and when to look again."""
+
+    actions: tuple[Action, ...] = ()
+    status: StageStatus | None = None
+    requeue_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Objects:
+    """What is done to the objects of the plugin, and what is wrong with them."""
+
+    actions: tuple[Action, ...] = ()
+    reason: Reason | None = None
+    words: str = ""
+
+
+def plan_stages(
+    view: DriverView,
+    spec: DriverSpec,
+    known: Mapping[str, NodeEvidence],
+    relabelled: Iterable[Action],
+    leaving: Set[str],
+) -> Staged:
+    """Decide on all nodes of a driver.
+
+    ``known`` is the evidence of those that are not ordinary, ``relabelled`` what becomes of ready labels; the driver
+    is ``leaving`` some.
+    """
+    stages = StageView.of(view.snapshot, view.driver)
+    objects = _objects(stages, view, spec)
+    if stages.settings is None:
+        left = [node for node in view.others if stages.has_traces(node) or node.name in stages.validations]
+        every = {node.name: node_stages.of_node(stages, node, Standing(why="it has no stages")) for node in left}
+        return Staged(actions=(*objects.actions, *_on_nodes(stages, view, every)))
+    ready = {action.node: action.version for action in relabelled
+             if isinstance(action, LabelNode) and action.label == view.driver.ready_label}  # fmt: skip
+    every, others = {}, {node.name for node in view.others}
+    for node in view.nodes.values():
+        standing = _standing(view, node, known.get(node.name), ready, leaving, is_ordinary=node.name not in others)
+        if standing.is_valid or stages.has_traces(node) or node.name in stages.validations:
+            every[node.name] = node_stages.of_node(stages, node, standing)
+    is_allowed = not permissions.of_stages(spec, view.settings.template_versions.permissions)
+    starting = _starts(stages, view, every) if is_allowed else ()
+    waits = any(item.starts for item in every.values())
+    times = [item.due_at for item in every.values() if item.due_at is not None]
+    times += [plugin_validation.look_again(stages)] if waits and is_allowed else []
+    return Staged(
+        actions=(*objects.actions, *_on_nodes(stages, view, every), *starting),
+        status=_status(stages, stages.settings, view, every, objects),
+        requeue_at=min(times, default=None),
+    )
+
+
+def remove(view: DriverView) -> tuple[Action, ...]:
+    """Take labels, pods and objects of the stages away: the driver is being deleted."""
+    stages = StageView.of(view.snapshot, view.driver)
+    gone = Standing(why="the driver leaves the node")
+    left = [node for node in view.nodes.values() if stages.has_traces(node) or node.name in stages.validations]
+    every = {node.name: node_stages.of_node(replace(stages, settings=None), node, gone) for node in left}
+    return (*_gone(stages, view), *_on_nodes(stages, view, every))
+
+
+def unlabel(view: DriverView, ready: Iterable[LabelNode]) -> tuple[LabelNode, ...]:
+    """Remove the labels of the stages where a ready label goes, though nothing else is decided for the driver."""
+    stages = StageView.of(view.snapshot, view.driver)
+    return tuple(
+        made
+        for action in ready
+        for made in node_stages.labels_of(
+            stages, view.nodes[action.node], NodeStages(labels=node_stages.NO_LABELS, why=action.why)
+        )
+    )
+
+
+def _standing(
+    view: DriverView,
+    node: Node,
+    found: NodeEvidence | None,
+    ready: Mapping[str, str | None],
+    leaving: Set[str],
+    *,
+    is_ordinary: bool,
+) -> Standing:
+    version = ready.get(node.name, node.labels.get(view.driver.ready_label))
+    if node.name in leaving:
+        return Standing(leaves=True, why="the driver leaves the node")
+    works = is_ordinary or (found is not None and found.works)
+    return Standing(is_valid=version is not None, works=works, why=found.why if found is not None else "")
+
+
+def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
+    """Bring DaemonSet and ConfigMap of the plugin to what is wanted."""
+    settings = stages.settings.device_plugin if stages.settings is not None else None
+    if settings is None:
+        return _Objects(actions=_gone(stages, view))
+    if refused := permissions.of_stages(spec, view.settings.template_versions.permissions):
+        return _Objects(reason=Reason.NOT_ALLOWED, words=permissions.words(refused))
+    if settings.is_of_agent and not view.settings.device_agent_image:
+        words = "driver-builder has no image of the device agent: --device-agent-image is not set"
+        return _Objects(reason=Reason.NO_DEVICE_AGENT, words=words)
+    name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
+    if config is not None and not config.is_own:
+        words = f"ConfigMap {view.driver.namespace}/{name} exists, and the driver does not control it"
+        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
+    actions: list[Action] = []
+    is_same = config is not None and config.text == plugin.config_text(settings)
+    if config is not None and not (settings.is_of_agent and is_same):
+        # Made anew by the next reconcile: no right to change ConfigMaps is needed.
+        actions.append(DeleteConfigMap(namespace=view.driver.namespace, name=name, uid=config.uid))
+    if config is None and settings.is_of_agent:
+        made = plugin.config_map(view.driver, settings)
+        actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
+    manifest = plugin.daemon_set(view.driver, spec, settings, agent_image=view.settings.device_agent_image)
+    if stages.plugin_set is None or not plugin.is_as_wanted(stages.plugin_set, manifest):
+        actions.append(
+            ApplyPlugin(
+                namespace=view.driver.namespace, name=name, driver=view.driver.key, target="", manifest=manifest
+            )
+        )
+    return _Objects(actions=tuple(actions))
+
+
+def _gone(stages: StageView, view: DriverView) -> tuple[Action, ...]:
+    """Delete the objects of the plugin; first the ConfigMap, which is looked for while there is a DaemonSet."""
+    known, config = stages.plugin_set, view.snapshot.plugin_configs.get(view.driver.key)
+    actions: list[Action] = []
+    if config is not None and config.is_own:
+        name = plugin.name_of(view.driver)
+        actions.append(DeleteConfigMap(namespace=view.driver.namespace, name=name, uid=config.uid))
+    if known is not None:
+        actions.append(DeleteDaemonSet(namespace=known.namespace, name=known.name, uid=known.uid))
+    return tuple(actions)
+
+
+def _on_nodes(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Action, ...]:
+    return tuple(
+        action
+        for name, found in every.items()
+        for action in (*node_stages.labels_of(stages, view.nodes[name], found), *found.actions)
+    )
+
+
+def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Action, ...]:
+    """Start the validations that are next, within their limit."""
+    running = sum(pod.ended_at is None for pods in stages.validations.values() for pod in pods)
+    users = view.snapshot.resource_users
+    due = [name for name, found in every.items() if found.starts and name in users]
+    made: list[Action] = []
+    for name in islice(due, max(0, plugin_validation.MAX_PODS - running)):
+        made += plugin_validation.start(stages, view.nodes[name], every[name].starts, users)[0]
+    return tuple(made)
+
+
+def _status(
+    stages: StageView, settings: StageSettings, view: DriverView, every: Mapping[str, NodeStages], objects: _Objects
+) -> StageStatus:
+    counts = {stage: sum(stages.has_label(node, stage) for node in view.nodes.values()) for stage in Stage}
+    made = StageStatus(
+        valid=counts[Stage.VALID], run=counts[Stage.RUN], plug=counts[Stage.PLUG], plgok=counts[Stage.PLGOK]
+    )
+    if objects.reason is not None:
+        return replace(made, reason=objects.reason, message=objects.words)
+    wrong = {name: found for name, found in every.items() if found.reason is not None}
+    if wrong:
+        first = next(iter(wrong.values()))
+        same = [name for name, found in wrong.items() if found.reason is first.reason]
+        words = f"{first_few(same, MAX_LISTED)}: {first.why.removeprefix(f'{first.reason}: ')}"
+        return replace(made, reason=first.reason or Reason.WAITING_FOR_STAGE, message=words)
+    last = _last(settings)
+    valid = [name for name, found in every.items() if found.labels[Stage.VALID]]
+    done = [name for name in valid if every[name].labels[last] and stages.has_label(view.nodes[name], last)]
+    words = f"{len(done)} of {len(valid)} nodes with the driver have label {stages.labels[last]}"
+    if len(done) == len(valid):
+        return replace(made, message=words)
+    late = next(name for name in valid if name not in done)
+    why = f"; {late}: {every[late].why}" if every[late].why else ""
+    return replace(made, reason=Reason.WAITING_FOR_STAGE, message=words + why)
+
+
+def _last(settings: StageSettings) -> Stage:
+    if settings.plugin_validation is not None:
+        return Stage.PLGOK
+    return Stage.PLUG if settings.device_plugin is not None else Stage.RUN

@@ -1,0 +1,135 @@
+"""What is known of the stages of one driver: its plugin and their pods by node, and whether a driver may leave. Pure.
+
+The label ``run`` goes before a driver does, in a patch that also records since when. While pods of a stage are on the
+node after that, the driver stays, for at most :data:`LEAVE_SECONDS`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.stage_settings import StageSettings
+from driver_builder.objects.plugin import PluginPod, PluginSet
+from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.validation_pod import ValidationPod
+from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import Action, DeleteValidationPod, LabelNode
+
+LEAVE_SECONDS = 120.0
+"""So long a driver waits for the pods of its stages to leave a node."""
+LOOK_SECONDS = 15.0
+
+_LATEST = 1 << 33
+"""Seconds since the epoch: the year 2242."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageView:
+    """The stages of one driver; ``settings`` are None where the spec has none, or is invalid."""
+
+    driver: DriverContainer
+    settings: StageSettings | None
+    now: float
+    plugin_set: PluginSet | None = None
+    pods: Mapping[str, tuple[PluginPod, ...]] = field(default_factory=dict)
+    """By node, those of the plugin."""
+    validations: Mapping[str, tuple[ValidationPod, ...]] = field(default_factory=dict)
+    """By node, those that validate the plugin."""
+    labels: Mapping[Stage, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, driver: DriverContainer) -> "StageView":
+        """Take from a snapshot what concerns the stages of a driver."""
+        return cls(
+            driver=driver,
+            settings=driver.spec.stages if isinstance(driver.spec, DriverSpec) else None,
+            now=snapshot.now,
+            plugin_set=next(iter(of_driver(snapshot.plugin_sets, driver.key)), None),
+            pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
+            validations=_by_node(of_driver(snapshot.plugin_validation_pods, driver.key)),
+            labels={stage: stage_label(driver.key, stage) for stage in Stage},
+        )
+
+    def has_label(self, node: Node, stage: Stage) -> bool:
+        """Return whether a node has the label of a stage."""
+        return self.labels[stage] in node.labels
+
+    def has_traces(self, node: Node) -> bool:
+        """Return whether a node has a label or a record of a stage."""
+        return any(label in node.labels or label in node.annotations for label in self.labels.values())
+
+    def users(self, node: str) -> list[str]:
+        """Name the pods of stages that are on a node and have not ended."""
+        plugins = [f"pod {pod.namespace}/{pod.name}" for pod in self.pods.get(node, ())]
+        running = (pod for pod in self.validations.get(node, ()) if pod.ended_at is None)
+        return plugins + [f"pod {pod.namespace}/{pod.name}" for pod in running]
+
+    def has_left(self, node: Node) -> bool:
+        """Return whether the stages have left a node, or did not do so in time: then its driver may go."""
+        if self.has_label(node, Stage.RUN):
+            return False
+        return not self.users(node.name) or self.is_late(node)
+
+    def is_late(self, node: Node) -> bool:
+        """Return whether the time is over in which the stages should have left a node."""
+        since = _time(node.annotations.get(self.labels[Stage.RUN]))
+        # A time that has not come yet is of another clock.
+        return since is not None and not since <= self.now < since + LEAVE_SECONDS
+
+    def staying(self, nodes: Iterable[Node]) -> dict[str, str]:
+        """Return the nodes that stages have still to leave, with the words for it."""
+        return {node.name: self.words(node) for node in nodes if not self.has_left(node)}
+
+    def words(self, node: Node) -> str:
+        """Say what is left on a node."""
+        users = self.users(node.name)
+        return f"its device plugin has to leave first: {', '.join(users)}" if users else "its device plugin leaves"
+
+    def take_run(self, node: Node, why: str) -> tuple[Action, ...]:
+        """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
+        run = self.labels[Stage.RUN]
+        is_begun = _time(node.annotations.get(run)) is not None
+        begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
+        taken = [
+            LabelNode(
+                node=node.name,
+                driver=self.driver.key,
+                label=self.labels[stage],
+                version=None,
+                why=why,
+                annotations={run: str(int(self.now))} if stage is Stage.RUN else {},
+            )
+            for stage in (Stage.RUN, Stage.PLUG, Stage.PLGOK)
+            if (begins if stage is Stage.RUN else self.has_label(node, stage))
+        ]
+        return (*taken, *self.delete(node.name))
+
+    def delete(self, node: str) -> tuple[Action, ...]:
+        """Delete the pods that validate the plugin on a node."""
+        return tuple(
+            DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+            for pod in self.validations.get(node, ())
+            if not pod.deleting
+        )
+
+
+_Pod = TypeVar("_Pod", PluginPod, ValidationPod)
+
+
+def _by_node(pods: Iterable[_Pod]) -> dict[str, tuple[_Pod, ...]]:
+    found: dict[str, list[_Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.node, []).append(pod)
+    return {node: tuple(group) for node, group in found.items()}
+
+
+def _time(text: str | None) -> float | None:
+    """Read a time in whole seconds; one that cannot be read is long ago."""
+    if text is None:
+        return None
+    seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_LATEST)) + 1 else 0
+    return float(min(seconds, _LATEST))

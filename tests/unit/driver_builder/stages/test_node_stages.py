@@ -1,0 +1,127 @@
+"""What the labels of stages say of one node, by what is known of driver, plugin and kubelet."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.objects import loaded, plugin_validation_pod, validated
+from driver_builder.objects.plugin import PluginPod, PluginSet
+from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
+from driver_builder.objects.validated import Validated
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.stages.node_stages import Standing, labels_of, of_node
+from driver_builder.stages.stage_view import LEAVE_SECONDS, StageView
+from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
+
+RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
+VALIDATION: dict[str, Any] = {"image": "r.io/test:1", "command": ["/test"], "retries": 0}
+CONTAINER = driver(spec_changes={"stages": {"devicePlugin": {"resource": RESOURCE}, "pluginValidation": VALIDATION}})
+KEYS = {stage: stage_label(CONTAINER.key, stage) for stage in Stage}
+PLUG_SET = PluginSet(namespace=NAMESPACE, name="edu-plug", uid="uid-set", driver=CONTAINER.key)
+POD = PluginPod(namespace=NAMESPACE, name="edu-plug-x", uid="uid-pod", driver=CONTAINER.key, node="node-a",
+                owner="uid-set", ready_since=NOW - 600)  # fmt: skip
+WORKS, SILENT, GONE = Standing(is_valid=True, works=True), Standing(is_valid=True), Standing(why="NotLive")
+LOADS = '{"loads":[]}'
+SETTINGS = spec_of(CONTAINER).stages
+assert SETTINGS is not None
+SUBJECT = plugin_validation_pod.subject_of(SETTINGS, loaded=LOADS)
+
+
+def a_node(*stages: Stage, has: bool = True, record: Validated | None = None) -> Node:
+    """Make a node with some labels, where the kubelet has the resource."""
+    made = node(labels={KEYS[stage]: TRUE for stage in stages})
+    annotations = {**made.annotations, loaded.annotation(CONTAINER.key): LOADS}
+    annotations |= {KEYS[Stage.PLGOK]: validated.render(record)} if record is not None else {}
+    return replace(made, annotations=annotations, allocatable=frozenset({"example.com/edu"} if has else ()))
+
+
+def view(*pods: PluginPod, sets: tuple[PluginSet, ...] = (PLUG_SET,)) -> StageView:
+    """Make what is known of the stages."""
+    seen = Snapshot(now=NOW, drivers=(CONTAINER,), plugin_sets=sets, plugin_pods=pods)
+    return StageView.of(seen, CONTAINER)
+
+
+V, R, P, OK = Stage.VALID, Stage.RUN, Stage.PLUG, Stage.PLGOK
+DONE = Validated(subject=SUBJECT, succeeded=True)
+STARTED = replace(POD, ready_since=NOW - 5)
+CRASHED = replace(POD, ready_since=None, message="CrashLoopBackOff: back-off")
+CASES: list[Any] = [
+    pytest.param(WORKS, a_node(), (), {V, R}, id="proven"),
+    pytest.param(SILENT, a_node(), (), {V}, id="run does not come without proof"),
+    pytest.param(SILENT, a_node(V, R), (POD,), {V, R, P}, id="run does not go without evidence"),
+    pytest.param(GONE, a_node(V, R, P, OK), (POD,), set(), id="contrary evidence takes all"),
+    pytest.param(WORKS, a_node(V, R), (POD,), {V, R, P}, id="plugin ready"),
+    pytest.param(WORKS, a_node(V, R, has=False), (POD,), {V, R}, id="no resource"),
+    pytest.param(WORKS, a_node(V, R), (CRASHED,), {V, R}, id="plugin not ready"),
+    pytest.param(WORKS, a_node(V, R, P, has=False), (POD,), {V, R}, id="the kubelet has lost the resource"),
+    pytest.param(WORKS, a_node(V, R, P, has=False), (STARTED,), {V, R, P}, id="the plugin has just started again"),
+    pytest.param(WORKS, a_node(V, R, P, has=False), (), {V, R, P}, id="its pod is being replaced"),
+    pytest.param(WORKS, a_node(V, R, P, has=False), (CRASHED,), {V, R}, id="it crashes, and the resource is gone"),
+    pytest.param(WORKS, a_node(V, R, P), (CRASHED,), {V, R, P}, id="it crashes, and the kubelet has the resource"),
+    pytest.param(WORKS, a_node(V, R), (replace(POD, owner="other"),), {V, R}, id="a pod that is not ours"),
+    pytest.param(WORKS, a_node(V, R, P, record=DONE), (POD,), {V, R, P, OK}, id="validated"),
+    pytest.param(WORKS, a_node(V, R, P, OK, record=replace(DONE, subject="f" * 16)), (POD,), {V, R, P, OK},
+                 id="another command is not known yet"),
+    pytest.param(WORKS, a_node(V, R, P, OK, record=Validated(subject=SUBJECT, failures=1, pod="x", message="no")),
+                 (POD,), {V, R, P}, id="failed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("standing", "seen", "pods", "wanted"), CASES)
+def test_each_label_is_what_is_proven(
+    standing: Standing, seen: Node, pods: tuple[PluginPod, ...], wanted: set[Stage]
+) -> None:
+    """And nothing more."""
+    found = of_node(view(*pods), seen, standing)
+    assert {stage for stage, is_wanted in found.labels.items() if is_wanted} == wanted
+
+
+def test_a_plugin_that_has_just_started_is_looked_at_again() -> None:
+    """Although nothing may change until then."""
+    assert of_node(view(STARTED), a_node(V, R, has=False), WORKS).due_at == NOW - 5 + 60
+
+
+def test_nothing_is_validated_before_a_label_says_that_the_plugin_is_there() -> None:
+    """Its pod would be refused by the kubelet."""
+    assert of_node(view(POD), a_node(V, R), WORKS).starts == ""
+    assert of_node(view(POD), a_node(V, R, P), WORKS).starts == SUBJECT
+
+
+def test_since_when_run_is_gone_is_recorded_with_it() -> None:
+    """In one patch; the record goes when it comes back, or when the driver leaves for good."""
+    stages, seen = view(POD), a_node(V, R, P)
+    run = next(action for action in labels_of(stages, seen, of_node(stages, seen, GONE)) if action.label == KEYS[R])
+    assert (run.version, run.annotations) == (None, {KEYS[R]: str(int(NOW))})
+    left = replace(a_node(), annotations={**a_node().annotations, KEYS[R]: "1"})
+    (back, *_) = [item for item in labels_of(view(), left, of_node(view(), left, WORKS)) if item.label == KEYS[R]]
+    assert (back.version, back.annotations) == ("true", {KEYS[R]: None})
+    assert labels_of(view(), left, of_node(view(), left, GONE)) == ()
+    over = labels_of(view(), left, of_node(view(), left, replace(GONE, leaves=True)))
+    assert [item.annotations for item in over] == [{KEYS[R]: None}]
+
+
+@pytest.mark.parametrize(
+    ("labels", "since", "pods", "may_go"),
+    [
+        pytest.param((R,), None, (), False, id="run is there"),
+        pytest.param((), None, (), True, id="nothing is there"),
+        pytest.param((), None, (POD,), False, id="a pod without a record"),
+        pytest.param((), str(int(NOW) - 5), (POD,), False, id="a pod is leaving"),
+        pytest.param(
+            (), str(int(NOW) - 5), (replace(POD, owner="gone", deleting=True),), False, id="its DaemonSet is gone"
+        ),
+        pytest.param((), str(int(NOW - LEAVE_SECONDS)), (POD,), True, id="it had its time"),
+        pytest.param((), str(int(NOW) + 9000), (POD,), True, id="another clock"),
+        pytest.param((), "junk", (POD,), True, id="a record that cannot be read"),
+    ],
+)
+def test_a_driver_goes_when_its_stages_have_left(
+    labels: tuple[Stage, ...], since: str | None, pods: tuple[PluginPod, ...], may_go: bool
+) -> None:
+    """Or had so long for it."""
+    seen = a_node(*labels)
+    if since is not None:
+        seen = replace(seen, annotations={**seen.annotations, KEYS[R]: since})
+    assert view(*pods).has_left(seen) is may_go

@@ -1,0 +1,160 @@
+"""The objects of a plugin, who may name its images, and what drivers without stages are spared."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.model import permissions
+from driver_builder.objects import plugin, plugin_validation_pod
+from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.plan import plan
+from driver_builder.planning.actions import ApplyPlugin, LabelNode, MakeConfigMap
+from driver_builder.stages.plugin_validation import start
+from driver_builder.stages.stage_view import StageView
+from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
+from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
+
+RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
+PLUGIN: dict[str, Any] = {"devicePlugin": {"resource": RESOURCE}}
+VENDOR: dict[str, Any] = {"devicePlugin": {"image": "r.io/plugin:1", "resourceName": "example.com/edu"}}
+VALIDATION: dict[str, Any] = {"pluginValidation": {"image": "r.io/test:1", "command": ["/test"]}}
+WITH_AGENT = replace(SETTINGS, device_agent_image="r.io/agent:1")
+
+
+def seen(stages: dict[str, Any] | None, **changes: Any) -> Snapshot:
+    """Make a snapshot in which the driver is ready on a node."""
+    return ready_snapshot(node(), driver=driver(spec_changes={"stages": stages, **changes}))
+
+
+def manifest(stages: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the DaemonSet of the plugin."""
+    decided = plan(seen(stages, **changes), WITH_AGENT)
+    (found,) = [action for action in decided.actions if isinstance(action, ApplyPlugin)]
+    return found.manifest
+
+
+def test_the_pods_select_the_labels_before_them_and_tolerate_our_taints() -> None:
+    """Also where the spec names other tolerations."""
+    made = manifest(PLUGIN, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    pod = made["spec"]["template"]["spec"]
+    key = "driverwright/edu"
+    assert pod["nodeSelector"] == {stage_label(key, Stage.RUN): "true", stage_label(key, Stage.VALID): "true"}
+    assert {item["key"] for item in pod["tolerations"]} == {"gpu", PENDING_TAINT, UPGRADING_TAINT}
+    assert made["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-edu"
+
+
+def test_our_agent_is_unprivileged_and_reads_its_config_map() -> None:
+    """It has the kubelet's folder of sockets, and /dev to look at."""
+    pod = manifest(PLUGIN)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "r.io/agent:1"
+    assert container["securityContext"]["privileged"] is False
+    assert {item["mountPath"]: item.get("readOnly", False) for item in container["volumeMounts"]} == {
+        "/var/lib/kubelet/device-plugins": False,
+        "/host/dev": True,
+        "/host/sys": True,
+        "/etc/device-agent": True,
+    }
+    (made,) = [action for action in plan(seen(PLUGIN), WITH_AGENT).actions if isinstance(action, MakeConfigMap)]
+    assert made.manifest["data"][plugin.CONFIG_KEY].startswith('{\n  "resources": [')
+
+
+def test_our_agent_sees_the_folders_of_what_it_mounts() -> None:
+    """Of a pattern those above it."""
+    paths = [{"path": path, "type": "Mount"} for path in ("/run/edu/*/socket", "/opt/edu/lib.so", "/run/edu/x")]
+    resource = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}, *paths]}]}
+    volumes = manifest({"devicePlugin": {"resource": resource}})["spec"]["template"]["spec"]["volumes"]
+    seen = {item["hostPath"]["path"] for item in volumes if "hostPath" in item}
+    assert seen == {"/var/lib/kubelet/device-plugins", "/dev", "/sys", "/run/edu", "/opt/edu"}
+
+
+def test_a_vendors_plugin_gets_the_same_and_runs_what_is_given() -> None:
+    """Its ``/dev`` is at the place where it looks for it."""
+    stages = {"devicePlugin": {**VENDOR["devicePlugin"], "args": ["--x"], "privileged": True}}
+    (container,) = manifest(stages)["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["args"]) == ("r.io/plugin:1", ["--x"])
+    assert container["securityContext"] == {"privileged": True}
+    assert [item["mountPath"] for item in container["volumeMounts"]] == ["/var/lib/kubelet/device-plugins", "/dev"]
+
+
+def test_the_same_spec_makes_the_same_objects() -> None:
+    """A change of the resource changes the template, so that it rolls out."""
+    assert manifest(PLUGIN) == manifest(PLUGIN)
+    other = {"devicePlugin": {"resource": {**RESOURCE, "environment": {"A": "b"}}}}
+    assert manifest(PLUGIN)["spec"]["template"] != manifest(other)["spec"]["template"]
+
+
+@pytest.mark.parametrize("stages", [VENDOR, {**PLUGIN, **VALIDATION}], ids=["plugin", "validation"])
+def test_images_that_are_not_allowed_do_not_run(stages: dict[str, Any]) -> None:
+    """They run on nodes, one of them perhaps privileged."""
+    allowed = permissions.read({"allowed_base_images": "registry.example.com/*"})
+    settings = replace(WITH_AGENT, template_versions=replace(SETTINGS.template_versions, permissions=allowed))
+    decided = plan(seen(stages), settings)
+    assert not [action for action in decided.actions if isinstance(action, ApplyPlugin | MakeConfigMap)]
+    assert decided.drivers[0].stages is not None
+    assert decided.drivers[0].stages.reason == "NotAllowed"
+    assert decided.drivers[0].targets[0].reason == "NotAllowed"
+
+
+def test_a_validation_requests_the_resource_without_privileges_and_without_a_priority() -> None:
+    """A critical pod would end others that have the resource."""
+    container = driver(spec_changes={"stages": {**PLUGIN, **VALIDATION}})
+    settings = spec_of(container).stages
+    assert settings is not None
+    assert settings.plugin_validation is not None
+    made = plugin_validation_pod.manifest(container, settings.plugin_validation, node="node-a", subject="f" * 16)
+    (item,) = made["spec"]["containers"]
+    assert item["resources"]["limits"] == {"example.com/edu": "1"}
+    assert item["securityContext"]["privileged"] is False
+    assert "priorityClassName" not in made["spec"]
+
+
+def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
+    """It starts where they cannot be, and not where one of them has the resource."""
+    container = driver(spec_changes={"stages": {**PLUGIN, **VALIDATION}})
+    stages = StageView.of(Snapshot(now=NOW, drivers=(container,)), container)
+    uses = NodePod(namespace="a", name="b", uid="c", resources=frozenset({"example.com/edu"}))
+    kinds = {
+        name: [type(action).__name__ for action in start(stages, node(), "f" * 16, users)[0]]
+        for name, users in (
+            ("not listed", {}),
+            ("not allowed", {"node-a": NodePods(unread="forbidden")}),
+            ("unused", {"node-a": NodePods(pods=(replace(uses, has_ended=True),))}),
+            ("used", {"node-a": NodePods(pods=(uses,))}),
+        )
+    }
+    assert kinds == {
+        "not listed": [],
+        "not allowed": ["StartValidation"],
+        "unused": ["StartValidation"],
+        "used": ["RememberValidated"],
+    }
+
+
+def test_an_invalid_spec_keeps_labels_that_are_true() -> None:
+    """Nothing is known of what should be there."""
+    made = seen(PLUGIN)
+    labels = {stage_label("driverwright/edu", stage): "true" for stage in Stage}
+    nodes = tuple(replace(item, labels={**item.labels, **labels}) for item in made.nodes)
+    broken = driver(spec_changes={"stages": {"validation": {}}})
+    decided = plan(replace(made, nodes=nodes, drivers=(broken,)), WITH_AGENT)
+    assert not [action for action in decided.actions if isinstance(action, LabelNode)]
+
+
+def test_a_driver_without_stages_looks_at_no_node_because_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it costs does not grow with the fleet."""
+    made = ready_snapshot(*(node(f"node-{number}") for number in range(20)), driver=driver())
+    looked: list[str] = []
+
+    def traced(_self: StageView, item: Any) -> bool:
+        looked.append(item.name)
+        return False
+
+    monkeypatch.setattr(StageView, "has_traces", traced)
+    decided = plan(made, SETTINGS)
+    assert decided.drivers[0].targets[0].ready_nodes == 20
+    assert looked == []

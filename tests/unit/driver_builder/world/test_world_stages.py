@@ -1,0 +1,544 @@
+"""``spec.stages`` on a model of a cluster: the plugin comes after its driver, and leaves before it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driver_builder.objects import plugin, plugin_validation_pod
+from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartUnload, TakeNode
+from kube_api.client import Object
+from kube_api.names import ready_label
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
+from tests.support.driver_builder.model_world import World
+
+KEY = f"{NAMESPACE}/edu"
+READY = ready_label(NAMESPACE, "edu")
+VALID, RUN, PLUG, PLGOK = (stage_label(KEY, stage) for stage in (Stage.VALID, Stage.RUN, Stage.PLUG, Stage.PLGOK))
+RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
+PLUGIN: dict[str, Any] = {"devicePlugin": {"resource": RESOURCE}}
+VENDOR: dict[str, Any] = {"devicePlugin": {"image": "registry.example.com/plugin:1", "resourceName": "example.com/edu"}}
+VALIDATION: dict[str, Any] = {"image": "registry.example.com/test:1", "command": ["/test"], "retries": 1}
+CHAIN: dict[str, Any] = {**PLUGIN, "pluginValidation": VALIDATION}
+EVERY = {VALID, RUN, PLUG, PLGOK}
+ORDERS = [set(), {VALID}, {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
+PLUG_SET = DAEMON_SETS.path(namespace=NAMESPACE, name="edu-plug")
+CONFIG = CONFIG_MAPS.path(namespace=NAMESPACE, name="edu-plug")
+DRIVER = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+WITH_AGENT = replace(SETTINGS, device_agent_image="registry.example.com/device-agent:1")
+
+
+class Watched(World):
+    """A world that checks at every moment what must hold: the plugin is never there without its module."""
+
+    def __init__(self) -> None:
+        super().__init__(WITH_AGENT)
+        self.labels: dict[str, list[set[str]]] = {}
+        """The stage labels that each node had, in this order."""
+
+    def steps(self) -> tuple[Any, ...]:
+        """Check after each part of a round."""
+        return tuple(step for part in super().steps() for step in (part, self.check))
+
+    def check(self) -> None:
+        """A node says that its plugin is there only while its module is live."""
+        for name, labels in self.nodes().items():
+            now = labels.keys() & EVERY
+            seen = self.labels.setdefault(name, [])
+            if not seen or seen[-1] != now:
+                seen.append(now)
+
+    def plugins_on(self, node: str) -> list[Object]:
+        """Return the pods of the plugin on a node."""
+        return [pod for pod in self.pods_on(node) if plugin.STAGE_LABEL in pod["metadata"]["labels"]]
+
+    def in_the_way(self, action: Action) -> bool:
+        """Return whether an action takes a module from a node where the plugin still is."""
+        is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
+        takes = isinstance(action, TakeNode | StartUnload) and bool(self.plugins_on(action.node))
+        return takes and not is_over
+
+
+def fleet(names: str = "abc", **changes: Any) -> Watched:
+    """Make nodes of one kernel and a driver."""
+    world = Watched()
+    for name in names:
+        world.add_node(name, KERNEL)
+    world.add_driver(**changes)
+    return world
+
+
+def edit(world: World, **spec: Any) -> None:
+    """Let somebody edit the driver."""
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu"), {"spec": spec})
+
+
+def stages(world: World) -> dict[str, set[str]]:
+    """Return the labels of stages that each node has."""
+    return {name: labels.keys() & EVERY for name, labels in world.nodes().items()}
+
+
+def records(world: World) -> set[str]:
+    """Return the annotations of stages on all nodes."""
+    nodes = (world.client.get(NODES.path(name=name)) for name in world.nodes())
+    return {key for obj in nodes for key in obj["metadata"]["annotations"] if key in EVERY}
+
+
+def condition(world: World) -> tuple[str, str]:
+    """Return what the condition says."""
+    (found,) = [item for item in world.status()["conditions"] if item["type"] == "Stages"]
+    return found["status"], found["reason"]
+
+
+def settle(world: World) -> None:
+    """Let everything happen, and check that nothing is left to do or to wait for."""
+    for _ in range(10):
+        world.settle()
+        due = world.decide().requeue_at
+        if due is None:
+            break
+        world.now = max(world.now, due)
+    decided = world.decide()
+    assert (decided.actions, decided.requeue_at) == ((), None)
+
+
+def rounds(world: Watched, count: int = 40) -> Iterator[None]:
+    """Let so many passes and rounds follow each other; no pass takes a module from under a plugin."""
+    for _ in range(count):
+        assert [str(action) for action in world.reconcile().actions if world.in_the_way(action)] == []
+        yield
+        world.finish_builds()
+        world.turn()
+        world.now += 5
+
+
+def test_each_stage_follows_the_one_before() -> None:
+    """The labels come one after the other, each after what it says; in the end every node has them all."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    assert stages(world) == dict.fromkeys("abc", EVERY)
+    assert world.labels["a"] == [set(), {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
+    assert sorted(node for _, node, _ in world.plugin_validations) == ["a", "b", "c"]
+    assert [pod for name in "abc" for pod in world.pods_on(name)
+            if plugin_validation_pod.PLUGIN_VALIDATION_LABEL in pod["metadata"]["labels"]] == []  # fmt: skip
+    assert condition(world) == ("True", "StagesReady")
+    counts = {key: world.status()["stages"][key] for key in ("validNodes", "runNodes", "plugNodes", "plgokNodes")}
+    assert set(counts.values()) == {3}
+
+
+def test_without_a_plugin_nodes_have_the_labels_that_others_select() -> None:
+    """An empty ``stages`` is enough."""
+    world = fleet(stages={})
+    settle(world)
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
+    assert (PLUG_SET in world.client.objects, CONFIG in world.client.objects) == (False, False)
+
+
+def test_without_stages_there_is_no_label_and_no_object() -> None:
+    """And no status of them."""
+    world = fleet()
+    settle(world)
+    assert stages(world) == {name: set() for name in "abc"}
+    assert "stages" not in world.status()
+    assert not [item for item in world.status()["conditions"] if item["type"] == "Stages"]
+
+
+def test_a_wave_takes_the_plugin_first() -> None:
+    """On each node: run goes, the pod leaves, the module is replaced and proven, and all comes back in order."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.labels.clear()
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for _ in rounds(world, 80):
+        for name, labels in world.nodes().items():
+            is_old = labels.get(READY) == "1.0.0" and world.live[name]
+            assert RUN in labels or not world.plugins_on(name) or is_old
+    settle(world)
+    assert {labels[READY] for labels in world.nodes().values()} == {"2.0.0"}
+    assert stages(world) == dict.fromkeys("abc", EVERY)
+    for name in "abc":
+        # Each says no more than the one before it.
+        assert all(labels in ORDERS for labels in world.labels[name])
+        assert any(RUN not in labels for labels in world.labels[name])
+    assert len(world.plugin_validations) == 6
+    assert records(world) == {PLGOK}
+
+
+def test_a_wave_says_what_it_waits_for() -> None:
+    """The pod that has not left, by its name."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    messages = []
+    for _ in rounds(world, 20):
+        messages.append((world.status().get("rollout") or {}).get("message", ""))
+    assert any("a: its device plugin has to leave first: pod driverwright/edu-plug-a" in text for text in messages)
+
+
+def test_a_plugin_that_does_not_leave_is_waited_for_so_long() -> None:
+    """Then the driver is replaced all the same, and the message says so."""
+    world = fleet("a", stages=PLUGIN)
+    settle(world)
+    world.stuck.add("a")
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    began, taken, messages = world.now, 0.0, []
+    for _ in range(60):
+        decided = world.reconcile()
+        if not taken and any(isinstance(action, TakeNode) for action in decided.actions):
+            taken = world.now
+        messages.append((world.status().get("rollout") or {}).get("message", ""))
+        world.finish_builds()
+        world.turn()
+        world.now += 5
+    assert 120 <= taken - began <= 150
+    assert any("did not leave within 120 seconds" in text for text in messages)
+
+
+def test_the_same_modules_move_no_label() -> None:
+    """A pod that is deleted by hand, and a version that has the same modules."""
+    world = fleet(stages=CHAIN)
+    world.identity = "SAME"
+    settle(world)
+    world.labels.clear()
+    for pod in world.pods_on("a"):
+        if plugin.STAGE_LABEL not in pod["metadata"]["labels"]:
+            world.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
+    settle(world)
+    world.silence("b")
+    world.reconcile()
+    world.hear("b")
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    settle(world)
+    assert {labels[READY] for labels in world.nodes().values()} == {"2.0.0"}
+    assert world.labels == {name: [EVERY] for name in "abc"}
+
+
+def test_what_changes_without_the_modules_moves_no_label() -> None:
+    """Every driver pod is replaced, and loads nothing: the plugin stays."""
+    world = fleet(stages=CHAIN)
+    world.identity = "SAME"
+    settle(world)
+    world.labels.clear()
+    edit(world, module={"names": ["edudrv"], "blacklist": ["other"]})
+    settle(world)
+    assert world.labels == {name: [EVERY] for name in "abc"}
+
+
+def test_other_parameters_are_a_reason_to_leave() -> None:
+    """The module is loaded anew with them."""
+    world = fleet("a", stages=CHAIN)
+    world.identity = "SAME"
+    settle(world)
+    world.labels.clear()
+    edit(world, module={"names": ["edudrv"], "parameters": {"edudrv": ["x=1"]}})
+    for _ in rounds(world):
+        pass
+    settle(world)
+    assert [RUN in labels for labels in world.labels["a"]][:2] == [True, False]
+    assert stages(world)["a"] == EVERY
+
+
+def test_a_lost_module_takes_every_label() -> None:
+    """And the plugin leaves before the module is loaded again."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.remove_module("b")
+    world.live["b"].clear()
+    world.reconcile()
+    assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
+    for _ in rounds(world, 5):
+        pass
+    assert [(item["name"], item["reloads"]) for item in world.status()["nodes"]] == [("b", 1)]
+    assert world.live["b"] == world.live["a"]
+    settle(world)
+    assert stages(world) == dict.fromkeys("abc", EVERY)
+
+
+def test_a_boot_takes_the_labels_and_they_come_back() -> None:
+    """The plugin is validated once more: it is another boot."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.reboot("b", KERNEL)
+    world.reconcile()
+    assert stages(world)["b"] == set()
+    settle(world)
+    assert stages(world) == dict.fromkeys("abc", EVERY)
+    assert [node for _, node, _ in world.plugin_validations].count("b") == 2
+
+
+def test_a_node_without_a_device_loses_the_label_of_the_plugin() -> None:
+    """The kubelet says so; the driver stays."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.without_devices.add("b")
+    world.now += 100
+    settle(world)
+    assert stages(world)["b"] == {VALID, RUN}
+    assert condition(world) == ("False", "ResourceMissing")
+    world.without_devices.clear()
+    settle(world)
+    assert stages(world)["b"] == EVERY
+    assert len(world.plugin_validations) == 3
+
+
+def test_a_validation_that_fails_for_good_is_reported() -> None:
+    """The node keeps driver and plugin, and the last pod stays for its log."""
+    world = fleet(stages=CHAIN)
+    world.invalid["b"] = 2
+    settle(world)
+    assert stages(world)["b"] == {VALID, RUN, PLUG}
+    assert condition(world) == ("False", "PluginValidationFailed")
+    assert world.status()["stages"]["message"] == "b: the command failed (1): no answer"
+    names = [pod["metadata"]["name"] for pod in world.pods_on("b")]
+    assert plugin_validation_pod.name_of(KEY, "b") in names
+
+
+def test_it_is_skipped_where_pods_use_the_resource() -> None:
+    """They prove the plugin as well, and nothing may be left for another pod."""
+    world = fleet("a", stages=CHAIN)
+    container = {"name": "x", "resources": {"limits": {"example.com/edu": "1"}}}
+    user = {
+        "metadata": {"name": "user", "ownerReferences": [{"uid": "uid-edu", "kind": "Job"}]},
+        "spec": {"nodeName": "a", "containers": [container]},
+        "status": {"phase": "Running"},
+    }
+    world.client.create(PODS.path(namespace="others"), user)
+    settle(world)
+    assert stages(world)["a"] == EVERY
+    assert world.plugin_validations == []
+
+
+def test_a_plugin_is_edited_by_a_rolling_update() -> None:
+    """With another ConfigMap; the driver stays, and so do its labels."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    before = world.client.get(CONFIG)["metadata"]["uid"]
+    other = {**RESOURCE, "groups": [{"count": 2, "paths": [{"path": "/dev/edu*"}]}]}
+    edit(world, stages={"devicePlugin": {"resource": other}})
+    settle(world)
+    assert '"count": 2' in world.client.get(CONFIG)["data"][plugin.CONFIG_KEY]
+    assert world.client.get(CONFIG)["metadata"]["uid"] != before
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+
+
+def _touched_config(world: World) -> None:
+    world.client.patch(CONFIG, {"data": {plugin.CONFIG_KEY: "resources: []"}})
+
+
+def _deleted_config(world: World) -> None:
+    world.client.delete(CONFIG)
+
+
+def _touched_set(world: World) -> None:
+    world.client.objects[PLUG_SET]["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "edu"}
+
+
+def _deleted_set(world: World) -> None:
+    world.client.delete(PLUG_SET)
+
+
+@pytest.mark.parametrize("drift", [_touched_config, _deleted_config, _touched_set, _deleted_set])
+def test_drift_of_the_plugins_objects_is_repaired(drift: Any) -> None:
+    """Whatever somebody has changed."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    spec, data = world.client.get(PLUG_SET)["spec"], world.client.get(CONFIG)["data"]
+    drift(world)
+    settle(world)
+    assert (world.client.get(PLUG_SET)["spec"], world.client.get(CONFIG)["data"]) == (spec, data)
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+
+
+def test_what_the_api_server_fills_in_is_no_drift() -> None:
+    """Defaults, and values that it leaves out."""
+    world = fleet(stages=VENDOR, tolerations=[{"operator": "Exists", "value": ""}])
+    settle(world)
+    spec = world.client.objects[PLUG_SET]["spec"]
+    spec["revisionHistoryLimit"] = 10
+    spec["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+    del spec["template"]["spec"]["tolerations"][0]["value"]
+    assert not any(isinstance(action, ApplyPlugin) for action in world.reconcile().actions)
+
+
+def test_a_config_map_of_somebody_else_is_left_alone() -> None:
+    """The status names it."""
+    world = fleet(stages=PLUGIN)
+    world.client.create(CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "edu-plug"}, "data": {"a": "b"}})
+    settle(world)
+    assert world.client.get(CONFIG)["data"] == {"a": "b"}
+    assert condition(world) == ("False", "StageNameTaken")
+
+
+def test_without_an_image_of_the_agent_the_reason_is_in_the_status() -> None:
+    """The driver is there all the same."""
+    world = fleet(stages=PLUGIN)
+    world.settings = SETTINGS
+    settle(world)
+    assert condition(world) == ("False", "NoDeviceAgent")
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
+
+
+def test_a_drain_begins_with_the_plugin() -> None:
+    """What uses the driver is evicted, DaemonSets that require run are waited for, and all comes back."""
+    world = fleet("a", stages=PLUGIN, rollout={"drain": {"resources": ["example.com/edu"]}})
+    settle(world)
+    container = {"name": "x", "resources": {"limits": {"example.com/edu": "1"}}}
+    for name, kind in (("user", "Job"), ("exporter", "DaemonSet")):
+        spec = {"nodeName": "a", "containers": [container], "nodeSelector": {RUN: "true"}}
+        metadata = {"name": name, "ownerReferences": [{"uid": "uid-edu", "kind": kind, "controller": True}]}
+        world.client.create(
+            PODS.path(namespace="others"), {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+        )
+    exporter = PODS.path(namespace="others", name="exporter")
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for number, _ in enumerate(rounds(world)):
+        labels = world.nodes()["a"]
+        is_locked = "driverwright.io/lock" in world.client.get(NODES.path(name="a"))["metadata"]["annotations"]
+        assert not (is_locked and labels[READY] == "1.0.0" and RUN in labels)
+        if number == 20:
+            assert labels[READY] == "1.0.0"
+            assert "exporter has not left" in world.status()["rollout"]["message"]
+            del world.client.objects[exporter]
+        for path, obj in list(world.client.objects.items()):
+            if path.startswith(PODS.path(namespace="others")) and "deletionTimestamp" in obj["metadata"]:
+                del world.client.objects[path]
+    settle(world)
+    assert world.nodes()["a"][READY] == "2.0.0"
+    assert stages(world)["a"] == {VALID, RUN, PLUG}
+    assert world.client.evicted == [PODS.path(namespace="others", name="user")]
+
+
+def test_a_vendors_plugin_has_no_config_map() -> None:
+    """And takes the place of our agent."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    edit(world, stages={"devicePlugin": {**VENDOR["devicePlugin"], "resource": None}})
+    settle(world)
+    assert CONFIG not in world.client.objects
+    (container,) = world.client.get(PLUG_SET)["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example.com/plugin:1"
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+
+
+def test_a_stage_that_goes_from_the_spec_takes_its_objects_and_labels() -> None:
+    """The others stay; without any stage nothing is left."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    edit(world, stages={"pluginValidation": None})
+    settle(world)
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+    edit(world, stages={"devicePlugin": None})
+    settle(world)
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
+    assert PLUG_SET not in world.client.objects
+    assert CONFIG not in world.client.objects
+    edit(world, stages=None)
+    settle(world)
+    assert stages(world) == {name: set() for name in "abc"}
+    assert records(world) == set()
+    assert {labels[READY] for labels in world.nodes().values()} == {"1.0.0"}
+
+
+def test_a_deleted_driver_leaves_nothing() -> None:
+    """The plugin leaves before the modules are unloaded."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.delete_driver("edu")
+    for _ in rounds(world, 20):
+        pass
+    assert stages(world) == {name: set() for name in "abc"}
+    assert records(world) == set()
+    assert all(not live for live in world.live.values())
+    assert not [path for path in world.client.objects if "-plug" in path or "drivercontainers" in path]
+
+
+def test_a_plugin_that_does_not_leave_holds_a_removal_for_so_long() -> None:
+    """The condition names its pod; then the modules are unloaded all the same."""
+    world = fleet("a", stages=PLUGIN)
+    settle(world)
+    world.stuck.add("a")
+    world.delete_driver("edu")
+    began = world.now
+    for _ in rounds(world, 20):
+        assert world.live["a"]
+        (found,) = [item for item in world.status()["conditions"] if item["type"] == "Unloading"]
+        assert found["reason"] == "Unloading"
+    assert world.now < began + 120
+    for _ in range(20):
+        world.reconcile()
+        world.turn()
+        world.now += 5
+    assert world.live["a"] == {}
+    world.stuck.clear()
+    for _ in range(5):
+        world.turn()
+        if DRIVER in world.client.objects:
+            world.reconcile()
+    assert not [path for path in world.client.objects if "-plug" in path or "drivercontainers" in path]
+
+
+def test_a_node_that_the_driver_leaves_has_no_label() -> None:
+    """After the time in which it might come back; the plugin goes before the module."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.move_node("b", "other")
+    for _ in rounds(world, 4):
+        pass
+    assert stages(world)["b"] == EVERY
+    world.now += 700
+    for _ in rounds(world, 20):
+        pass
+    assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
+    assert world.live["b"] == {}
+
+
+def test_a_paused_driver_loses_labels_that_are_not_true() -> None:
+    """As it loses its ready label."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+    world.client.patch(path, {"metadata": {"annotations": {"driverwright.io/pause": "true"}}})
+    world.remove_module("b")
+    world.reconcile()
+    assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
+
+
+@pytest.mark.parametrize("story", ["installation", "upgrade", "removal"])
+def test_killed_after_any_action_it_comes_to_the_same_end(story: str) -> None:
+    """For each action on the way: kill the controller right after it."""
+
+    def end(killed_after: int) -> tuple[Watched, int]:
+        world, seen = fleet("ab", stages=CHAIN), 0
+        if story != "installation":
+            settle(world)
+        if story == "upgrade":
+            world.change_source("int y;")
+            edit(world, version="2.0.0")
+        elif story == "removal":
+            world.delete_driver("edu")
+
+        def kill_here(action: Action) -> bool:
+            nonlocal seen
+            assert not world.in_the_way(action)
+            seen += 1
+            return seen == killed_after
+
+        for _ in range(30):
+            world.reconcile(kill_here)
+            world.finish_builds()
+            world.turn()
+            world.now += 31
+        return world, seen
+
+    straight, actions = end(0)
+    for number in range(1, actions + 1):
+        world, _ = end(number)
+        assert (stages(world), world.live, records(world)) == (stages(straight), straight.live, records(straight))
