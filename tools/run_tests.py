@@ -30,7 +30,6 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 """What tests look for when they are collected, so it has to be there before."""
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
-"""Those that wait for long come first, or one process would wait for them at the end."""
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
 LIVES = ("tests/api/test_killed_controller.py", "tests/api/test_landings.py", "tests/api/test_soak.py")
 """A controller's process and played nodes: they take minutes and hardly any processor time."""

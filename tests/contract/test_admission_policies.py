@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +43,7 @@ from tests.support.forbidden_changes import (
     resource,
     taint,
 )
+from tests.support.yaml_files import read_documents
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY, "device-agent": 
 
 def documents(program: str) -> tuple[Json, Json]:
     """Read policy and binding."""
-    policy, binding = yaml.safe_load_all((DEPLOY / f"{program}.yaml").read_text())
+    policy, binding = read_documents((DEPLOY / f"{program}.yaml").read_text())
     return policy, binding
 
 
@@ -211,7 +211,7 @@ def test_the_settings_of_the_worker_are_those_of_the_policy(
 ) -> None:
     """Flags and configuration file as for ``nfd-worker run``."""
     assert run_command("nfd-worker", *flags) == 0
-    made, _ = yaml.safe_load_all(capsys.readouterr().out)
+    made, _ = read_documents(capsys.readouterr().out)
     refusals = Policy(made).review(review("nfd-worker", Act(act, "")))
     assert (refusals == ()) is is_accepted
 

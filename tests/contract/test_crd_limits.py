@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.support.yaml_files import read_documents, read_yaml
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "deploy" / "crds"
-KNOWN: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests/data/crd-limits.yaml").read_text())
+KNOWN: dict[str, dict[str, Any]] = read_yaml((ROOT / "tests/data/crd-limits.yaml").read_text())
 """Each field with its limits when objects were first stored; a field that is new adds its line, none gets tighter."""
 WORDS = ("type", "format", "pattern", "enum", "required", "maxLength", "maxItems", "maxProperties", "maximum",
          "minLength", "minItems", "minimum")  # fmt: skip
@@ -51,7 +52,7 @@ def tightened(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def test_no_limit_of_a_stored_object_is_tightened() -> None:
     """No field goes either: what it holds would be dropped."""
-    definition = yaml.safe_load((ROOT / "deploy/crds/drivercontainers.yaml").read_text())
+    definition = read_yaml((ROOT / "deploy/crds/drivercontainers.yaml").read_text())
     (version,) = definition["spec"]["versions"]
     now = dict(limits(version["schema"]["openAPIV3Schema"]))
     assert not KNOWN.keys() - now.keys()
@@ -101,6 +102,6 @@ def unknown_keywords(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("path", sorted(CRDS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_schema_consists_of_its_keywords(path: Path) -> None:
     """The API server drops everything else without a word."""
-    for crd in yaml.safe_load_all(path.read_text()):
+    for crd in read_documents(path.read_text()):
         for version in (crd.get("spec") or {}).get("versions") or ():
             assert list(unknown_keywords(version["schema"]["openAPIV3Schema"])) == []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from device_agent.config.config_file import parse_resources
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR
@@ -25,6 +24,7 @@ from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder import factories
+from tests.support.yaml_files import read_documents, read_yaml
 from tools import product_images
 
 Json = dict[str, Any]
@@ -43,8 +43,7 @@ NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE)
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-DOCUMENTS = [(path, item) for path in FILES for item in yaml.load_all(path.read_text(), LOADER) if item]
+DOCUMENTS = [(path, item) for path in FILES for item in read_documents(path.read_text())]
 WORKLOADS = [item for _, item in DOCUMENTS if item["kind"] in ("Deployment", "DaemonSet")]
 
 
@@ -79,7 +78,7 @@ def schema(*path: str) -> Json:
 
 def test_the_base_names_every_manifest() -> None:
     """``kubectl apply -k deploy`` applies all files of ``deploy/`` but those that are optional, each once."""
-    resources_named = yaml.safe_load(BASE.read_text())["resources"]
+    resources_named = read_yaml(BASE.read_text())["resources"]
     assert sorted(resources_named) == [str(path.relative_to(BASE.parent)) for path in FILES]
 
 
@@ -87,18 +86,18 @@ def test_the_base_names_every_manifest() -> None:
 def test_kustomizations_use_fields_of_kustomize_2(path: Path) -> None:
     """The kustomize inside kubectl 1.20 is 2.0.3, and refuses fields that it does not know."""
     known = {"apiVersion", "kind", "resources", "bases", "images", "patchesStrategicMerge"}
-    assert yaml.safe_load(path.read_text()).keys() <= known
+    assert read_yaml(path.read_text()).keys() <= known
 
 
 def test_the_overlay_replaces_every_image_of_ours() -> None:
     """Both programs' images, and those that driver-builder puts into the pods it creates."""
-    overlay = yaml.safe_load(OVERLAY.read_text())
+    overlay = read_yaml(OVERLAY.read_text())
     assert [(OVERLAY.parent / base).resolve() for base in overlay["bases"]] == [BASE.parent]
     images = {container["image"] for item in WORKLOADS for container in item["spec"]["template"]["spec"]["containers"]}
     assert {f"{image['name']}:latest": f"{image['newName']}:latest" for image in overlay["images"]} == {
         image: f"registry.example.com/team/{image}" for image in images
     }
-    (patch,) = [yaml.safe_load((OVERLAY.parent / name).read_text()) for name in overlay["patchesStrategicMerge"]]
+    (patch,) = [read_yaml((OVERLAY.parent / name).read_text()) for name in overlay["patchesStrategicMerge"]]
     (deployed,) = [item for item in objects(patch["kind"]) if named(item) == named(patch)]
     replaced, before = (_image_variables(item) for item in (patch, deployed))
     assert replaced == {name: f"registry.example.com/team/{image}" for name, image in before.items()}
@@ -119,7 +118,7 @@ def test_every_manifest_is_of_a_kind_we_know(path: Path, obj: Json) -> None:
 @pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
 def test_a_patch_takes_away_what_is_there(path: Path) -> None:
     """Container, volumes, mounts and variables that it names are those of the Deployment."""
-    patch = yaml.safe_load(path.read_text())
+    patch = read_yaml(path.read_text())
     assert named(patch) in EVERYTHING
     (deployed,) = [item for item in objects(patch["kind"]) if named(item) == named(patch)]
     pod, patched = deployed["spec"]["template"]["spec"], patch["spec"]["template"]["spec"]
@@ -267,7 +266,7 @@ def test_the_device_agent_has_no_rights() -> None:
 
 def test_the_rights_to_drain_are_two_and_are_asked_for_by_name() -> None:
     """Pods are listed and evicted, never deleted; the status names the manifest."""
-    role, binding = yaml.safe_load_all(DRAIN.read_text())
+    role, binding = read_documents(DRAIN.read_text())
     granted = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"]}
     assert granted == {"pods": ["list"], "pods/eviction": ["create"]}
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
@@ -392,8 +391,8 @@ def test_printer_columns_show_fields_that_exist() -> None:
 DRIVERS = [
     (path, item)
     for path in (*EXAMPLES, *FILES)
-    for item in yaml.load_all(path.read_text(), LOADER)
-    if item and item.get("kind") == DRIVER_CONTAINERS.kind
+    for item in read_documents(path.read_text())
+    if item.get("kind") == DRIVER_CONTAINERS.kind
 ]
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import re2
-import yaml
 from cel_expr_python import cel
+
+from tests.support.yaml_files import read_yaml
 
 Json = dict[str, Any]
 
 CRD = Path(__file__).parents[2] / "deploy" / "crds" / "drivercontainers.yaml"
-SCHEMA = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+SCHEMA = read_yaml(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 RULES = "x-kubernetes-validations"
 RESERVED = {
     *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),

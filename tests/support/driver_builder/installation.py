@@ -6,8 +6,6 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from driver_builder.cli.common import own_version
 from kube_api import resources
 from kube_api.client import Client, Object
@@ -15,6 +13,7 @@ from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import DRIVER_CONTAINERS, LEASES, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, driver_object, node_labels
 from tests.support.driver_builder.memory_client import MemoryClient, copied
+from tests.support.yaml_files import read_documents
 
 Json = dict[str, Any]
 
@@ -24,9 +23,7 @@ _FILES = (
     "driver-builder/deployment.yaml", "nfd-worker/daemonset.yaml",
 )  # fmt: skip
 _READY = [{"type": "Ready", "status": "True"}]
-# By libyaml, where PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MANIFESTS = [item for file in _FILES for item in yaml.load_all((DEPLOY / file).read_text(), _LOADER) if item]
+_MANIFESTS = [item for file in _FILES for item in read_documents((DEPLOY / file).read_text())]
 
 
 class InstalledClient(MemoryClient):

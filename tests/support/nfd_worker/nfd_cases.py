@@ -3,13 +3,11 @@
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.nfd_worker.trees import DATA
+from tests.support.yaml_files import read_yaml
 
-# By libyaml, where PyYAML has it: each process of the tests reads it, and it is long.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DOCUMENT = yaml.load((DATA / "nfd_cases.yaml").read_text(), _LOADER)  # noqa: S506 - a safe one
+_DOCUMENT = read_yaml((DATA / "nfd_cases.yaml").read_text())
 
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in _DOCUMENT["cases"]}
 FIXTURES: dict[str, Any] = _DOCUMENT["fixtures"]

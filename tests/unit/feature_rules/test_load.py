@@ -266,10 +266,10 @@ def test_documents_before_a_mistake_stand() -> None:
 
 def test_only_the_first_problems_are_reported() -> None:
     """A file of something else does not flood the log, nor takes long; what is wrong stays wrong."""
-    loaded = load_rules("- {x: 1, y: 2}\n" * 5000 + "- {name: good}\n- {name: bad, x: 1}\n", "f.yaml")
+    loaded = load_rules("- {x: 1, y: 2}\n" * 1000 + "- {name: good}\n- {name: bad, x: 1}\n", "f.yaml")
     assert [one.name for one in loaded.rules] == ["good"]
     assert len(loaded.problems) == 201
-    assert str(loaded.problems[-1]) == "f.yaml: has 14801 more problems"
+    assert str(loaded.problems[-1]) == "f.yaml: has 2801 more problems"
 
 
 def test_json_is_read_with_its_escapes() -> None:

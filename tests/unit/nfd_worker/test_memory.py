@@ -20,7 +20,6 @@ def test_what_starting_left_behind_is_freed_and_the_rest_is_set_aside() -> None:
     memory.settle()
     assert garbage() is None
     assert gc.get_freeze_count() > before
-    gc.unfreeze()
 
 
 def test_garbage_is_freed() -> None:

@@ -11,7 +11,7 @@ from tests.support.driver_builder.hostile_registries import KINDS, fleet, hostil
 IMAGES = 20
 PATIENCE = 120.0
 """Seconds that a question may take: far longer than the reconciles of which this is about."""
-SHORT = 0.2
+SHORT = 0.05
 """Seconds that it may take where each reconcile waits for it."""
 ANSWERING = "other words each time"
 

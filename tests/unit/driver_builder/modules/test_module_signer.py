@@ -3,6 +3,7 @@
 import subprocess
 import tarfile
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDER = "/lib/modules/6.1"
 
 
+@cache
 def a_module_signer(signer: Signer = OURS) -> ModuleSigner:
     """The signer of a key and its certificate."""
     return parse_signer(key_bytes(signer), signer.pem, now=NOW)

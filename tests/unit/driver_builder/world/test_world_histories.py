@@ -29,6 +29,7 @@ from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_parts import ModelRegistries
 from tests.support.driver_builder.model_world import World
 from tests.support.examples import few
@@ -146,13 +147,13 @@ class StoryWorld(World):
     def arrive(self) -> int:
         """Let rounds pass until nothing is left to do but to try again what fails for good; count them."""
         for number in range(BOUND):
-            before = json.dumps(self.client.objects, sort_keys=True)
+            before = copied(self.client.objects)
             decided = self.reconcile(self.look)
             moves = bool(decided.actions or self.builds.running)
             self.finish_builds()
             self.finish_discoveries()
             self.turn()
-            quiet = not moves and before == json.dumps(self.client.objects, sort_keys=True)
+            quiet = not moves and before == self.client.objects
             if quiet and self.failed_kernels() <= self.broken:
                 return number
             # While anything moves no wait is cut short: a build that fails for good would begin in every round.

@@ -18,6 +18,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_world import World, is_for, pod_status
 from tests.support.examples import few
 
@@ -180,12 +181,12 @@ class WaveWorld(World):
     def arrive(self) -> None:
         """Let rounds pass until nothing moves any more."""
         for _ in range(BOUND):
-            before = json.dumps(self.client.objects, sort_keys=True)
+            before = copied(self.client.objects)
             decided = self.reconcile(self.look)
             moves = bool(decided.actions or self.builds.running)
             self.finish_builds()
             self.turn()
-            if not moves and before == json.dumps(self.client.objects, sort_keys=True):
+            if not moves and before == self.client.objects:
                 if decided.requeue_at is None:
                     return
                 self.now = max(self.now + 1.0, decided.requeue_at)
