@@ -425,12 +425,13 @@ class _Step:
         is_even = all(node.standing is Standing.WORKING for node in chosen)
         gone = frozenset(node.node for node in chosen)
         others = [node for node in others if node.standing is Standing.WORKING and node.node not in gone]
-        pulls = fleet.max_unavailable if most is None else min(most, fleet.max_unavailable)
+        # A node that asks for itself does not wait for the canary.
+        pulls = fleet.max_unavailable if most is None else min(len(asked) + most, fleet.max_unavailable)
         return Decision(
             chosen=(*fleet.ready_to_go(Standing.BROKEN), *chosen),
             budgeted=gone,
             reserve=tuple(others[:MAX_RESERVE] if is_even else ()),
-            coming=tuple(others[: fleet.max_unavailable + MAX_RESERVE]) if pulls else (),
+            coming=tuple(others[: fleet.max_unavailable + MAX_RESERVE]) if pulls and most != 0 else (),
             pulls=pulls,
             busy=fleet.busy,
             taken=fleet.taken,

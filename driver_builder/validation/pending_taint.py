@@ -2,12 +2,14 @@
 
 Place in the flow: ``plan`` adds these actions once every target is decided, so that a taint goes in the patch that sets
 the ready label. The Node records for which boot it was tainted: a taint that an admin removes stays away until the next
-one. Nothing is added where the driver works, or has worked since the node booted.
+one. Nothing is added where the driver works, or has worked since the node booted. Where it yields to a driver that it
+depends on (:mod:`driver_builder.rollout.order`) all stays as it is.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 
 from driver_builder.objects import loaded
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import evidence
 from driver_builder.observed.evidence import Finding, NodeEvidence
 from driver_builder.observed.inventory import Node
@@ -30,7 +32,8 @@ def taint(
     known = evidence_of_weighed(view, parts)
     without = leaving.union(*(part.evidence for part in parts if part.status.state in WITHOUT_DRIVER))
     wanted = {name: found for name, found in known.items() if name not in without}
-    gone = [node for node in view.others if node.name not in wanted and node.name not in nameless]
+    others = (node for node in view.others if node.name not in wanted and node.name not in nameless)
+    gone = [node for node in others if not _yields(view, node)]
     steps = (_step(view, view.nodes[name], found) for name, found in wanted.items())
     return (*untaint(view, gone), *(step for step in steps if step is not None))
 
@@ -67,8 +70,17 @@ def _has_worked(view: DriverView, node: Node) -> bool:
         return True
     if node.annotations.get(view.driver.ready_label, "").partition(" ")[0] == node.boot_id:
         return True
+    if view.pending_record not in node.annotations and _yields(view, node):
+        # What it had loaded is unloaded, and forgotten.
+        return True
     record = loaded.parse(node.annotations.get(view.record))
     return record is not None and any(load.boot_id == node.boot_id for load in record.loads)
+
+
+def _yields(view: DriverView, node: Node) -> bool:
+    """Return whether the driver is to come back to a node that another one has asked it to leave for a while."""
+    record = yielding_of(node.annotations)
+    return record is not None and view.driver.key in record.drivers
 
 
 def _action(view: DriverView, node: Node, *, is_wanted: bool, boot_id: str | None, why: str) -> TaintNode:

@@ -350,6 +350,14 @@ def test_a_node_that_asks_for_a_rebuild_does_not_wait_for_the_canary() -> None:
     assert chosen(first) == ["b"]
 
 
+def test_a_node_that_asks_for_a_rebuild_gets_its_image_while_the_canary_is_on_its_way() -> None:
+    """Otherwise it would wait for the canary; nobody else gets an image."""
+    nodes = (standing("a", S.UNPROVEN), standing("b", S.WORKING, asked=True), standing("c", S.WORKING))
+    found = decided(target(nodes), settings=replace(CANARY, max_unavailable=Share(2)))
+    assert chosen(found) == ["b"]
+    assert coming(found) == ([], 1)
+
+
 def test_without_anything_to_replace_there_is_no_wave() -> None:
     """A first installation, and a driver at rest."""
     assert decided(target({"a": S.NEW, "b": S.UPDATED}, settled=7)).wave is None

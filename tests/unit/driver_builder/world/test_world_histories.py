@@ -106,9 +106,11 @@ class StoryWorld(World):
     def proven(self, node: str, label: str) -> str | None:
         """Return the version of a driver that a pod on a node has proven to work there, None where none has.
 
-        A prebuilt image has the same modules in every version of its driver: it proves the newest one.
+        A prebuilt image has the same modules in every version of its driver: it proves the newest one. A pod that leaves
+        says nothing beside its successor, which in a wave is another DaemonSet's and may be there before it is gone.
         """
-        for _, pod in self._objects("pods"):
+        pods = [pod for _, pod in self._objects("pods")]
+        for pod in sorted(pods, key=lambda pod: "deletionTimestamp" in pod["metadata"]):
             driver = pod["metadata"]["labels"][manifests.DRIVER_LABEL]
             ready = any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
             if pod["spec"]["nodeName"] == node and names.ready_label(NAMESPACE, driver) == label and ready:
@@ -318,6 +320,17 @@ def test_every_history_ends_well(applied: list[tuple[str, str]], first: list[str
     event(f"rounds: {world.arrive() // 10 * 10} and more")
     assert_rest(world)
     assert_as_wanted(world)
+
+
+def test_a_successor_proves_the_driver_while_its_predecessor_leaves() -> None:
+    """The other DaemonSet of a wave makes its pod before the old one is gone: the label says what the new one proves."""
+    world = StoryWorld()
+    world.add_node("node-0", KERNEL)
+    _apply(world, "edu", "none")
+    live(world, Step("look", lambda _world: None, (None, None), moves=1))
+    _upgrade(world, "edu")
+    world.arrive()
+    assert world.nodes()["node-0"][names.ready_label(NAMESPACE, "edu")] == "1.0.1"
 
 
 def live(world: StoryWorld, step: Step) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action
+from driver_builder.planning.actions import Action, TaintNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -324,6 +324,38 @@ def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
     world.edit(FIRST, "int z;")
     world.arrive()
     assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_where_a_driver_yields_its_taint_stays_as_it_is(is_late: bool) -> None:
+    """It was proven on that boot, also where the taint was asked for later."""
+    world = ordered(2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=SECOND)
+    world.client.patch(path, {"spec": {"validation": {"taint": True}}})
+    world.arrive()
+    if not is_late:
+        for node in world.kernels:
+            world.reboot(node, KERNEL)
+        world.budget = 2
+        world.reconcile(world.look)
+        world.arrive()
+        world.budget = 1
+    tainted: list[Action] = []
+
+    def look(action: Action) -> bool:
+        tainted.extend([action] if isinstance(action, TaintNode) else [])
+        return world.look(action)
+
+    world.edit(FIRST, "int y;")
+    for _ in range(30):
+        world.finish_builds()
+        for step in world.steps():
+            step()
+            world.reconcile(look)
+        world.now += 5.0
+    world.arrive()
+    assert_all_is_well(world)
+    assert tainted == []
 
 
 def test_nothing_is_unloaded_where_the_modules_stay_the_same() -> None:
