@@ -143,7 +143,7 @@ class Plugin:
         try:
             await server.start(path=self.socket)
         except OSError as error:
-            raise RegistrationFailed(f"cannot listen on {self.socket}: {error.strerror}") from error
+            raise RegistrationFailed(f"cannot listen on {self.socket}: {error.strerror or error}") from error
         self._server, self._own = server, identity(self.socket)
 
     async def _close(self) -> None:

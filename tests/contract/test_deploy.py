@@ -247,7 +247,7 @@ def test_nothing_more_is_granted_for_all_namespaces() -> None:
 
 def test_the_device_agent_has_no_rights() -> None:
     """Its base names all files beside it, which grant nothing; its pods have no token and write to one folder."""
-    documents = [item for path in AGENT for item in yaml.load_all(path.read_text(), LOADER)]
+    documents = [item for path in AGENT for item in read_documents(path.read_text())]
     (base,) = [item for item in documents if item["kind"] == "Kustomization"]
     assert sorted(base["resources"]) == [path.name for path in AGENT if path.name != "kustomization.yaml"]
     assert {item["kind"] for item in documents} == {"ConfigMap", "DaemonSet", "Kustomization", "ServiceAccount"}

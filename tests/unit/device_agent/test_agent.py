@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,13 @@ resources:
 """
 NEVER = 300.0
 """An interval that no test waits for: what is seen was woken up for."""
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short name: the path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @dataclass
