@@ -241,7 +241,7 @@ def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bo
         assert loaded == [FIRST, SECOND, *([THIRD] if third else [])]
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
     """Kill the controller right after a write; ``make test-long`` does so for each of them."""
 
@@ -394,7 +394,7 @@ def test_a_rebuild_of_one_node_unloads_what_depends_on_the_driver() -> None:
 
 
 @pytest.mark.parametrize("what", ["paused", "old source", "the second paused", "rebooted"])
-@pytest.mark.parametrize("number", [7, 13, 19, 25])
+@pytest.mark.parametrize("number", [7, 19, *(pytest.param(number, marks=pytest.mark.long) for number in (13, 25))])
 def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) -> None:
     """At any moment: what has yielded is loaded again."""
     world = ordered(2)
@@ -509,7 +509,7 @@ histories = st.lists(
 
 
 @pytest.mark.costly
-@few(5)
+@few(3)
 @given(histories)
 def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, str, int]]) -> None:
     """No module is replaced under one that uses it, and nothing of ours is left on a node."""

@@ -511,9 +511,10 @@ def test_a_paused_driver_loses_labels_that_are_not_true() -> None:
     assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("story", ["installation", "upgrade", "removal"])
-def test_killed_after_any_action_it_comes_to_the_same_end(story: str) -> None:
-    """For each action on the way: kill the controller right after it."""
+def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int) -> None:
+    """Kill the controller right after an action on the way; ``make test-long`` does so for each of them."""
 
     def end(killed_after: int) -> tuple[Watched, int]:
         world, seen = fleet("ab", stages=CHAIN), 0
@@ -539,6 +540,6 @@ def test_killed_after_any_action_it_comes_to_the_same_end(story: str) -> None:
         return world, seen
 
     straight, actions = end(0)
-    for number in range(1, actions + 1):
+    for number in range(1, actions + 1, every):
         world, _ = end(number)
         assert (stages(world), world.live, records(world)) == (stages(straight), straight.live, records(straight))
