@@ -107,7 +107,7 @@ class StoryWorld(World):
         """Return the version of a driver that a pod on a node has proven to work there, None where none has.
 
         A prebuilt image has the same modules in every version of its driver: it proves the newest one. A pod that
-        leaves says nothing beside its successor, which in a wave is another DaemonSet's and may be there before it is gone.
+        leaves says nothing beside its successor, which in a wave is another DaemonSet's and may be there before.
         """
         pods = [pod for _, pod in self._objects("pods")]
         for pod in sorted(pods, key=lambda pod: "deletionTimestamp" in pod["metadata"]):
