@@ -41,7 +41,8 @@ STAGES: dict[str, Callable[[Life], None]] = {
 LATER: dict[str, dict[str, tuple[str, ...]]] = {
     "upgrade and delete": {
         "upgrade": (
-            "write events", "write the status", "tag the image", "write daemonsets", "delete pods", "write nodes",
+            "write events", "write the status", "tag the image", "write daemonsets", "post pods", "delete pods",
+            "write nodes",
         ),
         "delete": ("write nodes", "delete daemonsets", "post pods", "delete pods", "write the finalizer"),
     },
@@ -49,6 +50,7 @@ LATER: dict[str, dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """The stages that follow an installation in two sequences, and the boundaries at which each controller is killed.
 
+Of an upgrade the pods that are posted and deleted are pull pods; those of the deletion unload.
 Those of the push are taken in the installation.
 """
 

@@ -152,7 +152,7 @@ LIES = (
 """What a registry says first of images that a driver finds there when it comes back: nothing remembers them."""
 _ORDER = {Act.COSMETIC: -2, Act.DRIFT: -1, Act.DELETE: 1}
 """What no node has is edited while all is quiet: nothing else could hide what comes of it. A module is lost while a pod
-holds it. What is deleted is not edited."""
+holds it. What is deleted is not edited, and not deleted again."""
 DRAWN = 1 << 16
 MILDEST = 0
 """A draw: the shortest pause and the shortest outage, in which nobody loses the Lease."""
@@ -173,6 +173,9 @@ def burst(seed: int, number: int, size: Size, *, restarts: bool = True) -> Burst
     acts = [act for act in troubles if restarts or act not in RESTARTS] + worlds
     chance.shuffle(acts)
     acts.sort(key=lambda act: _ORDER.get(act, 0))
+    if Act.DELETE in acts:
+        # It may be gone before it would be deleted again.
+        del acts[acts.index(Act.DELETE) + 1 :]
     steps = tuple(
         Step(
             act=act,

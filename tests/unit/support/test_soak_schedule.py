@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.support.soak.schedule import DECKS, FAULTS, RESTARTS, Act, Link, Size, burst
 
 SIZE = Size(exchanges=20, worlds=3, troubles=2, gap=2.0)
@@ -33,6 +35,17 @@ def test_a_burst_is_as_large_as_it_is_to_be() -> None:
         assert Act.DELETE not in acts[:-1], "what is deleted is not edited"
         assert sum(act in FAULTS for act in acts) == SIZE.troubles
         assert len(acts) == SIZE.troubles + SIZE.worlds
+
+
+def test_a_driver_is_deleted_once_in_a_burst() -> None:
+    """Also where two rows of acts meet in a burst, and both have the deletion there; what comes before it stays."""
+    size = replace(SIZE, worlds=5)
+    drawn = 0
+    for seed in range(200):
+        acts = [step.act for step in burst(seed, 2, size).steps]
+        assert acts.count(Act.DELETE) <= 1
+        drawn += len(acts) < size.troubles + size.worlds
+    assert drawn, "no burst of these has it twice"
 
 
 def test_restarts_may_be_left_out() -> None:
