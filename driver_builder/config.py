@@ -158,7 +158,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-agent-image",
         metavar="IMAGE",
-        help="image of the device plugin for spec.stages.devicePlugin.resource (default: none)",
+        help="image of the device agent, for spec.stages.devicePlugin.resource (default: none)",
     )
     parser.add_argument(
         "--loader-privileges",

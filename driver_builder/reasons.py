@@ -562,8 +562,8 @@ _DRIVERS = {
     ),
     Reason.DRAIN_TIMEOUT: _means(
         "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
-        "End the pods that the message names, or let their PodDisruptionBudget allow it: the nodes are tried again by"
-        " themselves, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
+        "End the pods that the message names, or let their PodDisruptionBudget allow it: the controller tries the nodes"
+        " again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
     ),
 }
 
@@ -578,16 +578,16 @@ _STAGES = {
         "Set --device-agent-image of driver-builder, or name the image of another device plugin",
     ),
     Reason.STAGE_NAME_TAKEN: _means(
-        "A ConfigMap with the name of the device plugin's is there, and belongs to somebody else",
+        "A ConfigMap with the name of the device plugin's exists, and the driver does not control it",
         "Rename or delete the ConfigMap that the message names",
     ),
     Reason.DEVICE_PLUGIN_FAILED: _means(
         "The pod of the device plugin does not run on a node",
-        "See its pod on the node in the message: kubectl describe pod, kubectl logs",
+        "Check its pod on the node in the message: kubectl describe pod, kubectl logs",
     ),
     Reason.RESOURCE_MISSING: _means(
         "The device plugin runs on a node, and the kubelet has none of its resource",
-        "See the log of the plugin's pod on the node in the message: it found no healthy device, or could not register",
+        "Read the log of the plugin's pod on the node in the message: it found no healthy device, or could not register",
     ),
     Reason.PLUGIN_VALIDATION_FAILED: _means(
         "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
