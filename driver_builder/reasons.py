@@ -587,7 +587,8 @@ _STAGES = {
     ),
     Reason.RESOURCE_MISSING: _means(
         "The device plugin runs on a node, and the kubelet has none of its resource",
-        "Read the log of the plugin's pod on the node in the message: it found no healthy device, or could not register",
+        "Read the log of the plugin's pod on the node in the message: it found no healthy device, or could not"
+        " register",
     ),
     Reason.PLUGIN_VALIDATION_FAILED: _means(
         "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
