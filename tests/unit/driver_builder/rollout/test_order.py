@@ -11,11 +11,12 @@ from driver_builder.desired.dependencies import dependencies
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
+from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.yielding import Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.actions import MoveNode, ReplacePod, StartUnload, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Lanes, Placed
 from driver_builder.rollout.order import Clearing, Order, Return
@@ -106,7 +107,9 @@ def labelled(*drivers: str) -> dict[str, str]:
             id="it is gone, the next one",
         ),
         pytest.param(
-            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)), Clearing(is_clear=True), id="all are gone"
+            with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM)),
+            Clearing(is_clear=True),
+            id="all are gone",
         ),
     ],
 )
@@ -188,10 +191,14 @@ CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 @pytest.mark.parametrize(
     ("where", "pods", "expected"),
     [
-        pytest.param(with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"),
+        pytest.param(
+            with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"
+        ),
         pytest.param(with_loads(**AHEAD), CURRENT, "", id="it has the new one"),
         pytest.param(with_loads(**AHEAD), (pod(BUILT),), "is not replaced", id="moved, with the old modules"),
-        pytest.param(with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"),
+        pytest.param(
+            with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"
+        ),
     ],
 )
 def test_a_dependent_driver_is_not_replaced_before_the_first(
@@ -215,6 +222,34 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     assert found.labels == {wave: "mem-b", label_of(APP): None, label_of(MEM): None}
     back = replace(where, labels={**where.labels, LABEL: "", wave: "mem-b"})
     assert order(back, mem=mem).returning(back, OFED).labels == {wave: None, label_of(APP): None, label_of(MEM): None}
+
+
+@pytest.mark.parametrize("ended_at", [None, NOW])
+def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
+    """A pod that loads beside the unload pod would be proven by modules that are about to go."""
+    where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
+    unloading = UnloadPod(
+        namespace=NAMESPACE, name="u", uid="u", driver=MEM, node="node-a", target=TARGET.short_hash, ended_at=ended_at
+    )
+    found = order(where)
+    found = replace(found, snapshot=replace(found.snapshot, unload_pods=(unloading,)))
+    assert bool(found.returning(where, OFED).labels) is (ended_at is not None)
+    starting = StartUnload(namespace=NAMESPACE, name="u", driver=MEM, node="node-a", manifest={})
+    begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
+    assert begins.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
+
+
+def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
+    """Nothing is pulled where it is loaded again from what it runs, and for one that has yielded nothing is waited for."""
+    lanes = replace(LANES, front=replace(NEW, image="next"))
+    mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=lanes))
+    where = with_loads(MEM)
+    assert order(where, mem=mem).images(MOVE, OFED) == {MEM: "next"}
+    has_it = replace(pod(BUILT), driver=MEM, image="next")
+    assert order(where, pods=(pod(BUILT), has_it), mem=mem).images(MOVE, OFED) == {}
+    begun = order(with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM)), mem=mem)
+    assert begun.images(MOVE, OFED) == {}
+    assert begun.images_of_yielding() == {MEM: {"node-a": "next"}}
 
 
 def test_the_node_is_held_until_they_are_proven() -> None:

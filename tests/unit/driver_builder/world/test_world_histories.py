@@ -105,8 +105,8 @@ class StoryWorld(World):
     def proven(self, node: str, label: str) -> str | None:
         """Return the version of a driver that a pod on a node has proven to work there, None where none has.
 
-        A prebuilt image has the same modules in every version of its driver: it proves the newest one. A pod that leaves
-        says nothing beside its successor, which in a wave is another DaemonSet's and may be there before it is gone.
+        A prebuilt image has the same modules in every version of its driver: it proves the newest one. A pod that
+        leaves says nothing beside its successor, which in a wave is another DaemonSet's and may be there already.
         """
         pods = [pod for _, pod in self._objects("pods")]
         for pod in sorted(pods, key=lambda pod: "deletionTimestamp" in pod["metadata"]):
@@ -322,7 +322,7 @@ def test_every_history_ends_well(applied: list[tuple[str, str]], first: list[str
 
 
 def test_a_successor_proves_the_driver_while_its_predecessor_leaves() -> None:
-    """The other DaemonSet of a wave makes its pod before the old one is gone: the label says what the new one proves."""
+    """The other DaemonSet of a wave makes its pod before the old one is gone: the label is that of the new one."""
     world = StoryWorld()
     world.add_node("node-0", KERNEL)
     _apply(world, "edu", "none")

@@ -9,8 +9,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
+from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action, TaintNode
+from driver_builder.planning.actions import Action, HoldNode, TaintNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -134,7 +135,9 @@ class OrderWorld(World):
         def works(pod: Object) -> bool:
             name = pod["spec"]["nodeName"]
             owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
-            belongs = owner is not None and is_for(owner["spec"]["template"]["spec"], self.client.objects[NODES.path(name=name)])
+            belongs = owner is not None and is_for(
+                owner["spec"]["template"]["spec"], self.client.objects[NODES.path(name=name)]
+            )
             is_well = is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots[name]
             return belongs and is_well and "deletionTimestamp" not in pod["metadata"]
 
@@ -278,7 +281,9 @@ def test_before_their_new_images_are_there_no_node_is_touched() -> None:
     assert world.live == before
     assert world.leftovers() == []
     message = world.status(FIRST)["rollout"]["message"]
-    assert f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its image for the new symbols" in message
+    assert (
+        f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its image for the new symbols" in message
+    )
     world.arrive()
     assert_all_is_well(world)
 
@@ -319,6 +324,43 @@ def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
     world.edit(FIRST, "int z;")
     world.arrive()
     assert_all_is_well(world)
+
+
+def test_while_the_image_of_one_cannot_be_pulled_nobody_yields() -> None:
+    """All drivers work from the images of before, and the status says why; then the wave goes on."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.unpulled.add(SECOND)
+    world.edit(FIRST, "int y;")
+    world.rounds(20)
+    assert world.live == before
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    assert "the next image cannot be pulled there: " in world.status(FIRST)["rollout"]["message"]
+    world.unpulled.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_the_images_of_drivers_that_yield_stay_until_they_are_back() -> None:
+    """Their pull pods are there before they yield, although their own canary would go elsewhere."""
+    world = ordered(2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=SECOND)
+    rollout = {"canary": None, "canaryNodeSelector": {"kubernetes.io/hostname": "elsewhere"}}
+    world.client.patch(path, {"spec": {"rollout": rollout}})
+    world.edit(FIRST, "int y;")
+    brought: set[str] = set()
+
+    def look(action: Action) -> bool:
+        if isinstance(action, HoldNode) and any(map(is_yield_label, action.labels)):
+            pods = [pod["metadata"] for pod in world.pods_on(action.node)]
+            labels = [metadata["labels"] for metadata in pods if "deletionTimestamp" not in metadata]
+            brought.add(action.node)
+            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL_LABEL in found}
+        return world.look(action)
+
+    world.rounds(30, look)
+    assert brought == set(world.kernels)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -381,7 +423,10 @@ def test_a_rebuild_of_one_node_unloads_what_depends_on_the_driver() -> None:
     world.arrive()
     assert world.failed == []
     assert not [item for item in world.leftovers() if not item.endswith(".wave")]
-    assert [(driver.rpartition("/")[2], node) for driver, node in world.loads] == [(FIRST, "node-0"), (SECOND, "node-0")]
+    assert [(driver.rpartition("/")[2], node) for driver, node in world.loads] == [
+        (FIRST, "node-0"),
+        (SECOND, "node-0"),
+    ]
     assert world.down() == set()
 
 
@@ -434,7 +479,9 @@ def test_undone_by_an_admin_all_return_to_what_they_were() -> None:
     assert world.live["node-0"] != before["node-0"]
     targets = world.status(FIRST)["rollout"]["targets"]
     annotations = {names.UNDO_ROLLOUT_ANNOTATION: ",".join(sorted(set(targets.values())))}
-    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"metadata": {"annotations": annotations}})
+    world.client.patch(
+        DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), {"metadata": {"annotations": annotations}}
+    )
     world.rounds(40)
     assert world.live == before
     assert world.failed == []
