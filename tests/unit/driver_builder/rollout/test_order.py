@@ -240,7 +240,7 @@ def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) ->
 
 
 def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
-    """Nothing is pulled where it is loaded again from what it runs, and for one that has yielded nothing is waited for."""
+    """Nothing is pulled where its pod runs it already; for one that has yielded nothing is waited for."""
     lanes = replace(LANES, front=replace(NEW, image="next"))
     mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=lanes))
     where = with_loads(MEM)
