@@ -125,6 +125,13 @@ class Order:
             return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
         return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
 
+    def _has_before(self, node: Node, driver: str) -> bool:
+        """Return whether a node has the image of before of a driver: not where it has moved, whatever is wanted now."""
+        placed = self._placed(node, driver)
+        if placed is None or placed.lanes is None:
+            return self._is_behind(node, driver)
+        return not placed.lanes.has_in_front(node, _wave_label(driver))
+
     def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
         """Return whether a driver has other modules on a node than those that a dependent one is built for."""
         part, placed = self.parts.get(driver), self._placed(node, driver)
@@ -259,7 +266,7 @@ class Order:
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        is_back = any(self._is_behind(node, first) for first, _ in self.needs.get(driver, NONE).first)
+        is_back = any(self._has_before(node, first) for first, _ in self.needs.get(driver, NONE).first)
         label, value = _wave_label(driver), ends[is_back]
         return {} if node.labels.get(label) == value else {label: value}
 

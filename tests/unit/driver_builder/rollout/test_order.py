@@ -224,6 +224,14 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     assert order(back, mem=mem).returning(back, OFED).labels == {wave: None, label_of(APP): None, label_of(MEM): None}
 
 
+def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
+    """The next image is not written yet: what fits is still that of the wave which moved it."""
+    where = with_loads(first=OFED, yielding=(MEM,), **labelled(MEM), **{LABEL: NEW.target_label})
+    mem = part(needing("mem", "ofed"), IN_WAVE)
+    found = order(where, mem=mem, ofed=part(driver("ofed"), replace(IN_WAVE, is_written=False)))
+    assert found.returning(where, OFED).labels[names.wave_label(NAMESPACE, "mem")] == NEW.target_label
+
+
 @pytest.mark.parametrize("ended_at", [None, NOW])
 def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
     """A pod that loads beside the unload pod would be proven by modules that are about to go."""
