@@ -3,7 +3,7 @@
 Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds back what would be too much at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.planning.actions import TakeNode
@@ -29,10 +29,20 @@ class _Work:
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def waits(self, node: str, part: DriverPlan) -> bool:
-        """Return whether a node does not have the image yet that it gets next."""
-        image = part.images.get(node)
-        return image is not None and not self.pulls.is_proven(part.driver.key, node, image)
+    def missing(self, action: TakeNode, part: DriverPlan) -> dict[str, str]:
+        """Return the images that are not on a node yet and have to be before a driver is replaced, by driver.
+
+        Drivers that depend on it are unloaded meanwhile: theirs have to be there as well.
+        """
+        own = {part.driver.key: part.images[action.node]} if action.node in part.images else {}
+        others = self.order.images(action, part.driver.key) if self.order is not None else {}
+        wanted = {**own, **others}
+        return {key: image for key, image in wanted.items() if not self.pulls.is_proven(key, action.node, image)}
+
+    def failure(self, node: str, missing: Mapping[str, str]) -> str:
+        """Return why one of the images that are missing on a node cannot be pulled; empty if nothing is known to."""
+        found = (self.pulls.failure(driver, node, image) for driver, image in missing.items())
+        return next(filter(None, found), "")
 
     def other(self, node: str, driver: str) -> str:
         """Return who else is at work on a node, or why it is left alone; empty if nothing is known against it."""
@@ -82,7 +92,51 @@ def admit(
         for node in (*part.busy, *at_once):
             work.at.setdefault(node, part.driver.key)
         work.taken |= part.taken
-    return tuple(_admitted(_begun_first(part, holds), work) if part.budgeted or part.images else part for part in parts)
+    dependents = _of_dependents(parts, work)
+    admitted = (_admitted(_begun_first(part, holds), work) if part.budgeted or part.images else part for part in parts)
+    return tuple(_with_images(part, dependents) for part in admitted) if dependents else tuple(admitted)
+
+
+@dataclass(slots=True)
+class _Needed:
+    """The images that a driver needs on nodes because of another one's wave.
+
+    ``first`` are needed before it yields there, so many ``pulls`` at once; ``later`` until it is back.
+    """
+
+    first: dict[str, str] = field(default_factory=dict)
+    later: dict[str, str] = field(default_factory=dict)
+    pulls: int = 0
+
+
+def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Needed]:
+    """Return what drivers need where those that they depend on are replaced, now or soon."""
+    order = work.order
+    found: dict[str, _Needed] = {}
+    if order is None:
+        return found
+    for part in parts:
+        key = part.driver.key
+        if not order.has_dependents(key):
+            continue
+        taken = (action for action in part.actions if isinstance(action, TakeNode) and action.node in part.budgeted)
+        for action in (*sorted(taken, key=lambda action: action.node), *part.reserve):
+            for other, image in {} if work.other(action.node, key) else order.images(action, key).items():
+                needed = found.setdefault(other, _Needed())
+                needed.first[action.node] = image
+                needed.pulls = max(needed.pulls, part.pulls, 1)
+    for other, images in order.images_of_yielding().items():
+        found.setdefault(other, _Needed()).later |= images
+    return found
+
+
+def _with_images(part: DriverPlan, dependents: Mapping[str, _Needed]) -> DriverPlan:
+    needed = dependents.get(part.driver.key)
+    if needed is None:
+        return part
+    # Its own wave says better what a node gets.
+    images = {**needed.first, **part.images}
+    return replace(part, images={**images, **needed.later, **images}, pulls=max(part.pulls, needed.pulls))
 
 
 def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
@@ -108,13 +162,13 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
-    pulled: list[str] = []
+    pulled: dict[str, dict[str, str]] = {}
     taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
     for node in sorted(part.budgeted):
         if why := work.obstacle(node, key, taken.get(node)):
             held[node] = why
-        elif work.waits(node, part):
-            pulled.append(node)
+        elif node in taken and (missing := work.missing(taken[node], part)):
+            pulled[node] = missing
         else:
             work.begin(node, key)
     part = replace(part, images=_pulled_now(part, work)) if part.images else part
@@ -122,11 +176,12 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
         return part
     instead: list[TakeNode] = []
     for action in part.reserve:
-        is_free = len(instead) < len(held) + len(pulled) and not work.waits(action.node, part)
-        if is_free and not work.obstacle(action.node, key, action):
+        is_free = len(instead) < len(held) + len(pulled) and not work.obstacle(action.node, key, action)
+        if is_free and not work.missing(action, part):
             work.begin(action.node, key)
             instead.append(action)
-    late = {node: why for node in pulled if (why := work.pulls.failure(key, node, part.images[node]))}
+    failures = {node: work.failure(node, missing) for node, missing in pulled.items()}
+    late = {node: why for node, why in failures.items() if why}
     held |= {node: f"the next image cannot be pulled there: {why}" for node, why in late.items()}
     waiting = [node for node in pulled if node not in late]
     words = [f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"] if held else []

@@ -21,7 +21,7 @@ from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.actions import MoveNode, ReplacePod, StartUnload, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Placed
 from kube_api import names
@@ -133,6 +133,13 @@ class Order:
             return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
         return any(pair.of_node(node, label) is not pair.moved for pair in self._pairs_of_kernel(node, driver))
 
+    def _has_before(self, node: Node, driver: str) -> bool:
+        """Return whether a node has the image of before of a driver: not where it has moved, whatever is wanted now."""
+        placed = self._placed(node, driver)
+        if placed is None or placed.lanes is None:
+            return self._is_behind(node, driver)
+        return not placed.lanes.has_in_front(node, _wave_label(driver))
+
     def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
         """Return whether a driver has other modules on a node than those that a dependent one is built for."""
         part, placed = self.parts.get(driver), self._placed(node, driver)
@@ -164,6 +171,41 @@ class Order:
         if part.wave is not None and placed.lanes is not None and placed.target in part.wave.refused:
             return f"its new image does not work: {part.wave.refused[placed.target]}"
         return ""
+
+    # ------------------------------------------------------------ what is pulled for those that yield
+
+    def images(self, action: TakeNode, driver: str) -> dict[str, str]:
+        """Return the images that those who would yield to a driver get when they are loaded again, by driver.
+
+        Nothing is said of those that yield already: they are without their driver, and wait for no image.
+        """
+        node = inventory.by_name(self.snapshot.nodes).get(action.node)
+        if node is None or not self.has_dependents(driver) or self._record(node, driver) is not None:
+            return {}
+        is_back = self._is_way_back(node, driver, action)
+        every = {key: self._next_image(node, key, is_back=is_back) for key in self._in_the_way(node, driver, action)}
+        return {key: image for key, image in every.items() if image}
+
+    def images_of_yielding(self) -> dict[str, dict[str, str]]:
+        """Return the images with which drivers that yield come back, by driver and node: their pull pods keep them."""
+        found: dict[str, dict[str, str]] = {}
+        for node in inventory.held(self.snapshot.nodes) if self.needs else ():
+            record = yielding_of(node.annotations)
+            for key in record.drivers if record is not None else ():
+                if image := self._next_image(node, key):
+                    found.setdefault(key, {})[node.name] = image
+        return found
+
+    def _next_image(self, node: Node, driver: str, *, is_back: bool = False) -> str:
+        """Return the image that a driver gets on a node after it has yielded; empty if its pod there has it."""
+        placed = self._placed(node, driver)
+        if placed is None:
+            return ""
+        lanes = placed.lanes
+        item = self._daemon_set(node, driver) if lanes is None else lanes.spare if is_back else lanes.front
+        if item is None or any(pod.image == item.image for pod in self._pods(node, driver)):
+            return ""
+        return item.image
 
     # ------------------------------------------------------------ who yields
 
@@ -210,6 +252,9 @@ class Order:
         if record is None:
             return Return()
         labelled = [key for key in record.drivers if label_of(key) in node.labels]
+        if ending := [key for key in reversed(labelled) if self._is_unloading(node, key)]:
+            # A pod that loads beside it could be proven by modules that are about to go.
+            return Return(words=f"{', '.join(ending)} is still being unloaded from {node.name}")
         if labelled:
             lanes: dict[str, str | None] = {}
             # Each goes where those go that it depends on itself.
@@ -231,7 +276,7 @@ class Order:
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        is_back = any(self._is_behind(node, first) for first, _ in self.needs.get(driver, NONE).first)
+        is_back = any(self._has_before(node, first) for first, _ in self.needs.get(driver, NONE).first)
         label, value = _wave_label(driver), ends[is_back]
         return {} if node.labels.get(label) == value else {label: value}
 
@@ -300,6 +345,13 @@ class Order:
         orphaned = (pod.node for pod in of_driver(self.snapshot.orphaned_pods, driver))
         unloading = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver))
         return node.name not in {*orphaned, *unloading}
+
+    def _is_unloading(self, node: Node, driver: str) -> bool:
+        """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
+        part = self.parts.get(driver)
+        starts = (action for action in part.actions if isinstance(action, StartUnload)) if part is not None else ()
+        running = (pod for pod in of_driver(self.snapshot.unload_pods, driver) if pod.ended_at is None)
+        return any(item.node == node.name for item in (*starts, *running))
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""

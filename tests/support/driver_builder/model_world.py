@@ -89,6 +89,8 @@ class World:
         """Nodes whose kubelet does not answer."""
         self.without_images: set[str] = set()
         """Nodes on which no image can be pulled that is not there."""
+        self.unpulled: set[str] = set()
+        """Drivers whose images no node can pull before they are replaced."""
         self.leaves_modules = True
         """Whether driver pods leave their modules when they end; those of older versions unload them."""
         self.refuses = False
@@ -413,6 +415,7 @@ class World:
             has_ended = (pod.get("status") or {}).get("phase") == "Succeeded"
             if pull_pod.PULL_LABEL in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
                 is_refused = pod["spec"]["nodeName"] in self.without_images
+                is_refused = is_refused or _labels(pod)[manifests.DRIVER_LABEL] in self.unpulled
                 waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
                 ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
                 container = {"name": pull_pod.CONTAINER, "state": waiting if is_refused else ended}

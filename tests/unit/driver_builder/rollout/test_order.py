@@ -11,11 +11,12 @@ from driver_builder.desired.dependencies import dependencies
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
+from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.yielding import Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.planning.actions import MoveNode, ReplacePod, StartUnload, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Lanes, Placed
 from driver_builder.rollout.order import Clearing, Order, Return
@@ -221,6 +222,42 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     assert found.labels == {wave: "mem-b", label_of(APP): None, label_of(MEM): None}
     back = replace(where, labels={**where.labels, LABEL: "", wave: "mem-b"})
     assert order(back, mem=mem).returning(back, OFED).labels == {wave: None, label_of(APP): None, label_of(MEM): None}
+
+
+def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
+    """The next image is not written yet: what fits is still that of the wave which moved it."""
+    where = with_loads(first=OFED, yielding=(MEM,), **labelled(MEM), **{LABEL: NEW.target_label})
+    mem = part(needing("mem", "ofed"), IN_WAVE)
+    found = order(where, mem=mem, ofed=part(driver("ofed"), replace(IN_WAVE, is_written=False)))
+    assert found.returning(where, OFED).labels[names.wave_label(NAMESPACE, "mem")] == NEW.target_label
+
+
+@pytest.mark.parametrize("ended_at", [None, NOW])
+def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
+    """A pod that loads beside the unload pod would be proven by modules that are about to go."""
+    where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
+    unloading = UnloadPod(
+        namespace=NAMESPACE, name="u", uid="u", driver=MEM, node="node-a", target=TARGET.short_hash, ended_at=ended_at
+    )
+    found = order(where)
+    found = replace(found, snapshot=replace(found.snapshot, unload_pods=(unloading,)))
+    assert bool(found.returning(where, OFED).labels) is (ended_at is not None)
+    starting = StartUnload(namespace=NAMESPACE, name="u", driver=MEM, node="node-a", manifest={})
+    begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
+    assert begins.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
+
+
+def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
+    """Nothing is pulled where its pod runs it already; for one that has yielded nothing is waited for."""
+    lanes = replace(LANES, front=replace(NEW, image="next"))
+    mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=lanes))
+    where = with_loads(MEM)
+    assert order(where, mem=mem).images(MOVE, OFED) == {MEM: "next"}
+    has_it = replace(pod(BUILT), driver=MEM, image="next")
+    assert order(where, pods=(pod(BUILT), has_it), mem=mem).images(MOVE, OFED) == {}
+    begun = order(with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM)), mem=mem)
+    assert begun.images(MOVE, OFED) == {}
+    assert begun.images_of_yielding() == {MEM: {"node-a": "next"}}
 
 
 def test_the_node_is_held_until_they_are_proven() -> None:

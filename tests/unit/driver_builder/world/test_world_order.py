@@ -9,8 +9,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
+from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action, TaintNode
+from driver_builder.planning.actions import Action, HoldNode, TaintNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -324,6 +325,43 @@ def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
     world.edit(FIRST, "int z;")
     world.arrive()
     assert_all_is_well(world)
+
+
+def test_while_the_image_of_one_cannot_be_pulled_nobody_yields() -> None:
+    """All drivers work from the images of before, and the status says why; then the wave goes on."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    world.unpulled.add(SECOND)
+    world.edit(FIRST, "int y;")
+    world.rounds(20)
+    assert world.live == before
+    assert not [item for item in world.leftovers() if not item.endswith(".wave")]
+    assert "the next image cannot be pulled there: " in world.status(FIRST)["rollout"]["message"]
+    world.unpulled.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_the_images_of_drivers_that_yield_stay_until_they_are_back() -> None:
+    """Their pull pods are there before they yield, although their own canary would go elsewhere."""
+    world = ordered(2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=SECOND)
+    rollout = {"canary": None, "canaryNodeSelector": {"kubernetes.io/hostname": "elsewhere"}}
+    world.client.patch(path, {"spec": {"rollout": rollout}})
+    world.edit(FIRST, "int y;")
+    brought: set[str] = set()
+
+    def look(action: Action) -> bool:
+        if isinstance(action, HoldNode) and any(map(is_yield_label, action.labels)):
+            pods = [pod["metadata"] for pod in world.pods_on(action.node)]
+            labels = [metadata["labels"] for metadata in pods if "deletionTimestamp" not in metadata]
+            brought.add(action.node)
+            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL_LABEL in found}
+        return world.look(action)
+
+    world.rounds(30, look)
+    assert brought == set(world.kernels)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
