@@ -27,13 +27,17 @@ class At(Generic[Face]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFace:
-    """A node: boot and kernel (``place``), ready label, where that was proven, requested rebuild, label of a wave."""
+    """A node: boot and kernel (``place``), ready label, where that was proven, requested rebuild, label of a wave.
+
+    ``is_tainted``: it has the taint of a node where the driver is not proven.
+    """
 
     place: str
     ready: str | None
     proven_on: str
     request: str = ""
     wave: str = ""
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,16 @@ class PodFace:
     proven_on: str
     is_deleted: bool
     refuted_on: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullFace:
+    """A pull pod: its node, the image that it brings, and whether a container has run with that."""
+
+    node: str
+    digest: str
+    has_run: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +163,34 @@ def lost_labels(nodes: History[NodeFace], pods: History[PodFace], absences: Iter
                 yield f"{name} lost its ready label ({before.ready}), and is on {now.place!r} still"
 
 
+def wrong_taints(nodes: History[NodeFace], absences: Iterable[range] = ()) -> Iterator[str]:
+    """Find taints of nodes where the driver had worked on that boot, second ones, and those that went without a proof.
+
+    A driver that was deleted, at ``absences``, begins anew.
+    """
+    absences = tuple(absences)
+    for name, history in nodes.items():
+        worked: set[tuple[str, int]] = set()
+        tainted: set[tuple[str, int]] = set()
+        for version, before, now in _changes(history):
+            if now is None:
+                continue
+            place = now.place, sum(version >= absence.stop for absence in absences)
+            was_tainted = before is not None and before.is_tainted
+            is_proven = now.ready is not None and now.proven_on == now.place
+            is_absent = any(version in absence for absence in absences)
+            if now.is_tainted and not was_tainted:
+                if place in worked:
+                    yield f"{name} was tainted at {version}, and the driver had worked on {now.place!r}"
+                if place in tainted:
+                    yield f"{name} was tainted at {version} once more on {now.place!r}"
+                tainted.add(place)
+            if was_tainted and not (now.is_tainted or is_proven or is_absent):
+                yield f"{name} lost its taint at {version}, and no driver is proven on {now.place!r}"
+            if is_proven:
+                worked.add(place)
+
+
 def _is_refuted(node: str, place: str, pods: History[PodFace], versions: range) -> bool:
     """Tell whether a pod said at one of these versions that the driver does not work at a place of its node."""
     faces = (
@@ -173,6 +215,33 @@ def harmed_pods(
 
     A pod that is older than its node's request for a rebuild is replaced, and no other one is.
     """
+    for name, version, pod, _, wanted in _deletions(pods, nodes, sets):
+        until_then = [item for item in nodes.get(pod.node, ()) if item.version < version]
+        if pod.fingerprint in {wanted.fingerprint, *wanted.kept} and not is_older_than_request(pods[name], until_then):
+            yield f"pod {name} on {pod.node} was deleted at {version}, and nothing else was wanted there"
+
+
+def unpulled_images(
+    pods: History[PodFace],
+    nodes: History[NodeFace],
+    sets: Mapping[str, Sequence[At[SetFace]]],
+    pulls: History[PullFace],
+) -> Iterator[str]:
+    """Find working pods of ready nodes that were deleted for an image with which no container had run there."""
+    ran = [(item.version, item.face) for history in pulls.values() for item in history if item.face is not None]
+    for name, version, pod, node, wanted in _deletions(pods, nodes, sets):
+        # Only what is labelled was seen to work.
+        if pod.digest == wanted.digest or node.ready is None or node.proven_on != node.place:
+            continue
+        next_one = PullFace(node=pod.node, digest=wanted.digest, has_run=True)
+        if not any(face == next_one and at_version < version for at_version, face in ran):
+            yield f"pod {name} on {pod.node} was deleted at {version}, and {wanted.digest} was not there"
+
+
+def _deletions(
+    pods: History[PodFace], nodes: History[NodeFace], sets: Mapping[str, Sequence[At[SetFace]]]
+) -> Iterator[tuple[str, int, PodFace, NodeFace, SetFace]]:
+    """Give working pods that were deleted, at which version, and node and DaemonSet as they were before."""
     for name, history in pods.items():
         for version, before, now in _changes(history):
             if before is None or before.is_deleted or not (now is None or now.is_deleted):
@@ -181,11 +250,8 @@ def harmed_pods(
             node = at(nodes.get(before.node, ()), version - 1)
             wanted = wanted_on(node, before.target, {name: at(found, version - 1) for name, found in sets.items()})
             works = node is not None and before.proven_on == node.place and not before.refuted_on
-            until_then = [item for item in nodes.get(before.node, ()) if item.version < version]
-            if wanted is None or not works or is_older_than_request(history, until_then):
-                continue
-            if before.fingerprint in {wanted.fingerprint, *wanted.kept}:
-                yield f"pod {name} on {before.node} was deleted at {version}, and nothing else was wanted there"
+            if node is not None and wanted is not None and works:
+                yield name, version, before, node, wanted
 
 
 def wanted_on(node: NodeFace | None, target: str, sets: Mapping[str, SetFace | None]) -> SetFace | None:

@@ -66,6 +66,7 @@ class Judge:
         for name in self.world.fleet.requests:
             if not self.watcher.has_served(name):
                 yield f"the driver pod on {name} is older than the rebuild that the node requested"
+        yield from (f"{pull} is there, and no wave goes on" for pull in self.watcher.pulls.now())
         wanted = dict(self._wanted_sets(status))
         for name, kernel in self.world.fleet.kernels.items():
             node = self.watcher.node(name)
@@ -73,6 +74,8 @@ class Judge:
                 yield f"{name} on {self.world.fleet.place(name)!r} is {node}"
             if node is not None and node.wave:
                 yield f"{name} has the label of a wave: {node.wave}"
+            if node is not None and node.is_tainted:
+                yield f"{name} has the taint of a node where the driver is not proven"
             pods = self.watcher.pods_on(name)
             if len(pods) != 1 or pods[0].fingerprint not in wanted.get(kernel, ()) or pods[0].refuted_on:
                 yield f"{name} has {pods}, and {wanted.get(kernel)} is wanted"
@@ -92,6 +95,7 @@ class Judge:
         """Find all that must not have happened until now."""
         watched = self.watcher
         nodes, pods, sets = dict(watched.nodes.history), dict(watched.pods.history), dict(watched.sets.history)
+        pulls = dict(watched.pulls.history)
         pushed, controllers = list(self.ledger.pushed), self.controllers
         said = [line for controller in controllers for line in list(controller.said)]
         ended = [item for controller in controllers for item in controller.ended]
@@ -99,7 +103,9 @@ class Judge:
         yield from watched.troubles()
         yield from invariants.unproven_labels(nodes, self.world.fleet.proofs)
         yield from invariants.lost_labels(nodes, pods, self.world.absences)
+        yield from invariants.wrong_taints(nodes, self.world.absences)
         yield from invariants.harmed_pods(pods, nodes, sets)
+        yield from invariants.unpulled_images(pods, nodes, sets, pulls)
         yield from invariants.needless_changes(sets, self.world.rebuilds, self.world.fleet.requested)
         yield from invariants.unknown_images(sets, {item.digest for item in pushed})
         yield from invariants.built_again(builds, pushed)
@@ -128,5 +134,6 @@ class Judge:
     def left(self) -> Iterator[str]:
         """Find what is left of a driver that is gone."""
         yield from (f"a ready label on {node}" for node in self.watcher.nodes.now() if node.ready is not None)
-        yield from (f"{pod}" for pod in self.watcher.pods.now())
+        yield from (f"a taint on {node}" for node in self.watcher.nodes.now() if node.is_tainted)
+        yield from (f"{pod}" for pod in (*self.watcher.pods.now(), *self.watcher.pulls.now()))
         yield from (f"{found}" for found in self.watcher.sets.now())

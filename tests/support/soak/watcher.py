@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import requests
 
 from driver_builder.model import images
-from driver_builder.objects import load_report, manifests, slots
+from driver_builder.objects import load_report, manifests, pull_pod, slots
 from driver_builder.observed import rebuild
 from driver_builder.planning.plan_rollout import identities
 from kube_api import names
@@ -31,6 +31,7 @@ from tests.support.soak.invariants import (
     DriverFace,
     NodeFace,
     PodFace,
+    PullFace,
     Pushed,
     SetFace,
     is_older_than_request,
@@ -102,9 +103,10 @@ class Watcher:
         self._label = label
         self.nodes = Follow(client, NODES.path(), f"pool={namespace}", _name, self._node_face)
         self.pods = Follow(client, PODS.path(namespace=namespace), manifests.TARGET_LABEL, _name, pod_face)
+        self.pulls = Follow(client, PODS.path(namespace=namespace), pull_pod.PULL_LABEL, _name, pull_face)
         self.sets = Follow(client, DAEMON_SETS.path(namespace=namespace), manifests.TARGET_LABEL, _target, set_face)
         self.drivers = Follow(client, DRIVER_CONTAINERS.path(namespace=namespace), "", _name, driver_face)
-        self._all = (self.nodes, self.pods, self.sets, self.drivers)
+        self._all = (self.nodes, self.pods, self.pulls, self.sets, self.drivers)
 
     def start(self) -> None:
         """Begin."""
@@ -137,13 +139,14 @@ class Watcher:
 
     def _node_face(self, obj: Json) -> NodeFace:
         labels, annotations = obj["metadata"]["labels"], obj["metadata"].get("annotations") or {}
-        boot = annotations.get(names.BOOT_ID_ANNOTATION, "")
+        boot, driver = annotations.get(names.BOOT_ID_ANNOTATION, ""), self._label.removesuffix(".ready")
         return NodeFace(
             place=f"{boot} {labels.get(names.KERNEL_VERSION_LABEL, '')}",
             ready=labels.get(self._label),
             proven_on=annotations.get(self._label, ""),
             request=annotations.get(names.REBUILD_ANNOTATION, ""),
-            wave=labels.get(f"{self._label.removesuffix('.ready')}.wave", ""),
+            wave=labels.get(f"{driver}.wave", ""),
+            is_tainted=any(taint["key"] == driver for taint in obj["spec"].get("taints") or ()),
         )
 
 
@@ -170,6 +173,18 @@ def pod_face(obj: Json) -> PodFace:
         proven_on=f"{found.boot_id} {found.kernel}" if found is not None and has_loaded else "",
         is_deleted="deletionTimestamp" in metadata,
         refuted_on=f"{refuting.boot_id} {refuting.kernel}" if refuting is not None else "",
+        digest=_loaded_from(obj["spec"]),
+    )
+
+
+def pull_face(obj: Json) -> PullFace:
+    """Say what of a pull pod counts."""
+    (pull,) = (item for item in obj["spec"]["containers"] if item["name"] == pull_pod.CONTAINER)
+    states = (item.get("state") or {} for item in obj["status"].get("containerStatuses") or ())
+    return PullFace(
+        node=obj["spec"]["nodeName"],
+        digest=pull["image"].partition("@")[2],
+        has_run=any("terminated" in state for state in states),
     )
 
 
@@ -177,8 +192,7 @@ def set_face(obj: Json) -> SetFace:
     """Say what of a DaemonSet counts."""
     template = obj["spec"]["template"]
     annotations, pod = template["metadata"]["annotations"], template["spec"]
-    (load,) = (item for item in pod["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
-    labels = obj["metadata"]["labels"]
+    load, labels = _load_container(pod), obj["metadata"]["labels"]
     environment = {item["name"]: item.get("value", "") for item in load.get("env") or ()}
     return SetFace(
         target=_target(obj),
@@ -186,11 +200,22 @@ def set_face(obj: Json) -> SetFace:
         fingerprint=annotations[manifests.FINGERPRINT_ANNOTATION],
         version=annotations[manifests.VERSION_ANNOTATION],
         rebuild=environment.get("REBUILD", ""),
-        digest=load["image"].partition("@")[2],
+        digest=_loaded_from(pod),
         kept=manifests.parse_kept(obj["metadata"]["annotations"])[1],
         modules=frozenset(json.loads(annotations[manifests.MODULES_ANNOTATION]).items()),
         place=slots.place_of(pod, names.wave_label(obj["metadata"]["namespace"], labels[manifests.DRIVER_LABEL])),
     )
+
+
+def _load_container(pod: Json) -> Json:
+    load: Json
+    (load,) = (item for item in pod["initContainers"] if item["name"] == manifests.LOAD_CONTAINER)
+    return load
+
+
+def _loaded_from(pod: Json) -> str:
+    image: str = _load_container(pod)["image"]
+    return image.partition("@")[2]
 
 
 def driver_face(obj: Json) -> DriverFace:

@@ -181,6 +181,7 @@ class World:
             "registry": {"plainHttp": True},
             "source": {"configMap": {"name": "source"}},
             "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={self._level}"]}},
+            "validation": {"taint": True},
             "build": {"template": TEMPLATE_NAME, "baseImage": "debian:bookworm-slim", "reuseAcrossKernels": False},
             "kernelMappings": [{"literal": kernel} for kernel in self._possible],
             # Of pods alone: no node has anything of it.

@@ -9,7 +9,7 @@ import pytest
 from driver_builder.objects.slots import Place
 from tests.support.soak import invariants
 from tests.support.soak.controllers import Ended, Said
-from tests.support.soak.invariants import At, DriverFace, NodeFace, PodFace, Pushed, SetFace
+from tests.support.soak.invariants import At, DriverFace, NodeFace, PodFace, PullFace, Pushed, SetFace
 
 KEY = "0123456789abcdef0123"
 HERE, THERE = "boot-1 6.1.0-55", "boot-2 6.1.0-55"
@@ -170,6 +170,67 @@ def test_a_pod_whose_node_a_wave_has_moved_is_deleted(wave: str, fingerprint: st
     sets = {target: [At(1, replace(wanted(), place=Place(place)))], other: [At(1, wanted(fingerprint))]}
     found = invariants.harmed_pods(history, {"a": [At(1, replace(node(), wave=wave))]}, sets)
     assert len(list(found)) == violations
+
+
+@pytest.mark.parametrize(
+    ("pulls", "ready", "digest", "violations"),
+    [
+        ([At(3, PullFace(node="a", digest="d2", has_run=False)), At(4, PullFace(node="a", digest="d2", has_run=True))],
+         "1", "d1", 0),
+        ([], "1", "d1", 1),
+        ([At(3, PullFace(node="a", digest="d2", has_run=False))], "1", "d1", 1),
+        ([At(6, PullFace(node="a", digest="d2", has_run=True))], "1", "d1", 1),
+        ([At(3, PullFace(node="a", digest="d1", has_run=True))], "1", "d1", 1),
+        ([At(3, PullFace(node="b", digest="d2", has_run=True))], "1", "d1", 1),
+        ([], None, "d1", 0),
+        ([], "1", "d2", 0),
+    ],
+    ids=["there", "no pull pod", "it has not run", "afterwards", "another image", "another node",
+         "the driver is not proven", "the same image"],
+)  # fmt: skip
+def test_a_working_pod_goes_when_the_next_image_is_there(
+    pulls: list[At[PullFace]], ready: str | None, digest: str, violations: int
+) -> None:
+    """A container has run with that image on that node before."""
+    history = {"p": [At(2, replace(pod(), digest=digest)), At(5, None)]}
+    nodes = {"a": [At(1, node(ready=ready, proven_on=HERE if ready else ""))]}
+    sets = {"t": [At(1, wanted("f2", digest="d2"))]}
+    assert len(list(invariants.unpulled_images(history, nodes, sets, {"q": pulls}))) == violations
+
+
+def tainted(place: str = HERE) -> NodeFace:
+    """Make a node that has the taint."""
+    return replace(node(place), is_tainted=True)
+
+
+PROVEN = node(ready="1", proven_on=HERE)
+
+
+@pytest.mark.parametrize(
+    ("history", "violations"),
+    [
+        ([node(), tainted(), PROVEN], 0),
+        ([PROVEN, tainted(THERE), node(THERE, "1", THERE)], 0),
+        ([PROVEN, node(), tainted()], 1),
+        ([tainted(), node()], 1),
+        ([tainted(), node(THERE, "1", HERE)], 1),
+        ([tainted(), node(), tainted()], 2),
+        ([tainted(), None], 0),
+    ],
+    ids=["until proven", "another boot", "it had worked", "not proven", "proven on another boot", "twice", "gone"],
+)
+def test_a_taint_stays_until_the_driver_is_proven(history: list[NodeFace | None], violations: int) -> None:
+    """And it comes once for each boot, where the driver has not worked."""
+    found = invariants.wrong_taints({"a": [At(version, face) for version, face in enumerate(history, 1)]})
+    assert len(list(found)) == violations
+
+
+def test_a_taint_goes_with_its_driver() -> None:
+    """And comes with the next one of that name."""
+    # A label stays for a while when its driver is deleted.
+    faces = (tainted(), PROVEN, replace(PROVEN, request="r"), node(), tainted(), node(), tainted(), PROVEN)
+    history = {"a": [At(version, face) for version, face in enumerate(faces, 1)]}
+    assert list(invariants.wrong_taints(history, [range(3, 5), range(6, 7)])) == []
 
 
 def test_what_a_node_has_changes_with_version_and_rebuild_alone() -> None:
