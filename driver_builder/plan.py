@@ -231,7 +231,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         *plan_loaded.remember(view, staying, relabelled),
         *plan_loaded.clean_up(view, (*staying, *removal.left(view, leaving.nodes.union(staying)))),
     )
-    staged = plan_stages.plan_stages(view, driver.spec, known, relabelled, leaving.nodes)
+    staged = plan_stages.plan_stages(view, tolerant, known, relabelled, leaving.nodes)
     repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
     validating = validate(view, driver.spec, parts, leaving.nodes)
     tainted = taint(view, parts, leaving.nodes, nameless.keys())

@@ -99,11 +99,9 @@ class World:
         self.identity = ""
         self.pushed: list[str] = []
         self.built_present: list[str] = []
-        self.fail_builds = 0
-        self.builds = ModelBuilds()
+        self.fail_builds, self.asked = 0, 0
+        self.builds, self.discoveries = ModelBuilds(), ModelDiscoveries()
         self.offered: tuple[str, ...] = ()
-        self.asked = 0
-        self.discoveries = ModelDiscoveries()
         self.refused_evictions: dict[str, EvictionRefused] = {}
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None

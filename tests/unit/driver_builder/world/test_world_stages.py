@@ -543,3 +543,13 @@ def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int
     for number in range(1, actions + 1, every):
         world, _ = end(number)
         assert (stages(world), world.live, records(world)) == (stages(straight), straight.live, records(straight))
+
+
+def test_a_plugin_comes_where_another_driver_is_not_proven() -> None:
+    """Its pods tolerate the taints of all drivers, also where the spec names tolerations of its own."""
+    world = fleet("a", stages=VENDOR, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    world.add_driver("other", nodeSelector={"pool": "others"}, validation={"taint": True})
+    settle(world)
+    (found,) = [obj for path, obj in world.client.objects.items() if path.endswith("/daemonsets/edu-plug")]
+    keys = {item["key"] for item in found["spec"]["template"]["spec"]["tolerations"]}
+    assert f"driverwright.io/{NAMESPACE}.other" in keys
