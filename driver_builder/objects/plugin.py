@@ -201,9 +201,16 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
         "resources": {"requests": {"cpu": "5m", "memory": "32Mi"}},
     }
     if settings.is_of_agent:
-        # Only root may write to the kubelet's folder. Under SELinux containers of other types may neither do that, nor
-        # look at every device node.
-        container["securityContext"] = {**UNPRIVILEGED, "runAsUser": 0, "seLinuxOptions": {"type": "spc_t"}}
+        # What deploy/device-agent has. Only root may write to the kubelet's folder. Under SELinux containers of other
+        # types may neither do that, nor look at every device node.
+        container["securityContext"] = {
+            **UNPRIVILEGED,
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "seLinuxOptions": {"type": "spc_t"},
+        }
+        container["resources"]["limits"] = {"memory": "128Mi"}
         # The port would be one of the node, where each driver has an agent.
         container["args"] = ["run", "--port=0"]
         return container

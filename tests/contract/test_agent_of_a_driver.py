@@ -1,0 +1,75 @@
+"""A driver's plugin is what the device agent reads, and may do no more than ``deploy/device-agent``."""
+
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from device_agent.config.config_file import parse_resources
+from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
+from driver_builder.objects import plugin
+from driver_builder.plan import plan
+from driver_builder.planning.actions import ApplyPlugin, MakeConfigMap
+from tests.support.driver_builder.factories import SETTINGS, driver, node, ready_snapshot
+from tools.product_images import REPOSITORY
+
+EXAMPLE = yaml.safe_load((REPOSITORY / "examples/edu-driver/stages.yaml").read_text())["spec"]["stages"]
+RESOURCE = EXAMPLE["devicePlugin"]["resource"]
+
+
+def _made() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the pod's spec and the ConfigMap for the example."""
+    snapshot = ready_snapshot(node(), driver=driver(spec_changes={"stages": {"devicePlugin": {"resource": RESOURCE}}}))
+    actions = plan(snapshot, replace(SETTINGS, device_agent_image="r.io/agent:1")).actions
+    (applied,) = [action for action in actions if isinstance(action, ApplyPlugin)]
+    (config,) = [action for action in actions if isinstance(action, MakeConfigMap)]
+    return applied.manifest["spec"]["template"]["spec"], config.manifest
+
+
+def _deployed() -> dict[str, Any]:
+    """Return the pod's spec of ``deploy/device-agent``."""
+    text = (REPOSITORY / "deploy/device-agent/daemonset.yaml").read_text()
+    spec: dict[str, Any] = yaml.safe_load(text)["spec"]["template"]["spec"]
+    return spec
+
+
+def _folders(pod: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Return where a pod's first container has which folder of the node, and whether it may write there."""
+    paths = {item["name"]: item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
+    mounts = pod["containers"][0]["volumeMounts"]
+    return {
+        item["mountPath"]: (paths[item["name"]], item.get("readOnly", False))
+        for item in mounts
+        if item["name"] in paths
+    }
+
+
+def test_the_agent_reads_its_flags_and_its_configuration() -> None:
+    """The short way of reading flags takes them; the file is where it is looked for, and has one resource."""
+    pod, config = _made()
+    (container,) = pod["containers"]
+    flags = run_flags(container["args"])
+    assert flags is not None
+    settings = build_settings(flags, {"HOST_ROOT": "/host"})
+    assert (settings.port, settings.config_file, settings.plugin_dir) == (0, DEFAULT_FILE, DEFAULT_PLUGIN_DIR)
+    (resource,) = parse_resources(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
+    assert resource.name == RESOURCE["name"]
+    (mount,) = [item for item in container["volumeMounts"] if item["name"] == "config"]
+    assert f"{mount['mountPath']}/{plugin.CONFIG_KEY}" == DEFAULT_FILE
+
+
+def test_it_has_the_folders_of_the_deployed_agent() -> None:
+    """The kubelet's, to write; those of devices below /host, to read. /run is there where a file in it is mounted."""
+    deployed = _folders(_deployed())
+    del deployed["/host/run/driverwright"]
+    assert _folders(_made()[0]) == deployed
+
+
+def test_it_may_do_no_more_than_the_deployed_agent() -> None:
+    """Each restriction of the deployed pod and its container is one of this container."""
+    pod, deployed = _made()[0], _deployed()
+    wanted = {**deployed["securityContext"], **deployed["containers"][0]["securityContext"]}
+    context = pod["containers"][0]["securityContext"]
+    assert {key: context.get(key) for key in wanted} == wanted
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["containers"][0]["resources"] == deployed["containers"][0]["resources"]
