@@ -10,8 +10,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.stage_settings import PluginValidationSettings, StageSettings
-from driver_builder.objects import bound_pod
-from driver_builder.objects.validation_pod import CONTAINER
+from driver_builder.objects import bound_pod, validation_pod
 from kube_api import names
 
 Json = dict[str, Any]
@@ -20,7 +19,6 @@ PLUGIN_VALIDATION_LABEL = f"{names.GROUP}/plugin-validation"
 """On such a pod, and on no other: the subject that it validates."""
 
 _MAX_NAME = 44
-_CONTEXT: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "privileged": False}
 
 
 def subject_of(settings: StageSettings, *, loaded: str) -> str:
@@ -41,26 +39,16 @@ def name_of(driver: str, node: str) -> str:
 
 def manifest(driver: DriverContainer, validation: PluginValidationSettings, *, node: str, subject: str) -> Json:
     """Build the pod that validates the plugin on a node."""
-    amounts = {validation.resource_name: "1"}
-    container = {
-        "name": CONTAINER,
-        "image": validation.image,
-        "command": list(validation.command),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": _CONTEXT,
-        "resources": {"requests": {"cpu": "5m", "memory": "16Mi", **amounts}, "limits": amounts},
-    }
-    made = bound_pod.manifest(
-        driver.key,
+    made = validation_pod.once(
+        driver,
         name=name_of(driver.key, node),
         node=node,
         labels={PLUGIN_VALIDATION_LABEL: subject},
-        owner=driver,
-        pod={
-            "activeDeadlineSeconds": int(validation.deadline_seconds),
-            "terminationGracePeriodSeconds": 5,
-            "containers": [container],
-        },
+        image=validation.image,
+        command=validation.command,
+        seconds=validation.deadline_seconds,
+        context=validation_pod.UNPRIVILEGED,
+        amounts={validation.resource_name: "1"},
     )
     del made["spec"]["priorityClassName"]
     return made

@@ -7,6 +7,7 @@ network driver's interfaces are there, and no CNI plugin is needed.
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ VALIDATION_LABEL = f"{names.GROUP}/validation"
 CONTAINER = "validate"
 
 _MAX_NAME = 44
-_UNPRIVILEGED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "privileged": False}
+UNPRIVILEGED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "privileged": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +63,48 @@ def name_of(driver: str, node: str) -> str:
 def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: str) -> Json:
     """Build the pod that validates a driver on a node."""
     settings = spec.validation
-    container = {
-        "name": CONTAINER,
-        "image": settings.image,
-        "command": list(settings.command),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {"privileged": True} if settings.privileged else _UNPRIVILEGED,
-        "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
-    }
-    return bound_pod.manifest(
-        driver.key,
+    return once(
+        driver,
         name=name_of(driver.key, node),
         node=node,
         labels={VALIDATION_LABEL: subject},
-        owner=driver,
-        pod={
-            "activeDeadlineSeconds": int(settings.timeout_seconds),
-            "terminationGracePeriodSeconds": 5,
-            "containers": [container],
+        image=settings.image,
+        command=settings.command,
+        seconds=settings.timeout_seconds,
+        context={"privileged": True} if settings.privileged else UNPRIVILEGED,
+    )
+
+
+def once(
+    driver: DriverContainer,
+    *,
+    name: str,
+    node: str,
+    labels: Mapping[str, str],
+    image: str | None,
+    command: Iterable[str],
+    seconds: float,
+    context: Json,
+    amounts: Mapping[str, str] | None = None,
+) -> Json:
+    """Build a pod that runs a command on a node once, for so many seconds; it requests ``amounts`` of resources."""
+    wanted = dict(amounts or {})
+    container = {
+        "name": CONTAINER,
+        "image": image,
+        "command": list(command),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": context,
+        "resources": {
+            "requests": {"cpu": "5m", "memory": "16Mi", **wanted},
+            **({"limits": wanted} if wanted else {}),
         },
+    }
+    return bound_pod.manifest(
+        driver.key,
+        name=name,
+        node=node,
+        labels=labels,
+        owner=driver,
+        pod={"activeDeadlineSeconds": int(seconds), "terminationGracePeriodSeconds": 5, "containers": [container]},
     )

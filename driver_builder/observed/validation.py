@@ -7,7 +7,7 @@ Device nodes are checked by the driver pod. One that was made before they were s
 where the node has no label, and stays where it has one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import ValidationSettings
@@ -18,6 +18,8 @@ from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationSt
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.reasons import Reason
+
+_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
 
 UNCHECKED = "its driver pod does not check spec.validation.deviceNodes yet"
 
@@ -74,6 +76,44 @@ def weigh(
         tries = f"failed {record.failures} of {retries + 1} times and " if record.failures else ""
         why = f"validation {tries}is tried again: {record.message}"
     return Progress(state=ValidationState.UNDECIDED, record=record, pod=run, why=why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What comes next of a command: pods that are ``gone``, then a record that is written, or the next run.
+
+    ``is_news`` says that the Node does not record how a pod ended. The command ``starts`` now, or ``due_at`` a time.
+    """
+
+    gone: tuple[ValidationPod, ...] = ()
+    is_news: bool = False
+    starts: bool = False
+    due_at: float | None = None
+
+
+def next_of(
+    found: Progress, known: Validated | None, pods: Sequence[ValidationPod], now: float, *, may_start: bool = True
+) -> Next:
+    """Decide what comes next on a node that records ``known`` and has ``pods``, also those of other commands."""
+    record, run = found.record, found.pod
+    others = tuple(pod for pod in pods if pod.subject != record.subject and not pod.deleting)
+    if (record.succeeded or record.pod) and known != record:
+        return Next(gone=others, is_news=True)
+    if run is not None and run.ended_at is not None:
+        # Its end is recorded: it can go. Of a command that failed for good it stays, for its log.
+        is_kept = found.state is ValidationState.FAILED or run.deleting
+        return Next(gone=others if is_kept else (*others, run))
+    if pods or not may_start or found.state is not ValidationState.UNDECIDED:
+        return Next(gone=others)
+    due_at = _due_at(record, now)
+    return Next(due_at=due_at) if now < due_at else Next(starts=True)
+
+
+def _due_at(record: Validated, now: float) -> float:
+    """Return when the command runs next. A time that has not come yet is of another clock."""
+    if not record.pod or record.failed_at > now:
+        return 0.0
+    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
 
 
 def _with_end(record: Validated, run: ValidationPod, now: float) -> Validated:

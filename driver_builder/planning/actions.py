@@ -1,6 +1,6 @@
 """The actions of a plan: frozen values that ``execute`` performs under deterministic names, each safe to repeat."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
 from driver_builder.objects.slots import Place
+from driver_builder.objects.validation_pod import ValidationPod
 
 Json = dict[str, Any]
 
@@ -403,6 +404,15 @@ class DeleteValidationPod:
 
     def __str__(self) -> str:
         return f"delete validation pod {self.namespace}/{self.name} of node {self.node}"
+
+
+def delete_validation_pods(pods: Iterable[ValidationPod]) -> tuple[DeleteValidationPod, ...]:
+    """Delete the pods that are not being deleted already."""
+    return tuple(
+        DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        for pod in pods
+        if not pod.deleting
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

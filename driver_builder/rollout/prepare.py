@@ -122,7 +122,9 @@ def _prepared(
         return part
     hold = _Hold(part, order)
     steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
-    steps |= {name: hold.clear(nodes[name]) for name in sorted(hold.moved - part.budgeted) if hold.has_to_clear(name)}
+    steps |= {
+        name: hold.clear(nodes[name]) for name in sorted(hold.taken.keys() - part.budgeted) if hold.has_to_clear(name)
+    }
     asked = frozenset(steps)
     for node in held:
         if node.name not in steps:
@@ -199,10 +201,6 @@ class _Hold:
     @property
     def snapshot(self) -> Snapshot:
         return self.order.snapshot
-
-    @property
-    def moved(self) -> frozenset[str]:
-        return frozenset(self.taken)
 
     @property
     def now(self) -> float:

@@ -4,7 +4,7 @@ As with :mod:`driver_builder.validation`, what is known is on the Node and in th
 the resource already: they prove the plugin as well, and there may be no device left for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
@@ -17,8 +17,8 @@ from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node, by_name
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
-from driver_builder.observed.validation import Progress, weigh
-from driver_builder.planning.actions import Action, DeleteValidationPod, RememberValidated, StartValidation
+from driver_builder.observed.validation import Progress, next_of, weigh
+from driver_builder.planning.actions import Action, RememberValidated, StartValidation, delete_validation_pods
 from driver_builder.reasons import Reason
 from driver_builder.stages.stage_view import LOOK_SECONDS, StageView
 
@@ -26,8 +26,6 @@ MAX_LOOKED_AT = 20
 """Nodes of one driver whose pods are listed in one reconcile."""
 MAX_PODS = 100
 """Such pods of one driver that run at the same time."""
-
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +45,20 @@ def of_node(stages: StageView, node: Node) -> PluginValidation | None:
     found = _progress(stages, node)
     if found is None:
         return None
-    pods, record = stages.validations.get(node.name, ()), found.record
-    others = tuple(_delete(stages, node, keep=record.subject))
-    has_begun = record.succeeded or bool(record.pod)
-    if has_begun and validated.parse(node.annotations.get(stages.labels[Stage.PLGOK])) != record:
-        actions = (*others, _remember(stages, node, record, "its pod ended"))
-        return PluginValidation(state=found.state, why=found.why, actions=actions)
-    if found.pod is not None and found.pod.ended_at is not None:
-        # Of a command that failed for good the last pod stays, for its log.
-        done = () if found.state is ValidationState.FAILED else stages.delete(node.name)
-        return PluginValidation(state=found.state, why=found.why, actions=done)
-    if pods or found.state is not ValidationState.UNDECIDED:
-        return PluginValidation(state=found.state, why=found.why, actions=others)
-    due_at = _due_at(record, stages.now)
-    if stages.now < due_at:
-        return PluginValidation(state=found.state, why=found.why, due_at=due_at)
-    return PluginValidation(state=found.state, why=found.why, starts=True, subject=record.subject)
+    known, pods = (
+        validated.parse(node.annotations.get(stages.labels[Stage.PLGOK])),
+        stages.validations.get(node.name, ()),
+    )
+    step = next_of(found, known, pods, stages.now)
+    news = (_remember(stages, node, found.record, "its pod ended"),) if step.is_news else ()
+    return PluginValidation(
+        state=found.state,
+        why=found.why,
+        actions=(*delete_validation_pods(step.gone), *news),
+        starts=step.starts,
+        subject=found.record.subject if step.starts else "",
+        due_at=step.due_at,
+    )
 
 
 def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Action, ...], str]:
@@ -142,20 +138,6 @@ def _progress(stages: StageView, node: Node) -> Progress | None:
 
 def _uses(pod: NodePod, resource: str) -> bool:
     return resource in pod.resources and not pod.has_ended and DRIVER_LABEL not in pod.labels
-
-
-def _due_at(record: Validated, now: float) -> float:
-    """Return when the command runs next. A time that has not come yet is of another clock."""
-    if not record.pod or record.failed_at > now:
-        return 0.0
-    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
-
-
-def _delete(stages: StageView, node: Node, keep: str) -> Iterable[Action]:
-    """Delete the pods of another command, or of another boot."""
-    for pod in stages.validations.get(node.name, ()):
-        if pod.subject != keep and not pod.deleting:
-            yield DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
 
 
 def _remember(stages: StageView, node: Node, record: Validated | None, why: str) -> RememberValidated:

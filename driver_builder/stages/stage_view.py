@@ -11,13 +11,14 @@ from typing import TypeVar
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
+from driver_builder.memo import remembers_last
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, DeleteValidationPod, LabelNode
+from driver_builder.planning.actions import Action, LabelNode, delete_validation_pods
 
 LEAVE_SECONDS = 120.0
 """So long a driver waits for the pods of its stages to leave a node."""
@@ -110,17 +111,14 @@ class StageView:
 
     def delete(self, node: str) -> tuple[Action, ...]:
         """Delete the pods that validate the plugin on a node."""
-        return tuple(
-            DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-            for pod in self.validations.get(node, ())
-            if not pod.deleting
-        )
+        return delete_validation_pods(self.validations.get(node, ()))
 
 
 _Pod = TypeVar("_Pod", PluginPod, ValidationPod)
 
 
-def _by_node(pods: Iterable[_Pod]) -> dict[str, tuple[_Pod, ...]]:
+@remembers_last(8)
+def _by_node(pods: tuple[_Pod, ...]) -> dict[str, tuple[_Pod, ...]]:
     found: dict[str, list[_Pod]] = {}
     for pod in pods:
         found.setdefault(pod.node, []).append(pod)

@@ -12,25 +12,22 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
 from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.validated import Validated
-from driver_builder.objects.validation_pod import ValidationPod
-from driver_builder.observed.evidence import Finding, ValidationState
+from driver_builder.observed.evidence import Finding
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.validation import UNCHECKED, Progress
+from driver_builder.observed.validation import UNCHECKED, Progress, next_of
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
-    DeleteValidationPod,
     RememberValidated,
     ReplacePod,
     StartValidation,
+    delete_validation_pods,
 )
 from driver_builder.planning.plan_labels import evidence_of_weighed, validation_of
 from driver_builder.planning.plan_view import DriverView, TargetPart
 
 MAX_PODS = 100
 """Validation pods of one driver that run at the same time."""
-
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,28 +111,16 @@ def _step(view: DriverView, node: Node, settled: Set[str], *, is_wanted: bool) -
 
 def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool, may_start: bool) -> _Step:
     """Run the command on a node, or record how it ended."""
-    record, pods, now = progress.record, view.validation_pods.get(node.name, ()), view.snapshot.now
-    actions = _delete(pod for pod in pods if pod.subject != record.subject)
-    has_begun = record.succeeded or bool(record.pod)
-    if has_begun and validated.parse(node.annotations.get(view.validated)) != record:
-        return _Step(node=node, actions=(*actions, _remember(view, node, record, "the validation pod ended")))
-    if progress.pod is not None and progress.pod.ended_at is not None:
-        # Its end is recorded: it can go. Of a command that failed for good it stays.
-        is_over = progress.state is not ValidationState.FAILED
-        return _Step(node=node, actions=(*actions, *(_delete((progress.pod,)) if is_over else ())))
-    if pods or not may_start or progress.state is not ValidationState.UNDECIDED:
-        return _Step(node=node, actions=actions)
-    due_at = _due_at(record, now)
-    if now < due_at:
-        return _Step(node=node, actions=actions, due_at=due_at)
-    return _Step(node=node, actions=actions, subject=record.subject, is_labelled=is_labelled)
-
-
-def _due_at(record: Validated, now: float) -> float:
-    """Return when the command runs next. A time that has not come yet is of another clock."""
-    if not record.pod or record.failed_at > now:
-        return 0.0
-    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
+    known, pods = validated.parse(node.annotations.get(view.validated)), view.validation_pods.get(node.name, ())
+    found = next_of(progress, known, pods, view.snapshot.now, may_start=may_start)
+    news = (_remember(view, node, progress.record, "the validation pod ended"),) if found.is_news else ()
+    return _Step(
+        node=node,
+        actions=(*delete_validation_pods(found.gone), *news),
+        subject=progress.record.subject if found.starts else "",
+        is_labelled=is_labelled,
+        due_at=found.due_at,
+    )
 
 
 def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> StartValidation:
@@ -151,7 +136,7 @@ def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> Star
 
 def _ended(view: DriverView, node: Node, *, keeps_record: bool) -> tuple[Action, ...]:
     """Delete the pods of a node where nothing is validated, and its record if the driver is not wanted there."""
-    gone = _delete(view.validation_pods.get(node.name, ()))
+    gone = delete_validation_pods(view.validation_pods.get(node.name, ()))
     if keeps_record or view.validated not in node.annotations:
         return gone
     return (*gone, _remember(view, node, None, "nothing is validated there"))
@@ -164,12 +149,4 @@ def _remember(view: DriverView, node: Node, record: Validated | None, why: str) 
         annotation=view.validated,
         value=None if record is None else validated.render(record),
         why=why,
-    )
-
-
-def _delete(pods: Iterable[ValidationPod]) -> tuple[Action, ...]:
-    return tuple(
-        DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in pods
-        if not pod.deleting
     )
