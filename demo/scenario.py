@@ -122,7 +122,7 @@ class Scenario(Steps[Guest]):
         )
 
     def reboot_into_third_kernel(self) -> float:
-        """Reboot guest-a into a kernel nobody has built for yet and wait until its driver is ready again.
+        """Reboot guest-a into a kernel without a driver image and wait until its driver is ready again.
 
         Returns the seconds between the node's Ready and its driver's.
         """

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
-from driver_builder.planning.actions import Action
 from driver_builder.rollout.draining import PAUSED
 from kube_api import names
 from kube_api.client import Object
@@ -194,20 +193,7 @@ def test_a_controller_that_is_killed_after_any_write_ends_the_same(writes: int) 
     """What was begun is on the Node."""
     world = drained_world(KERNEL)
     world.edit_source(GOOD[1])
-    done = 0
-
-    def look(action: Action) -> bool:
-        nonlocal done
-        world.look(action)
-        done += 1
-        return done == writes + 1
-
-    for _ in range(20):
-        world.reconcile(look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
-    assert done > writes
+    world.rounds_with_a_kill(writes, 20)
     world.arrive()
     assert_all_is_well(world)
 

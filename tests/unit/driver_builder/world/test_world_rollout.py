@@ -197,6 +197,23 @@ class WaveWorld(World):
             self.now += 1.0
         raise AssertionError(f"still moving: {[str(action) for action in self.decide().actions]}")
 
+    def rounds_with_a_kill(self, writes: int, number: int) -> None:
+        """Let rounds pass; after so many writes the next one is the controller's last, and it starts anew."""
+        done = 0
+
+        def look(action: Action) -> bool:
+            nonlocal done
+            self.look(action)
+            done += 1
+            return done == writes + 1
+
+        for _ in range(number):
+            self.reconcile(look)
+            self.finish_builds()
+            self.turn()
+            self.now += 5.0
+        assert done > writes
+
     def heal(self) -> None:
         """Let everything be in order, with another source that is good."""
         self.dead_devices.clear()

@@ -206,20 +206,7 @@ def test_a_record_goes_with_the_option_where_the_driver_works() -> None:
 def test_a_controller_that_is_killed_after_any_write_leaves_no_taint(writes: int) -> None:
     """All that is known is on the Node."""
     world = fleet(KERNEL)
-    done = 0
-
-    def look(action: Action) -> bool:
-        nonlocal done
-        world.look(action)
-        done += 1
-        return done == writes + 1
-
-    for _ in range(10):
-        world.reconcile(look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
-    assert done > writes
+    world.rounds_with_a_kill(writes, 10)
     world.arrive()
     assert world.taints() == {}
 
