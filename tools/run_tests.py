@@ -1,10 +1,10 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
 The unit tests come first, on all cores (``tests.side_by_side``); with ``make unit`` they are all. Then three processes
-run side by side: one has the tests that share the cluster and is shown as it goes, one those that mostly wait for a
-controller, and one all others that need single parts; these two are shown when they end. Each leaves a JUnit file in
-``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
-``build/artefacts``. The long tests run one part after the other.
+run side by side: one has the tests that share the cluster of three nodes and is shown as it goes, one those that mostly
+wait for a process of ours or need no node but this machine, and one all others that need single parts; these two are
+shown when they end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed
+test's testbed looked like is in ``build/artefacts``. The long tests run one part after the other.
 """
 
 import os
@@ -31,8 +31,20 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
-LIVES = ("tests/api/test_killed_controller.py", "tests/api/test_landings.py", "tests/api/test_soak.py")
-"""A controller's process and played nodes: they take minutes and hardly any processor time."""
+LIVES = (
+    "tests/api/test_killed_controller.py",
+    "tests/api/test_landings.py",
+    "tests/api/test_soak.py",
+    "tests/api/publish/test_killed_publish.py",
+    "tests/api/test_worker_publish.py",
+)
+"""Processes that live with an API server, and played nodes: they take minutes and hardly any processor time."""
+HOST = (
+    "tests/cluster/test_device_agent.py",
+    "tests/cluster/test_job_builder.py",
+    "tests/cluster/test_job_kernel_discovery.py",
+)
+"""What needs a cluster whose only node is this machine."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 SLOWEST = 10
 NO_TESTS = 5
@@ -70,9 +82,10 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
     unit = Part("unit", (*UNIT, "-m", "long or costly" if long else tier))
-    cluster = Part("cluster", (*REAL, "-m", f"cluster and {tier}"))
-    parts = Part("parts", (*REAL, *(f"--ignore={path}" for path in LIVES), "-m", f"not cluster and {tier}"))
-    lives = Part("lives", (*LIVES, "-m", tier))
+    elsewhere = [f"--ignore={path}" for path in (*LIVES, *HOST)]
+    cluster = Part("cluster", (*REAL, *elsewhere, "-m", f"cluster and {tier}"))
+    parts = Part("parts", (*REAL, *elsewhere, "-m", f"not cluster and {tier}"))
+    lives = Part("lives", (*LIVES, *HOST, "-m", tier))
     return [(unit,), (cluster,), (parts,), (lives,)] if long else [(unit,), (cluster, parts, lives)]
 
 
