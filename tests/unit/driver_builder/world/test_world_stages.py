@@ -381,7 +381,14 @@ def _deleted_set(world: World) -> None:
     world.client.delete(PLUG_SET)
 
 
-@pytest.mark.parametrize("drift", [_touched_config, _deleted_config, _touched_set, _deleted_set])
+def _added_to_set(world: World) -> None:
+    obj = world.client.objects[PLUG_SET]
+    obj["spec"]["template"]["spec"] |= {"hostPID": True, "dnsPolicy": "Default"}
+    written = {"f:template": {"f:spec": {"f:hostPID": {}, "f:dnsPolicy": {}}}}
+    obj["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "fieldsV1": {"f:spec": written}}]
+
+
+@pytest.mark.parametrize("drift", [_touched_config, _deleted_config, _touched_set, _deleted_set, _added_to_set])
 def test_drift_of_the_plugins_objects_is_repaired(drift: Any) -> None:
     """Whatever somebody has changed."""
     world = fleet(stages=PLUGIN)
