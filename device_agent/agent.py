@@ -57,7 +57,7 @@ class Agent:
         """Work until stopped.
 
         Raises:
-            ConfigurationError: when the port cannot be had.
+            ConfigurationError: when the port or the socket cannot be had.
         """
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -86,9 +86,11 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
+        pages = Pages(self._trouble, self._missing, lambda: render(self._counts()))
         if self._settings.port:
-            pages = Pages(self._trouble, self._missing, lambda: render(self._counts()))
             stack.callback((await serve(self._settings.port, pages)).close)
+        if self._settings.socket:
+            stack.callback((await serve(self._settings.socket, pages)).close)
 
     async def _turn(self) -> None:
         """Do what is due, then wait for what comes next."""

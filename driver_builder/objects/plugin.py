@@ -30,7 +30,7 @@ CONFIG_ANNOTATION = f"{names.GROUP}/config"
 CONFIG_KEY = "config.yaml"
 CONTAINER = "device-plugin"
 
-_SOCKETS, _DEVICES = "/var/lib/kubelet/device-plugins", "/dev"
+_SOCKETS, _DEVICES, _PAGES = "/var/lib/kubelet/device-plugins", "/dev", "/run/device-agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +192,8 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if settings.is_of_agent:
         mounts.append({"name": "config", "mountPath": "/etc/device-agent", "readOnly": True})
         volumes.append({"name": "config", "configMap": {"name": name_of(driver)}})
+        mounts.append({"name": "pages", "mountPath": _PAGES})
+        volumes.append({"name": "pages", "emptyDir": {}})
     pod: Json = {
         "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
         # A node gets its devices before its pod network is up, and where there is none.
@@ -255,11 +257,27 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
             "seLinuxOptions": {"type": "spc_t"},
         }
         container["resources"]["limits"] = {"memory": "128Mi"}
-        # The port would be one of the node, where each driver has an agent.
+        # A port would be one of the node, where each driver has an agent.
         container["args"] = ["run", "--port=0"]
-        return container
+        container["env"] = [{"name": "DEVICE_AGENT_SOCKET", "value": f"{_PAGES}/pages.sock"}]
+        return {**container, **_probes()}
     container["securityContext"] = {"privileged": True} if settings.privileged else {"allowPrivilegeEscalation": False}
     for name, words in (("command", settings.command), ("args", settings.args)):
         if words:
             container[name] = list(words)
     return container
+
+
+def _probes() -> Json:
+    """Our agent is ready once the kubelet has its resource, and is asked from time to time whether it lives.
+
+    Each question is a process of its own: that it is still registered is not asked again. The kubelet says so.
+    """
+    return {
+        "startupProbe": {**_asks("/readyz"), "periodSeconds": 2, "failureThreshold": 150},
+        "livenessProbe": {**_asks("/healthz"), "periodSeconds": 60},
+    }
+
+
+def _asks(page: str) -> Json:
+    return {"exec": {"command": ["device-agent", "get", page]}, "timeoutSeconds": 10}
