@@ -205,8 +205,9 @@ def _places(settings: Settings, resources: tuple[Resource, ...]) -> list[Place]:
     folders = sorted({fixed_folder(path.path) for one in resources for group in one.groups for path in group.paths})
     return [
         Place(settings.config_file, _CONFIG, levels=0),
-        Place(settings.plugin_dir, _KUBELET),
-        *(Place(f"{root}{folder}", _DEVICES, levels=min(levels, 2)) for folder, levels in folders),
+        Place(settings.plugin_dir, _KUBELET, contents=False),
+        # In /dev somebody always writes to /dev/null.
+        *(Place(f"{root}{folder}", _DEVICES, levels=min(levels, 2), contents=False) for folder, levels in folders),
     ]
 
 
