@@ -57,7 +57,7 @@ class Agent:
         """Work until stopped.
 
         Raises:
-            ConfigurationError: when the port cannot be had.
+            ConfigurationError: when the port or the socket cannot be had.
         """
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -86,9 +86,11 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
+        pages = Pages(self._trouble, self._missing, lambda: render(self._counts()))
         if self._settings.port:
-            pages = Pages(self._trouble, self._missing, lambda: render(self._counts()))
             stack.callback((await serve(self._settings.port, pages)).close)
+        if self._settings.socket:
+            stack.callback((await serve(self._settings.socket, pages)).close)
 
     async def _turn(self) -> None:
         """Do what is due, then wait for what comes next."""
@@ -203,8 +205,9 @@ def _places(settings: Settings, resources: tuple[Resource, ...]) -> list[Place]:
     folders = sorted({fixed_folder(path.path) for one in resources for group in one.groups for path in group.paths})
     return [
         Place(settings.config_file, _CONFIG, levels=0),
-        Place(settings.plugin_dir, _KUBELET),
-        *(Place(f"{root}{folder}", _DEVICES, levels=min(levels, 2)) for folder, levels in folders),
+        Place(settings.plugin_dir, _KUBELET, contents=False),
+        # In /dev somebody always writes to /dev/null.
+        *(Place(f"{root}{folder}", _DEVICES, levels=min(levels, 2), contents=False) for folder, levels in folders),
     ]
 
 

@@ -46,11 +46,11 @@ def _response(status: str, body: str) -> bytes:
     return head.encode() + content
 
 
-async def serve(port: int, pages: Pages) -> asyncio.Server:
-    """Listen on a port of all addresses; 0 lets the system choose one.
+async def serve(where: int | str, pages: Pages) -> asyncio.Server:
+    """Listen on a port of all addresses, of which 0 lets the system choose one, or on a Unix socket.
 
     Raises:
-        ConfigurationError: when the port cannot be had.
+        ConfigurationError: when it cannot be had.
     """
     slots = asyncio.Semaphore(_MOST_CONNECTIONS)
 
@@ -67,10 +67,14 @@ async def serve(port: int, pages: Pages) -> asyncio.Server:
                 await writer.wait_closed()
 
     try:
-        return await asyncio.start_server(answer, None, port, limit=_LONGEST_HEAD)
+        if isinstance(where, str):
+            return await asyncio.start_unix_server(answer, where, limit=_LONGEST_HEAD)
+        return await asyncio.start_server(answer, None, where, limit=_LONGEST_HEAD)
     except OSError as error:
+        place = f"socket {where}" if isinstance(where, str) else f"port {where}"
+        remedy = "--socket" if isinstance(where, str) else "--port, or 0 for none"
         raise ConfigurationError(
-            f"cannot listen on port {port}: {error.strerror}; choose another with --port, or 0 for none"
+            f"cannot listen on {place}: {error.strerror or error}; choose another with {remedy}"
         ) from error
 
 

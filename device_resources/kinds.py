@@ -55,6 +55,8 @@ class Text:
             return [Problem(path=path, message=f"{shown(value)} is not a string: put it in quotes")]
         if len(value) > self.longest:
             return [Problem(path=path, message=f"it has {len(value)} characters: write at most {self.longest}")]
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            return [Problem(path=path, message=f"{shown(value)} is not valid: it has half a character")]
         if re.fullmatch(self.pattern, value) is None:
             return [Problem(path=path, message=f"{shown(value)} is not valid: it {self.words}")]
         return []

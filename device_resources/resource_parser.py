@@ -3,7 +3,7 @@
 What a table of fields cannot say is added here: fields that exclude each other, names that Kubernetes reserves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from device_resources.fields import RESOURCE_FIELDS
@@ -60,8 +60,21 @@ def _path_problems(value: Mapping[str, Any], where: Path) -> list[Problem]:
         problem
         for group_index, group in enumerate(value["groups"])
         for index, path in enumerate(group["paths"])
-        for problem in _one_path_problems(path, (*where, "groups", group_index, "paths", index))
+        for problem in (
+            *_one_path_problems(path, (*where, "groups", group_index, "paths", index)),
+            *_same_place_problems(group["paths"], index, (*where, "groups", group_index, "paths", index)),
+        )
     ]
+
+
+def _same_place_problems(paths: Sequence[Mapping[str, Any]], index: int, where: Path) -> list[Problem]:
+    """Find what no container could get: another file of the same device at the same path, unless one may be missing."""
+    path, place = paths[index], paths[index].get("mountPath")
+    others = (other for other in paths[:index] if place is not None and other.get("mountPath") == place)
+    if any(other["path"] != path["path"] and not (other.get("optional") or path.get("optional")) for other in others):
+        message = f"{shown(place)} is the place of another path of this group: no container can have both"
+        return [Problem(path=(*where, "mountPath"), message=message)]
+    return []
 
 
 def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:

@@ -37,11 +37,13 @@ class Place(NamedTuple):
     """What to watch. ``trigger``: what a change is called.
 
     ``levels``: 0 for one file, 1 for the files of a directory, 2 for those of its sub-directories, too.
+    ``contents``: whether what is in the files counts as well, not only which there are.
     """
 
     path: str
     trigger: str
     levels: int = 1
+    contents: bool = True
 
 
 class Changes(NamedTuple):
@@ -168,18 +170,19 @@ def _read_events(descriptor: int) -> Iterator[tuple[int, int, str]]:
 def _directories(place: Place) -> Iterator[tuple[str, int, frozenset[str] | None]]:
     """Name the directories to watch for a place, from the root down; for which events, and of which entries."""
     path = os.path.abspath(place.path)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
+    content = _CONTENT if place.contents else _NAMES
     *above, last = path.strip("/").split("/")
     directory = ""
     for name in above:
         yield directory or "/", _NAMES, frozenset({name})
         directory = f"{directory}/{name}"
     if not place.levels:
-        yield directory or "/", _CONTENT, frozenset({last, _CONFIG_MAP_LINK})
+        yield directory or "/", content, frozenset({last, _CONFIG_MAP_LINK})
         return
     yield directory or "/", _NAMES, frozenset({last})
-    yield path, _CONTENT, None
+    yield path, content, None
     if place.levels > 1:
-        yield from ((inner, _CONTENT, None) for inner in _visible_directories(path))
+        yield from ((inner, content, None) for inner in _visible_directories(path))
 
 
 def _visible_directories(path: str) -> list[str]:

@@ -20,7 +20,11 @@ _POLICY_EXAMPLES = """\
 examples:
   device-agent admission-policy | kubectl apply -f -"""
 
-_COMMANDS = ("run", "scan", "admission-policy")
+_GET_EXAMPLES = """\
+examples:
+  kubectl -n driverwright exec daemonset/device-agent -- device-agent get /metrics"""
+
+_COMMANDS = ("run", "scan", "get", "admission-policy")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -44,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(run, (option.flag for option in OPTIONS))
     scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
     _add_options(scan, ("config", "root", "log-level"))
+    get = _add(
+        commands, "get", "print a page of the agent that runs here; exits with 1 if it is not healthy", _GET_EXAMPLES
+    )
+    get.add_argument("page", metavar="PAGE", help="/healthz, /readyz or /metrics")
     short = "print the ValidatingAdmissionPolicy of the agent's account"
     policy = _add(commands, "admission-policy", short, _POLICY_EXAMPLES)
     account = "the agent's service account (default: driverwright/device-agent)"

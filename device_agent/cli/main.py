@@ -1,6 +1,6 @@
 """Commands of the agent: settings, logging, exit codes.
 
-Exit status: 0 done, 1 a device of ``scan`` is not healthy, 2 wrong usage or configuration.
+Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -41,6 +41,10 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
     from device_agent.cli.arguments import parse  # noqa: PLC0415 - nodes do not need it
 
     parsed = parse(arguments)
+    if parsed.command == "get":
+        from device_agent.cli.get_command import get_page  # noqa: PLC0415 - as above
+
+        return get_page(parsed.page, environment)
     if parsed.command == "admission-policy":
         from device_agent.cli.policy_command import print_policy  # noqa: PLC0415 - as above
 

@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     ``root``: what stands for the node's ``/``.
     ``plugin_dir``: where the kubelet has its socket.
     ``port``: of ``/healthz``, ``/readyz`` and ``/metrics``; 0 for none.
+    ``socket``: a Unix socket with the same; empty for none.
     ``log_level``: a name of :mod:`logging`, lower case.
     ``interval``: seconds from one look at the devices to the next, without an event.
     """
@@ -44,6 +45,7 @@ class Settings(NamedTuple):
     root: str = "/"
     plugin_dir: str = DEFAULT_PLUGIN_DIR
     port: int = 8080
+    socket: str = ""
     log_level: str = "info"
     interval: float = 10.0
 
@@ -91,6 +93,8 @@ OPTIONS = (
            "DEVICE_AGENT_INTERVAL", "interval", _parse_interval),
     Option("port", "PORT", "port of /healthz, /readyz and /metrics; 0 for none (default: 8080)",
            "DEVICE_AGENT_PORT", "port", _parse_port),
+    Option("socket", "FILE", "Unix socket with the same pages, where a port would be one of the node (default: none)",
+           "DEVICE_AGENT_SOCKET", "socket"),
     Option("log-level", "LEVEL", "debug, info, warning or error (default: info)", "DEVICE_AGENT_LOG_LEVEL",
            "log_level", _parse_log_level),
 )  # fmt: skip

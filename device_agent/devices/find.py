@@ -56,7 +56,9 @@ def _names(folder: str, part: str) -> list[str]:
     pattern = part.replace("[^", "[!")
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in islice(entries, _MAX_ENTRIES) if fnmatchcase(entry.name, pattern))
+            names = (entry.name for entry in islice(entries, _MAX_ENTRIES))
+            # Names that are no text can neither be sent to the kubelet nor be shown to people.
+            return sorted(name for name in names if fnmatchcase(name, pattern) and name.isprintable())
     except OSError:
         return []
 

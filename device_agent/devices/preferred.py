@@ -17,7 +17,8 @@ def preferred(
 ) -> tuple[str, ...]:
     """Choose ``size`` of the available devices; what must be included comes first. Unknown devices come last."""
     chosen = list(dict.fromkeys(must_include))[: max(size, 0)]
-    free = [name for name in dict.fromkeys(available) if name not in set(chosen)]
+    included = frozenset(chosen)
+    free = [name for name in dict.fromkeys(available) if name not in included]
     needed = min(max(size, 0) - len(chosen), len(free))
     nodes = _by_node(devices, free)
     order = _node_order(nodes, Counter(_node(devices, name) for name in chosen), needed)

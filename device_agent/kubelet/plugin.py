@@ -139,6 +139,9 @@ class Plugin:
 
     async def _listen(self) -> None:
         await self._close()
+        if await _is_answered(self.socket):
+            # To take its socket away would make it take ours away, and so on.
+            raise RegistrationFailed(f"another plugin listens on {self.socket}: only one may offer a resource")
         server = Server([self.service], codec=KubeletCodec(), config=LIMITS)
         try:
             await server.start(path=self.socket)
@@ -163,6 +166,19 @@ class Plugin:
 def endpoint(resource: str) -> str:
     """Return the name of a resource's socket: short enough for any folder, and another one for each resource."""
     return f"driverwright-{resource.rpartition('/')[2][:16]}-{zlib.crc32(resource.encode()):08x}.sock"
+
+
+async def _is_answered(socket: str) -> bool:
+    """Return whether somebody listens on a socket; one that a killed process left behind has nobody."""
+    try:
+        async with asyncio.timeout(_CALL_SECONDS):
+            _, writer = await asyncio.open_unix_connection(socket)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def identity(path: str) -> Identity | None:

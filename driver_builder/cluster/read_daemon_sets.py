@@ -10,7 +10,6 @@ from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
 
-
 @dataclass(frozen=True, slots=True)
 class OwnedDaemonSet:
     """A DaemonSet with our label, and the uid of what controls it: a label alone makes none ours."""
@@ -36,6 +35,9 @@ def read_plugin_set(obj: Json) -> PluginSet:
         uid=metadata["uid"],
         driver=driver_key(metadata),
         spec=obj["spec"],
+        written=tuple(
+            entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import (
     Action,
     ApplyDaemonSet,
+    ApplyPlugin,
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
@@ -46,8 +47,6 @@ from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
-
-FIELD_MANAGER = "driver-builder"
 
 _DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeletePullPod
 _MakesPod = StartUnload | StartValidation | PullImage
@@ -286,7 +285,9 @@ class Executor:
                     pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
                     body: Object = {"spec": {"template": {"spec": pod}}}
                     self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
-                self._client.apply(path, action.manifest, field_manager=FIELD_MANAGER)
+                if isinstance(action, ApplyPlugin) and action.undo:
+                    self._client.patch(path, action.undo)
+                self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)
             case WidenDaemonSet():
                 selector = {"nodeSelector": {names.OS_VERSION_LABEL: None}}
                 recorded = {manifests.OS_VERSION_ANNOTATION: action.os_version}

@@ -25,6 +25,7 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
 Json = dict[str, Any]
 
+FIELD_MANAGER = "driver-builder"
 DRIVER_LABEL = f"{names.GROUP}/driver-container"
 TARGET_LABEL = f"{names.GROUP}/target"
 VERSION_ANNOTATION = f"{names.GROUP}/version"

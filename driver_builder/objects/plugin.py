@@ -15,7 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
-from driver_builder.objects.manifests import DRIVER_LABEL, UNPRIVILEGED, owner_reference, short_name
+from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
 from kube_api import names
@@ -30,18 +30,22 @@ CONFIG_ANNOTATION = f"{names.GROUP}/config"
 CONFIG_KEY = "config.yaml"
 CONTAINER = "device-plugin"
 
-_SOCKETS, _DEVICES = "/var/lib/kubelet/device-plugins", "/dev"
+_SOCKETS, _DEVICES, _PAGES = "/var/lib/kubelet/device-plugins", "/dev", "/run/device-agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSet:
-    """The DaemonSet of a driver's plugin as it is; ``spec`` as the API server has it."""
+    """The DaemonSet of a driver's plugin as it is; ``spec`` as the API server has it.
+
+    ``written`` are the entries of ``managedFields`` that name fields of ``spec``.
+    """
 
     namespace: str
     name: str
     uid: str
     driver: str
     spec: Json = field(default_factory=dict)
+    written: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,47 @@ def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePlugin
 
 def is_as_wanted(known: PluginSet, manifest: Json) -> bool:
     """Return whether a DaemonSet has all that the manifest says; what the API server fills in does not count."""
-    return _contains(known.spec, manifest["spec"])
+    return _contains(known.spec, manifest["spec"]) and not has_additions(known, manifest)
+
+
+def has_additions(known: PluginSet, manifest: Json) -> bool:
+    """Return whether somebody has added a field of ``spec``. Metadata of pods do not count: ``rollout restart``."""
+    others = (entry for entry in known.written if entry.get("manager") != FIELD_MANAGER)
+    return any(_adds(entry["fieldsV1"]["f:spec"], manifest["spec"], ()) for entry in others)
+
+
+def without_additions(known: PluginSet, manifest: Json) -> Json:
+    """Build the merge patch that leaves nothing in ``spec`` but what the manifest says, and no writer of it but us.
+
+    An apply takes no field away that another writer has added.
+    """
+    ours = [entry for entry in known.written if entry.get("manager") == FIELD_MANAGER]
+    template = {key: value for key, value in known.spec.get("template", {}).items() if key != "metadata"}
+    spec = _replacing({**known.spec, "template": template}, manifest["spec"])
+    return {"metadata": {"uid": known.uid, "managedFields": ours or [{}]}, "spec": spec}
+
+
+def _replacing(known: Any, wanted: Any) -> Any:
+    if not isinstance(wanted, Mapping):
+        return wanted
+    there = known if isinstance(known, Mapping) else {}
+    return {**dict.fromkeys(there), **{key: _replacing(there.get(key), value) for key, value in wanted.items()}}
+
+
+def _adds(fields: Mapping[str, Any], wanted: Any, place: tuple[str, ...]) -> bool:
+    """Return whether some of the fields (``fieldsV1``) are not in what is wanted."""
+    for name, below in fields.items():
+        kind, _, rest = name.partition(":")
+        if kind == "f" and (*place, rest) != ("template", "metadata"):
+            is_there = isinstance(wanted, Mapping) and rest in wanted
+            if not is_there or _adds(below, wanted[rest], (*place, rest)):
+                return True
+        elif kind in ("k", "v"):
+            key, items = json.loads(rest), wanted if isinstance(wanted, Sequence) else ()
+            item = next((item for item in items if (_contains(item, key) if kind == "k" else item == key)), None)
+            if item is None or _adds(below, item, place):
+                return True
+    return False
 
 
 def _contains(known: Any, wanted: Any) -> bool:
@@ -148,6 +192,8 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if settings.is_of_agent:
         mounts.append({"name": "config", "mountPath": "/etc/device-agent", "readOnly": True})
         volumes.append({"name": "config", "configMap": {"name": name_of(driver)}})
+        mounts.append({"name": "pages", "mountPath": _PAGES})
+        volumes.append({"name": "pages", "emptyDir": {}})
     pod: Json = {
         "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
         # A node gets its devices before its pod network is up, and where there is none.
@@ -211,11 +257,27 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
             "seLinuxOptions": {"type": "spc_t"},
         }
         container["resources"]["limits"] = {"memory": "128Mi"}
-        # The port would be one of the node, where each driver has an agent.
+        # A port would be one of the node, where each driver has an agent.
         container["args"] = ["run", "--port=0"]
-        return container
+        container["env"] = [{"name": "DEVICE_AGENT_SOCKET", "value": f"{_PAGES}/pages.sock"}]
+        return {**container, **_probes()}
     container["securityContext"] = {"privileged": True} if settings.privileged else {"allowPrivilegeEscalation": False}
     for name, words in (("command", settings.command), ("args", settings.args)):
         if words:
             container[name] = list(words)
     return container
+
+
+def _probes() -> Json:
+    """Our agent is ready once the kubelet has its resource, and is asked from time to time whether it lives.
+
+    Each question is a process of its own: that it is still registered is not asked again. The kubelet says so.
+    """
+    return {
+        "startupProbe": {**_asks("/readyz"), "periodSeconds": 2, "failureThreshold": 150},
+        "livenessProbe": {**_asks("/healthz"), "periodSeconds": 60},
+    }
+
+
+def _asks(page: str) -> Json:
+    return {"exec": {"command": ["device-agent", "get", page]}, "timeoutSeconds": 10}

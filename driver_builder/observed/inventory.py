@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +65,9 @@ class Node:
     taints: tuple[Taint, ...] = ()
     allocatable: frozenset[str] = frozenset()
     """The extended resources that it has for pods now, at least one of each."""
+    reported_at: float = field(default=0.0, compare=False)
+    """When its kubelet had reported last as something else here changed: it may have reported since. Of a node that
+    has such resources; alone it is no news."""
 
     @property
     def kernel_version(self) -> str:
@@ -122,10 +126,11 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             for key, value in annotations.items()
             if key.startswith(loaded.PREFIX)
         },
-        ready=_is_ready(obj.get("status") or {}),
+        ready=_ready_condition(obj).get("status", "True") == "True",
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
-        allocatable=_allocatable(obj.get("status") or {}),
+        allocatable=(allocatable := _allocatable(obj.get("status") or {})),
+        reported_at=_reported_at(obj) if allocatable else 0.0,
     )
 
 
@@ -137,9 +142,14 @@ def _allocatable(status: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def _is_ready(status: Mapping[str, Any]) -> bool:
-    found = (item.get("status") == "True" for item in status.get("conditions") or () if item.get("type") == "Ready")
-    return next(found, True)
+def _reported_at(obj: Mapping[str, Any]) -> float:
+    text = _ready_condition(obj).get("lastHeartbeatTime")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _ready_condition(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == "Ready"), {})
 
 
 def _taint(item: Mapping[str, Any]) -> Taint:

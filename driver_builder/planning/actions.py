@@ -98,7 +98,9 @@ class ApplyDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlugin(ApplyDaemonSet):
-    """Apply the DaemonSet of a device plugin; it has no target."""
+    """Apply the DaemonSet of a device plugin; it has no target. ``undo`` first removes what others have added."""
+
+    undo: Json = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"roll out the device plugin of {self.driver} (DaemonSet {self.namespace}/{self.name})"

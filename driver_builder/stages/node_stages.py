@@ -16,7 +16,8 @@ from driver_builder.stages import plugin_validation
 from driver_builder.stages.stage_view import StageView
 
 REGISTER_SECONDS = 60.0
-"""So long a node may be without the resource after its plugin started: the kubelet reports every ten seconds."""
+"""So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
+reports a change within ten seconds."""
 
 NO_LABELS: Mapping[Stage, bool] = dict.fromkeys(Stage, False)
 
@@ -108,13 +109,18 @@ def _plugin(stages: StageView, node: Node, resource: str) -> _Plugin:
     trouble = next((pod.message for pod in pods if pod.message), "") if since is None else ""
     if trouble:
         return _Plugin(is_there=was and has, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
-    if has:
-        why = "" if was or since is not None else "its device plugin is not ready yet"
-        return _Plugin(is_there=was or since is not None, why=why)
+    if has and was:
+        return _Plugin(is_there=True)
     if since is None:
         return _Plugin(is_there=was, why="its device plugin is not ready yet")
     late = since + REGISTER_SECONDS
-    if since <= stages.now < late:
+    is_early = since <= stages.now < late
+    if has and is_early and node.reported_at < since:
+        # What the kubelet had reported before is of the plugin that was there before this one.
+        return _Plugin(is_there=False, why=f"{resource} is not reported anew yet", due_at=late)
+    if has:
+        return _Plugin(is_there=True)
+    if is_early:
         return _Plugin(is_there=was, why=f"it has no {resource} yet", due_at=late)
     return _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
 

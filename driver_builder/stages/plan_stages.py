@@ -148,10 +148,17 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
     manifest = plugin.daemon_set(view.driver, spec, settings, agent_image=view.settings.device_agent_image)
-    if stages.plugin_set is None or not plugin.is_as_wanted(stages.plugin_set, manifest):
+    known = stages.plugin_set
+    if known is None or not plugin.is_as_wanted(known, manifest):
+        has_additions = known is not None and plugin.has_additions(known, manifest)
         actions.append(
             ApplyPlugin(
-                namespace=view.driver.namespace, name=name, driver=view.driver.key, target="", manifest=manifest
+                namespace=view.driver.namespace,
+                name=name,
+                driver=view.driver.key,
+                target="",
+                manifest=manifest,
+                undo=plugin.without_additions(known, manifest) if known is not None and has_additions else {},
             )
         )
     return _Objects(actions=tuple(actions))

@@ -12,12 +12,13 @@ from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings,
 from driver_builder.cluster.read_daemon_sets import read_owned_daemon_set, read_plugin_set
 from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
-from driver_builder.controller.execute import FIELD_MANAGER, Executor
+from driver_builder.controller.execute import Executor
 from driver_builder.controller.lease import Lease
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
 from driver_builder.objects import manifests, plugin, unload_pod, validation_pod
 from driver_builder.objects.loaded import Load
+from driver_builder.objects.manifests import FIELD_MANAGER
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
@@ -46,7 +47,7 @@ from driver_builder.retention import record
 from driver_builder.retention.recorder import ImageRecorder, record_path
 from feature_rules.model import Taint
 from kube_api import names
-from kube_api.client import Client
+from kube_api.client import STRATEGIC_MERGE_PATCH, Client
 from kube_api.errors import Forbidden, Invalid, NotFound
 from kube_api.resources import (
     CONFIG_MAPS,
@@ -269,6 +270,8 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
         touched = {"spec": {"template": {"spec": {"nodeSelector": {label: None}}}}}
         changed = read_plugin_set(root.patch(path, touched))
         assert not plugin.is_as_wanted(changed, manifest)
+        executor.perform((bring,))
+        _added_to_a_plugin(root, executor, bring)
         made = root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
         without = dataclasses.replace(run, version=None, annotations={label: None})
         gone = DeleteConfigMap(namespace=NAMESPACE, name=name, uid=made)
@@ -278,6 +281,31 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
             root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))
     finally:
         queue.stop()
+
+
+def _added_to_a_plugin(root: Client, executor: Executor, bring: ApplyPlugin) -> None:
+    """Check that what others add to a plugin's DaemonSet goes; ``rollout restart`` is left alone."""
+    path = DAEMON_SETS.path(namespace=bring.namespace, name=bring.name)
+    clean = root.get(path)["spec"]["template"]["spec"]
+    restart = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+    assert plugin.is_as_wanted(read_plugin_set(root.patch(path, {"spec": {"template": restart}})), bring.manifest)
+    container = {"name": plugin.CONTAINER, "env": [{"name": "A", "value": "b"}]}
+    pod = {"hostPID": True, "hostIPC": True, "nodeSelector": {"pool": "a"}, "containers": [container]}
+    root.patch(path, {"spec": {"template": {"spec": pod}}}, content_type=STRATEGIC_MERGE_PATCH)
+    # One that is the default as well: no patch can take it away, only who has written it.
+    applied = {
+        **{key: bring.manifest[key] for key in ("apiVersion", "kind")},
+        "metadata": {"name": bring.name, "namespace": bring.namespace},
+        "spec": {"template": {"spec": {"dnsPolicy": "ClusterFirst"}}},
+    }
+    touched = read_plugin_set(root.apply(path, applied, field_manager="somebody"))
+    assert not plugin.is_as_wanted(touched, bring.manifest)
+    undo = plugin.without_additions(touched, bring.manifest)
+    assert executor.perform((dataclasses.replace(bring, undo=undo),)) == ()
+    found = root.get(path)
+    assert found["spec"]["template"]["spec"] == clean
+    assert found["spec"]["template"]["metadata"]["annotations"].items() > restart["metadata"]["annotations"].items()
+    assert plugin.is_as_wanted(read_plugin_set(found), bring.manifest)
 
 
 def test_driver_builder_may_hold_a_node(builder: Client, root: Client) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from device_agent.cli.arguments import parse
 from device_agent.config.config_file import parse_resources
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
 from driver_builder.objects import plugin
@@ -56,6 +57,22 @@ def test_the_agent_reads_its_flags_and_its_configuration() -> None:
     assert resource.name == RESOURCE["name"]
     (mount,) = [item for item in container["volumeMounts"] if item["name"] == "config"]
     assert f"{mount['mountPath']}/{plugin.CONFIG_KEY}" == DEFAULT_FILE
+
+
+def test_its_probes_ask_where_it_listens() -> None:
+    """Ready means registered, as with the deployed agent; it has no port, which would be one of the node."""
+    pod, _ = _made()
+    (container,) = pod["containers"]
+    environment = {item["name"]: item["value"] for item in container["env"]}
+    flags = run_flags(container["args"])
+    assert flags is not None
+    folder, _, name = build_settings(flags, environment).socket.rpartition("/")
+    (volume,) = [item["name"] for item in container["volumeMounts"] if item["mountPath"] == folder]
+    assert {"name": volume, "emptyDir": {}} in pod["volumes"]
+    assert name
+    asked = {probe: container[probe]["exec"]["command"] for probe in ("startupProbe", "livenessProbe")}
+    for probe, page in (("startupProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        assert parse(asked[probe][1:]).page == page
 
 
 def test_it_has_the_folders_of_the_deployed_agent() -> None:

@@ -103,9 +103,17 @@ def test_the_overlay_replaces_every_image_of_ours() -> None:
     assert replaced == {name: f"registry.example.com/team/{image}" for name, image in before.items()}
 
 
+def test_the_deployment_names_every_image_of_ours() -> None:
+    """Those that driver-builder puts into pods are settings of its Deployment, also that of the device agent."""
+    containers = [item for work in WORKLOADS for item in work["spec"]["template"]["spec"]["containers"]]
+    variables = [value for work in WORKLOADS for value in _image_variables(work).values()]
+    named_images = {*variables, *(container["image"] for container in containers)}
+    assert named_images == {f"driverwright/{name}:latest" for name in product_images.EVERY if name != "edu-workload"}
+
+
 def _image_variables(workload: Json) -> dict[str, str]:
     (container,) = workload["spec"]["template"]["spec"]["containers"]
-    return {item["name"]: item["value"] for item in container["env"] if item["name"].endswith("_IMAGE")}
+    return {item["name"]: item["value"] for item in container.get("env", ()) if item["name"].endswith("_IMAGE")}
 
 
 @pytest.mark.parametrize(("path", "obj"), DOCUMENTS, ids=lambda value: value.name if isinstance(value, Path) else "")

@@ -81,6 +81,8 @@ class World:
         """The same of the commands that validate plugins."""
         self.without_devices: set[str] = set()
         """Nodes where plugins find no device."""
+        self.late: set[str] = set()
+        """Nodes whose kubelet has not reported yet what has changed."""
         self.stuck: set[str] = set()
         """Nodes where the pods of plugins do not end."""
         self.in_use: set[str] = set()
@@ -535,7 +537,14 @@ class World:
             if pods or "status" in node:
                 count = sum("deletionTimestamp" not in pod["metadata"] and bool(pod.get("status")) for pod in pods)
                 is_there = count and name not in self.without_devices
-                node["status"] = {"allocatable": {"example.com/edu": str(int(bool(is_there)))}}
+                self._report(node, {"example.com/edu": str(int(bool(is_there)))})
+
+    def _report(self, node: Object, allocatable: Object) -> None:
+        """Play a kubelet: it reports what has changed."""
+        if node["metadata"]["name"] in self.late or (node.get("status") or {}).get("allocatable") == allocatable:
+            return
+        heard = {"type": "Ready", "status": "True", "lastHeartbeatTime": timestamp(self.now)}
+        node["status"] = {"allocatable": allocatable, "conditions": [heard]}
 
     # ------------------------------------------------------------ what can be said about it
 

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+import socket
 import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from device_agent import agent as agents
 from device_agent.agent import Agent
+from device_agent.cli.main import run
 from device_agent.config.config_file import read_resources
 from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
@@ -23,6 +26,7 @@ from testbed.ports import free_ports
 from tests.unit.device_agent.host_tree import HostTree, needs_root
 from tests.unit.device_agent.kubelet_stand_in import Kubelet
 
+SOCKET = "pages.sock"
 CONFIG = """\
 resources:
 - name: example.com/card
@@ -83,7 +87,8 @@ def play(folder: Path, act: Act, config: str = CONFIG, interval: float = NEVER) 
         path.mkdir(parents=True)
     file.write_text(config)
     (port,) = free_ports(1)
-    settings = Settings(config_file=str(file), root=host.path, plugin_dir=str(plugins), port=port, interval=interval)
+    settings = Settings(config_file=str(file), root=host.path, plugin_dir=str(plugins), port=port, interval=interval,
+                        socket=str(folder / SOCKET))  # fmt: skip
     load = partial(read_resources, str(file))
 
     async def work() -> None:
@@ -159,6 +164,32 @@ def test_a_kubelet_that_restarts_is_seen_at_once(tmp_path: Path) -> None:
         assert "/healthz, /readyz and /metrics" in await life.page("/")
 
     play(tmp_path, act)
+
+
+def test_a_probe_asks_by_a_socket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status says whether a page is fine; the socket of an agent that was killed is no hindrance."""
+    path = tmp_path / SOCKET
+    with closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(str(path))
+    where, ended = {"DEVICE_AGENT_SOCKET": str(path)}, []
+
+    async def get(page: str) -> int:
+        return await asyncio.to_thread(run, ["get", page], where)
+
+    async def act(life: Life) -> None:
+        await life.page("/healthz")
+        ended.extend([await get("/readyz"), await get("/healthz"), await get("/other")])
+        await life.kubelet.start()
+        await life.kubelet.next_registration()
+        await life.kubelet.next_list()
+        ended.append(await get("/readyz"))
+        assert await asyncio.to_thread(run, ["get", "/healthz"], {"DEVICE_AGENT_PORT": str(life.port)}) == 0
+
+    play(tmp_path, act)
+    assert ended == [1, 0, 1, 0]
+    assert "not registered: example.com/card" in capsys.readouterr().out
+    assert run(["get", "/healthz"], where) == 1
+    assert f"no agent answers at {path}" in capsys.readouterr().err
 
 
 def test_a_wrong_configuration_leaves_the_last_good_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -79,6 +79,34 @@ def test_a_resource_is_registered_and_its_list_follows(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_two_plugins_of_one_resource_do_not_fight(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The one that came later waits, says why, and takes over when the first has gone."""
+
+    async def work() -> None:
+        kubelet, plugins_ = Kubelet(tmp_path), [Plugin(CARDS, str(tmp_path), lambda: None) for _ in range(2)]
+        await kubelet.start()
+        registrars = []
+        for plugin in plugins_:
+            registrars.append(asyncio.create_task(plugin.keep_registered(PERIOD)))
+            while not any(plugin.registrations.values()):
+                await asyncio.sleep(0.01)
+        assert await kubelet.next_list() == {}
+        first, second = plugins_
+        while second.registrations["failure"] < 2:
+            await asyncio.sleep(0.01)
+        assert (first.is_registered, second.is_registered, kubelet.registered.qsize()) == (True, False, 1)
+        registrars[0].cancel()
+        await first.stop()
+        assert [await kubelet.next_list(), await kubelet.next_list()] == [None, {}]
+        assert second.registrations["success"] == 1
+        registrars[1].cancel()
+        await second.stop()
+        await kubelet.stop()
+
+    asyncio.run(work())
+    assert "another plugin listens on" in caplog.text
+
+
 def test_without_devices_the_list_is_empty(tmp_path: Path) -> None:
     """After a reboot the plugin may start before the driver."""
 

@@ -1,5 +1,6 @@
 """What is found on a host: files, drivers, NUMA nodes."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,15 @@ def test_globs(host: HostTree, glob: str, expected: list[str]) -> None:
         host.node(f"/dev/{name}")
     host.file("/dev/plain")
     assert find_files(host.path, resource(glob)) == {glob: expected}
+
+
+def test_a_name_that_is_no_text_is_left_out(host: HostTree) -> None:
+    """Anyone may make such files in /dev/shm; one that cannot be sent would end the agent."""
+    host.file("/dev/shm/fine")
+    for name in (b"\xff", b"two\nlines"):
+        (host.root / "dev/shm" / os.fsdecode(name)).touch()
+    found = find_files(host.path, resource({"path": "/dev/shm/*", "type": "Mount"}))
+    assert found == {"/dev/shm/*": ["/dev/shm/fine"]}
 
 
 def test_a_mount_may_be_anything(host: HostTree) -> None:

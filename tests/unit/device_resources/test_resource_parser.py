@@ -69,6 +69,12 @@ def test_every_field_is_read() -> None:
     )
 
 
+def test_one_of_two_optional_files_may_be_at_one_place() -> None:
+    """A device has the one that exists."""
+    paths = [{"path": path, "mountPath": "/dev/edu0", "optional": True} for path in ("/dev/a", "/dev/b")]
+    assert _problems(_with(groups=[{"paths": paths}])) == ()
+
+
 def test_null_is_a_field_that_is_not_given() -> None:
     """The API server may leave null in place of a field."""
     path = {"path": "/dev/edu*", "mountPath": None, "limit": None, "optional": None, "type": None}
@@ -119,6 +125,13 @@ def test_null_is_a_field_that_is_not_given() -> None:
         pytest.param(_with(health={"command": "true"}), "health.command: 'true' is not a list", id="command as text"),
         pytest.param(_with(health={"timeoutSeconds": 61}), "from 1 to 60", id="long timeout"),
         pytest.param(_with(environment={"A-B": "x"}), "environment.A-B: 'A-B' is not valid", id="variable's name"),
+        pytest.param(_with(environment={"A": "\ud800"}), "it has half a character", id="a value that is no text"),
+        pytest.param(_with_path(path="/dev/\ud800/x"), "it has half a character", id="a path that is no text"),
+        pytest.param(
+            _with(groups=[{"paths": [{"path": path, "mountPath": "/dev/edu0"} for path in ("/dev/a", "/dev/b")]}]),
+            "groups[0].paths[1].mountPath: '/dev/edu0' is the place of another path of this group",
+            id="two files at one place",
+        ),
         pytest.param(_with(environment={"A": 1}), "environment.A: 1 is not a string", id="variable's value"),
     ],
 )  # fmt: skip

@@ -145,6 +145,19 @@ def test_files_written_into_a_new_directory_at_once_are_not_missed(
     assert watch.drain().triggers == {"file"}
 
 
+def test_what_is_written_counts_only_where_contents_do(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
+    """In /dev somebody always writes to /dev/null; what comes and goes is seen."""
+    (tmp_path / "inner").mkdir()
+    file = tmp_path / "inner" / "null"
+    file.touch()
+    watch = watches(Place(str(tmp_path), "devices", levels=2, contents=False))
+    file.write_text("x")
+    file.chmod(0o600)
+    assert changes(watch) == set()
+    file.unlink()
+    assert changes(watch, 1.0) == {"devices"}
+
+
 def test_sub_directories_are_watched_one_level_deep(tmp_path: Path, watches: Callable[..., FileWatch]) -> None:
     """As custom.d is read; those that come later, too."""
     (tmp_path / "custom.d" / "one" / "deep").mkdir(parents=True)

@@ -53,6 +53,8 @@ CASES: list[Any] = [
     pytest.param(SILENT, a_node(V, R), (POD,), {V, R, P}, id="run does not go without evidence"),
     pytest.param(GONE, a_node(V, R, P, OK), (POD,), set(), id="contrary evidence takes all"),
     pytest.param(WORKS, a_node(V, R), (POD,), {V, R, P}, id="plugin ready"),
+    pytest.param(WORKS, a_node(V, R), (STARTED,), {V, R}, id="a report of the plugin before"),
+    pytest.param(WORKS, replace(a_node(V, R), reported_at=NOW - 5), (STARTED,), {V, R, P}, id="a report since"),
     pytest.param(WORKS, a_node(V, R, has=False), (POD,), {V, R}, id="no resource"),
     pytest.param(WORKS, a_node(V, R), (CRASHED,), {V, R}, id="plugin not ready"),
     pytest.param(WORKS, a_node(V, R, P, has=False), (POD,), {V, R}, id="the kubelet has lost the resource"),
@@ -81,6 +83,7 @@ def test_each_label_is_what_is_proven(
 def test_a_plugin_that_has_just_started_is_looked_at_again() -> None:
     """Although nothing may change until then."""
     assert of_node(view(STARTED), a_node(V, R, has=False), WORKS).due_at == NOW - 5 + 60
+    assert of_node(view(STARTED), a_node(V, R), WORKS).due_at == NOW - 5 + 60
 
 
 def test_nothing_is_validated_before_a_label_says_that_the_plugin_is_there() -> None:

@@ -58,6 +58,7 @@ def test_our_agent_is_unprivileged_and_reads_its_config_map() -> None:
         "/host/dev": True,
         "/host/sys": True,
         "/etc/device-agent": True,
+        "/run/device-agent": False,
     }
     (made,) = [action for action in plan(seen(PLUGIN), WITH_AGENT).actions if isinstance(action, MakeConfigMap)]
     assert made.manifest["data"][plugin.CONFIG_KEY].startswith('{\n  "resources": [')

@@ -288,6 +288,43 @@ def test_a_node_without_a_device_loses_the_label_of_the_plugin() -> None:
     assert len(world.plugin_validations) == 3
 
 
+def test_a_report_of_the_plugin_before_says_nothing_of_the_one_after() -> None:
+    """A kubelet reports every ten seconds, in which one plugin may leave and another one start."""
+    world = fleet("a", stages=CHAIN)
+    settle(world)
+    world.late.add("a")
+    world.labels.clear()
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for _ in rounds(world, 12):
+        pass
+    assert {READY: "2.0.0", RUN: "true"}.items() <= world.nodes()["a"].items()
+    assert world.plugins_on("a")
+    assert world.labels["a"][-1] == {VALID, RUN}
+    world.late.clear()
+    world.without_devices.add("a")
+    world.turn()
+    world.reconcile()
+    assert stages(world)["a"] == {VALID, RUN}
+    world.without_devices.clear()
+    settle(world)
+    assert stages(world)["a"] == EVERY
+
+
+def test_a_resource_that_no_kubelet_has_reported_as_gone_counts_after_a_minute() -> None:
+    """It had nothing to report: the plugin was away for a moment."""
+    world = fleet("a", stages=CHAIN)
+    settle(world)
+    world.late.add("a")
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for _ in rounds(world, 12):
+        pass
+    assert stages(world)["a"] == {VALID, RUN}
+    settle(world)
+    assert stages(world)["a"] == EVERY
+
+
 def test_a_validation_that_fails_for_good_is_reported() -> None:
     """The node keeps driver and plugin, and the last pod stays for its log."""
     world = fleet(stages=CHAIN)
@@ -344,7 +381,14 @@ def _deleted_set(world: World) -> None:
     world.client.delete(PLUG_SET)
 
 
-@pytest.mark.parametrize("drift", [_touched_config, _deleted_config, _touched_set, _deleted_set])
+def _added_to_set(world: World) -> None:
+    obj = world.client.objects[PLUG_SET]
+    obj["spec"]["template"]["spec"] |= {"hostPID": True, "dnsPolicy": "Default"}
+    written = {"f:template": {"f:spec": {"f:hostPID": {}, "f:dnsPolicy": {}}}}
+    obj["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "fieldsV1": {"f:spec": written}}]
+
+
+@pytest.mark.parametrize("drift", [_touched_config, _deleted_config, _touched_set, _deleted_set, _added_to_set])
 def test_drift_of_the_plugins_objects_is_repaired(drift: Any) -> None:
     """Whatever somebody has changed."""
     world = fleet(stages=PLUGIN)

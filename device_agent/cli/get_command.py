@@ -1,0 +1,27 @@
+"""``device-agent get``: prints a page of the agent that runs beside it, for probes and people. It loads little."""
+
+import socket
+import sys
+from collections.abc import Mapping
+
+_SECONDS = 5.0
+_LONGEST = 1 << 24
+
+
+def get_page(path: str, environment: Mapping[str, str]) -> int:
+    """Print a page; 1 unless its status is 200. The agent is where the environment says that it listens."""
+    name, port = environment.get("DEVICE_AGENT_SOCKET"), environment.get("DEVICE_AGENT_PORT") or "8080"
+    where = name or f"127.0.0.1:{port}"
+    try:
+        family, address = (socket.AF_UNIX, name) if name else (socket.AF_INET, ("127.0.0.1", int(port)))
+        with socket.socket(family) as connection:
+            connection.settimeout(_SECONDS)
+            connection.connect(address)
+            connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            with connection.makefile("rb") as answer:
+                head, _, body = answer.read(_LONGEST).partition(b"\r\n\r\n")
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"device-agent: no agent answers at {where}: {error}\n")
+        return 1
+    sys.stdout.write(body.decode(errors="replace"))
+    return 0 if head.split()[1:2] == [b"200"] else 1
