@@ -20,6 +20,7 @@ from driver_builder.objects import (
     unload_pod,
     validated,
     validation_pod,
+    vendor_pod,
 )
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.pull_pod import PullPod
@@ -171,8 +172,7 @@ def _end_of(ended: Json, who: str = "the unload pod") -> str:
 def _pod(obj: Json) -> DriverPod:
     metadata, status = obj["metadata"], obj.get("status") or {}
     annotations = metadata.get("annotations") or {}
-    load = _container_status(status.get("initContainerStatuses"), manifests.LOAD_CONTAINER)
-    ended = _ended(load)
+    ended = _ended_load(status)
     hold = _container_status(status.get("containerStatuses"), manifests.HOLD_CONTAINER)
     ready = _ready_condition(status)
     is_ready = ready.get("status") == "True"
@@ -217,9 +217,19 @@ def _init_containers(obj: Json) -> list[Json]:
     return obj["spec"].get("initContainers") or []
 
 
+def _ended_load(status: Json) -> Json:
+    """Return how ``load`` ended, wherever it is in the pod, or the container before it, if that reports a refusal."""
+    every = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    prepared = _ended(_container_status(every, vendor_pod.PREPARE_CONTAINER))
+    if load_report.parse(prepared.get("message") or "") is not None:
+        return prepared
+    return _ended(_container_status(every, manifests.LOAD_CONTAINER))
+
+
 def _device_nodes(obj: Json) -> tuple[str, ...]:
     """Return the device nodes that the loader of a pod checks."""
-    load = next((item for item in _init_containers(obj) if item["name"] == manifests.LOAD_CONTAINER), {})
+    every = (*_init_containers(obj), *(obj["spec"].get("containers") or ()))
+    load: Json = next((item for item in every if item["name"] == manifests.LOAD_CONTAINER), {})
     found = (item.get("value") for item in load.get("env") or () if item["name"] == manifests.DEVICE_NODES)
     return tuple(shared(word) for word in (next(found, None) or "").split())
 

@@ -162,6 +162,16 @@ def test_a_file_from_before_validations_is_read() -> None:
     assert spec.validation == ValidationSettings()
 
 
+def test_a_file_from_before_vendors_images_is_read() -> None:
+    """Its prebuilt images are of driverwright."""
+    record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())["written"]
+    mappings = [{key: value for key, value in item.items() if key != "vendor"} for item in record["mappings"]]
+    read, _ = from_document(changed("snapshot/drivers/0/spec", {**record, "mappings": mappings}))
+    spec = read.drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert {item.vendor.is_for_many_kernels for item in spec.kernel_mappings} == {False}
+
+
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:
     """With all its fields, as the record has it from before DriverSpec had an object for each of the manifest."""
     record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())
