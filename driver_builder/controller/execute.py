@@ -21,6 +21,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
+    DeleteProofPod,
     DeletePullPod,
     DeleteUnloadPod,
     DeleteValidationPod,
@@ -36,6 +37,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    StartProof,
     StartUnload,
     StartValidation,
     TaintNode,
@@ -49,8 +51,8 @@ from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODE
 
 FIELD_MANAGER = "driver-builder"
 
-_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeletePullPod
-_MakesPod = StartUnload | StartValidation | PullImage
+_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeleteProofPod | DeletePullPod
+_MakesPod = StartUnload | StartValidation | StartProof | PullImage
 _OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
 _Write = _OfDaemonSet | _DeletesPod | _MakesPod | EvictPod | SetFinalizer
 _OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode | TaintNode
@@ -307,11 +309,11 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
+            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeleteProofPod() | DeletePullPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case EvictPod():
                 self._evictions.evict(action)
-            case StartUnload() | StartValidation() | PullImage():
+            case StartUnload() | StartValidation() | StartProof() | PullImage():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

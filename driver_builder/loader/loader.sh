@@ -11,7 +11,7 @@
 # Where the image's own program loads the modules (LOADER=image):
 #
 #   loader prepare init container: makes room for that program, or reports why not. Privileged
-#   loader prove   beside it: waits until the modules are live, reports them, and idles when its container starts again
+#   loader prove   a pod of its own: waits until the modules are live and stay so, reports them, and ends
 #
 # Every verdict is one JSON line in the termination log. SIGTERM leaves everything where it is: a pod cannot tell a restart
 # from a removal.
@@ -24,14 +24,15 @@
 #   depends        <name> <name>...                  what modinfo says it needs, in the image or the kernel's own
 #   needs-device   <name>                            drives a bus that announces its devices: one must be bound
 #
-# An image without them is a vendor's: `load` makes them of its modules, and `prove` of those that are live, in the pod's own
-# folder. The names of the modules come from the manifest:
+# An image without them is a vendor's: `load` makes them of its modules, in the pod's own folder. What `prove` has found live
+# lies on the node, for `hold`: <DRIVER>.live beside the other records. The names of the modules come from the manifest:
 #
 #   MODULES        lines as those of the file modules
 #   KERNEL         the kernel release that the pod is for
 #   DIR_NAME       the image's folder with lib/modules/<kernel>
 #   FIRMWARE_PATH  the image's folder with firmware
 #   LIVE_TIMEOUT   how many seconds the image's own program may take
+#   POD_UID        the driver pod that `prove` proves, and of `hold` its own
 #
 # Beside the data files /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
 # the driver is there. What the manifest adds for every image (words between blanks):
@@ -68,6 +69,8 @@ host_dev=${HOST_DEV:-/host/dev}
 run_folder=${HOST_RUN:-/host/run/driverwright}
 rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
+# "<boot id> <uid of the driver pod>", then the lines of a file identities.
+live_file=$rebuild_file.live
 # A node's modules are a driver's, whichever of its targets has them.
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
@@ -95,6 +98,8 @@ live_timeout=${LIVE_TIMEOUT:-1200}
 # So long the modules stay as they are before they count as loaded by this pod: a program that finds its modules live from
 # before begins by unloading them.
 settle_seconds=${SETTLE_SECONDS:-20}
+# The kubelet kills a program that has not ended after its grace period, which is shorter.
+ending_seconds=${ENDING_SECONDS:-120}
 hold_seconds=${HOLD_SECONDS:-5}
 # busybox's shell takes its own applets before PATH.
 insmod=${INSMOD:-insmod}
@@ -162,12 +167,13 @@ read_driver() {
 
 # look_up FILE NAME: sets found to what follows NAME on its line of a data file.
 look_up() {
-    local key=
+    local key='' file=$data/$1
     found=
-    [ -r "$data/$1" ] || return 1
+    [ "$loaded_by $1" != 'image identities' ] || file=$live_file
+    [ -r "$file" ] || return 1
     while read -r key found || [ -n "$key" ]; do
         [ "$key" != "$2" ] || return 0
-    done <"$data/$1"
+    done <"$file"
     found=
     return 1
 }
@@ -1184,13 +1190,29 @@ idle() {
     done
 }
 
+# is_ending: the program of another pod of this driver still runs, and may unload the modules as it ends.
+is_ending() {
+    local found
+    set +f
+    cat "$proc"/[0-9]*/environ 2>/dev/null | tr '\000' '\n' | grep -Fqx "DRIVERWRIGHT_DRIVER=$this_driver"
+    found=$?
+    set -f
+    return "$found"
+}
+
 # What is live of the modules is the image's own program's: it is neither replaced nor unloaded here.
 prepare() {
+    local waited=0
     trap stop TERM INT
     if [ "$kernel" != "$built_for" ]; then
         say "WrongKernel: the node runs $kernel, this pod is for $built_for: $wrong_kernel"
         idle
     fi
+    while is_ending && [ "$waited" -lt "$ending_seconds" ]; do
+        [ "$waited" -gt 0 ] || say "waiting for the program of the pod before"
+        sleep 1
+        waited=$((waited + 1))
+    done
     find_leaving
     wait_for_dependencies
     claim_modules
@@ -1225,21 +1247,26 @@ find_live() {
     done
 }
 
-# is_proven: the modules were found live in this boot.
+# is_proven: what this pod's program has loaded in this boot is recorded on the node.
 is_proven() {
-    proven_boot='' proven_state=''
-    read -r proven_boot proven_state 2>/dev/null <"$pod_folder/driver/proven"
-    [ -n "$proven_boot" ] && [ "$proven_boot" = "$boot_id" ]
+    local proven_boot='' proven_pod=''
+    read -r proven_boot proven_pod 2>/dev/null <"$live_file"
+    [ -n "$proven_pod" ] && [ "$proven_boot $proven_pod" = "$boot_id ${POD_UID:-}" ]
 }
 
-# prove: a container has a termination message only once it has ended. So it reports and ends, and the kubelet starts it
-# again. A run that finds that the one before did not end with a report, because it was killed, reports anew.
+# write_live: records what is live for `hold` of the driver pod, in one step.
+write_live() {
+    { printf '%s %s\n%s' "$boot_id" "${POD_UID:-}" "$live" >"$live_file.new" && mv -f "$live_file.new" "$live_file"; } 2>/dev/null ||
+        refuse LoadFailed "${modules##* }" "$live_file cannot be written: is the node's /run read-only?"
+}
+
+# prove: the driver pod's containers go on, and only one that has ended has a termination message. So this is another pod.
 prove() {
     local waited=0 settled=0 seen=
     trap stop TERM INT
-    if is_proven && [ "$proven_state" = reported ]; then
-        printf '%s idle\n' "$boot_id" >"$data/proven"
-        idle
+    if [ "$kernel" != "$built_for" ]; then
+        write_verdict WrongKernel ",\"builtFor\":$(quoted "$built_for")"
+        return
     fi
     say "waiting for$modules"
     while [ "$settled" -lt "$settle_seconds" ]; do
@@ -1251,20 +1278,24 @@ prove() {
         else
             settled=0 seen=$live
         fi
-        sleep 1
+        # The trap ends a wait, and not a sleep.
+        sleep 1 &
+        wait
         waited=$((waited + 1))
     done
-    printf '%s' "$live" >"$data/identities"
     read_uptime
     for module in $modules; do
         ! is_of_other "$module" || refuse ModuleConflict "$module" "$(conflict_over "$module")"
-        write_owner "$module" live
     done
     for word in $device_nodes; do
         wait_for_device_node "$word"
     done
+    for module in $modules; do
+        write_owner "$module" live
+    done
+    # From now on `hold` judges by it.
+    write_live
     write_loaded
-    printf '%s reported\n' "$boot_id" >"$data/proven"
 }
 
 stop() {
@@ -1378,7 +1409,7 @@ unload_driver() {
         remove_firmware "$name"
     done
     set -f
-    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" 2>/dev/null
+    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" 2>/dev/null
     [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""
     finish Unloaded "" "$message" ""
 }
@@ -1386,7 +1417,7 @@ unload_driver() {
 case ${1:-} in
 load | prepare | prove | hold | probe)
     find_data
-    case $1 in load | prepare) [ -z "$is_vendors" ] || write_names ;; esac
+    case $1 in load | prepare | prove) [ -z "$is_vendors" ] || write_names ;; esac
     read_driver
     "$1"
     ;;

@@ -134,7 +134,7 @@ def daemon_set(
         environment=environment,
     )
     if vendor is not None and (vendor.is_for_many_kernels or not names_all(spec, identities)):
-        pod = with_vendor(pod, spec, vendor, target=target, privileges=privileges, command=_COMMANDS)
+        pod = with_vendor(pod, spec, vendor, target=target, privileges=privileges, prepare=_loader_command("prepare"))
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
     affinity = _affinity(driver, target, slot, yields=bool(spec.depends_on))
     template = {
@@ -355,9 +355,6 @@ def _pod_spec(
 
 def _loader_command(word: str) -> list[str]:
     return [f"{LOADER_FOLDER}/busybox", "sh", f"{LOADER_FOLDER}/loader.sh", word]
-
-
-_COMMANDS = {word: _loader_command(word) for word in ("prepare", "prove")}
 
 
 def as_text(value: object) -> str:

@@ -2,13 +2,13 @@
 
 An image of ours has the loader's data files. That of a vendor has not: the manifest gives the names, and the loader
 makes the files in the pod's own folder (``loader.sh``). With ``loader: ours`` that is all. With ``loader: image`` the
-pod has five containers: ``loader`` copies the loader, ``prepare`` makes room, then ``driver`` runs the image's own
-program, ``load`` proves what is live and idles, and ``hold`` watches, as in all driver pods.
+pod has four containers: ``loader`` copies the loader, ``prepare`` makes room, then ``driver`` runs the image's own
+program, and ``hold`` watches what a proof pod (:mod:`driver_builder.objects.proof_pod`) has found live.
 """
 
 from typing import Any
 
-from driver_builder.api.driver_spec import DriverSpec, HostPath, LoadedBy, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec, EnvironmentVariable, HostPath, LoadedBy, VendorSettings
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 
@@ -16,10 +16,16 @@ Json = dict[str, Any]
 
 PREPARE_CONTAINER = "prepare"
 PROGRAM_CONTAINER = "driver"
+DRIVER_VARIABLE = "DRIVERWRIGHT_DRIVER"
+"""In the environment of the image's own program: ``loader.sh`` finds by it a program that has not ended yet."""
+POD_UID = "POD_UID"
+"""The variable with the uid of the driver pod: what a proof pod has found live is that pod's."""
+RUN = {"name": "run", "mountPath": "/host/run/driverwright"}
+"""Where ``loader.sh`` keeps on the node what it has to know until the next boot."""
 
-_ROOT: Json = {"runAsUser": 0}
+ROOT: Json = {"runAsUser": 0}
 """A vendor's image may name another user."""
-_UNCONFINED: Json = {"seLinuxOptions": {"type": "spc_t"}}
+UNCONFINED: Json = {"seLinuxOptions": {"type": "spc_t"}}
 """The type of privileged containers: that of others may not write to the node's folders. Ignored without SELinux."""
 
 
@@ -30,15 +36,15 @@ def with_vendor(
     *,
     target: KernelTarget,
     privileges: LoaderPrivileges,
-    command: dict[str, list[str]],
+    prepare: list[str],
 ) -> Json:
-    """Return a driver pod as a vendor's image needs it; ``command`` has the loader's commands by their words."""
+    """Return a driver pod as a vendor's image needs it; ``prepare`` is the command of the loader that makes room."""
     bring, load = pod["initContainers"]
     lines = (" ".join((module.name, *module.parameters)) for module in spec.module.load_order)
     values = {"MODULES": "\n".join(lines), "KERNEL": target.kernel_version}
     if vendor.loader is LoadedBy.IMAGE:
         load = _with_environment(load, {**values, "LOADER": vendor.loader.value})
-        return _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, command)
+        return _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, prepare)
     values |= {"DIR_NAME": vendor.dir_name or "", "FIRMWARE_PATH": spec.module.firmware_path or ""}
     load = _with_environment(load, values)
     return {**pod, "initContainers": [bring, load]}
@@ -50,33 +56,30 @@ def _with_environment(load: Json, values: dict[str, str]) -> Json:
     own, *folders = load["volumeMounts"]
     return {
         **load,
-        "securityContext": {**load["securityContext"], **_ROOT},
+        "securityContext": {**load["securityContext"], **ROOT},
         "env": [*load["env"], *variables],
         "volumeMounts": [{key: value for key, value in own.items() if key != "readOnly"}, *folders],
     }
 
 
-def _with_program(
-    pod: Json, vendor: VendorSettings, privileges: LoaderPrivileges, command: dict[str, list[str]]
-) -> Json:
+def _with_program(pod: Json, vendor: VendorSettings, privileges: LoaderPrivileges, command: list[str]) -> Json:
     (bring, load), (hold,) = pod["initContainers"], pod["containers"]
-    # Devices are waited for once the modules are live, and seen by ``load`` as by ``hold``.
-    seconds = {"name": "LIVE_TIMEOUT", "value": str(int(vendor.container.timeout_seconds))}
-    prove = {
-        **load,
-        "command": command["prove"],
-        "securityContext": {**hold["securityContext"], **_ROOT, **_UNCONFINED},
-        "env": [*load["env"], seconds],
+    prepare = {**load, "name": PREPARE_CONTAINER, "command": command}
+    of_driver = [item for item in load["env"] if item["name"] in ("DRIVER", "LOADER")]
+    uid = {"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    hold = {
+        **hold,
+        "securityContext": {**hold["securityContext"], **UNCONFINED},
+        "env": [*of_driver, *hold.get("env", ()), uid],
+        "volumeMounts": [*hold["volumeMounts"], {**RUN, "readOnly": True}],
     }
-    prepare = {**load, "name": PREPARE_CONTAINER, "command": command["prepare"]}
-    hold = {**hold, "env": [*hold.get("env", ()), {"name": "LOADER", "value": vendor.loader.value}]}
     paths = tuple(enumerate(vendor.container.host_paths))
     return {
         **pod,
-        # Programs that manage daemons of the node find them by their process ids.
+        # Programs that manage daemons of the node find them by their process ids, and ``prepare`` one that still runs.
         "hostPID": True,
         "initContainers": [bring, prepare],
-        "containers": [hold, prove, _program(load, vendor, privileges)],
+        "containers": [hold, _program(load, vendor, privileges)],
         "volumes": [*pod["volumes"], *({"name": _name(n), "hostPath": {"path": item.path}} for n, item in paths)],
     }
 
@@ -89,7 +92,7 @@ def _program(load: Json, vendor: VendorSettings, privileges: LoaderPrivileges) -
     given = {
         "command": list(settings.command),
         "args": list(settings.args),
-        "env": [{"name": item.name, **({"value": item.value} if item.value else {})} for item in settings.env],
+        "env": [{"name": DRIVER_VARIABLE, "value": _driver_of(load)}, *map(_variable, settings.env)],
         "volumeMounts": [_mount(number, item) for number, item in enumerate(settings.host_paths)],
     }
     return {
@@ -101,6 +104,16 @@ def _program(load: Json, vendor: VendorSettings, privileges: LoaderPrivileges) -
         "resources": {"requests": load["resources"]["requests"]},
         "securityContext": context,
     }
+
+
+def _driver_of(load: Json) -> str:
+    """Return the driver that ``loader.sh`` knows: ``DRIVER`` without the target."""
+    owner: str = next(item["value"] for item in load["env"] if item["name"] == "DRIVER")
+    return owner.rpartition("-")[0]
+
+
+def _variable(item: EnvironmentVariable) -> Json:
+    return {"name": item.name, **({"value": item.value} if item.value else {})}
 
 
 def _mount(number: int, item: HostPath) -> Json:

@@ -4,12 +4,11 @@ import gzip
 import json
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.real_parts.loader_world import BUILD_ID, DEVICE, KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import BUILD_ID, DEVICE, KERNEL, SRCVERSION, Ran, World, write
 
 NOTE = bytes.fromhex("040000001400000003000000") + b"GNU\0"
 OTHER = "BBBB"
@@ -44,21 +43,23 @@ def vendor(world: World) -> World:
 def program(vendor: World) -> World:
     """Return a node where the image's own program loads edudrv."""
     shutil.rmtree(vendor.root / "image")
-    vendor.environment |= {"LOADER": "image", "MODULES": "edudrv", "LIVE_TIMEOUT": "0"}
+    vendor.environment |= {"LOADER": "image", "MODULES": "edudrv", "LIVE_TIMEOUT": "0", "POD_UID": "uid-1"}
     return vendor
+
+
+def prove(world: World) -> Ran:
+    """Run what runs in a proof pod, with a folder of its own."""
+    before = world.environment["POD_FOLDER"]
+    world.environment["POD_FOLDER"] = str(world.root / "proof")
+    ran = world.run("prove")
+    world.environment["POD_FOLDER"] = before
+    return ran
 
 
 def without(world: World, *names: str) -> None:
     """Take variables away that containers other than the loading one do not have."""
     for name in names:
         world.environment.pop(name)
-
-
-def until(path: Path, text: str) -> None:
-    """Wait until a file says something."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (path.exists() and text in path.read_text()):
-        time.sleep(0.02)
 
 
 def test_modules_are_loaded_from_opt_and_proven(vendor: World) -> None:
@@ -172,38 +173,53 @@ def test_an_image_of_ours_is_loaded_as_it_always_was(world: World) -> None:
 
 
 def test_what_the_program_has_loaded_is_reported_once_it_stays(program: World) -> None:
-    """`prove` ends with the load report, records the owner, and idles when its container is started again."""
+    """`prove` ends with the load report, and records the owner; from then on the driver pod's `probe` succeeds."""
     assert program.run("prepare").code == 0
-    assert program.run("probe").code == 1
     program.is_live("edudrv")
-    ran = program.run("prove")
+    assert program.run("probe").code == 1
+    ran = prove(program)
+    assert ran.code == 0
     assert ran.verdict["modules"] == [{"name": "edudrv", "srcversion": SRCVERSION, "devices": [DEVICE]}]
     assert (program.root / "run/owners/edudrv").read_text() == "3f0b driverwright.edu live\n"
     assert program.calls == []
-    with program.start("prove") as again:
-        until(program.root / "pod/driver/proven", "idle")
-        again.send_signal(signal.SIGTERM)
-        assert again.wait(timeout=60) == 0
     without(program, "MODULES", "KERNEL")
     assert program.run("probe").code == 0
 
 
-def test_a_proof_that_got_lost_is_repeated(program: World) -> None:
-    """A container that is killed while it idles leaves no message: the next run proves anew."""
+def test_what_was_proven_of_another_pod_is_no_proof(program: World) -> None:
+    """Its program may have been told to end, and to unload."""
     program.run("prepare")
     program.is_live("edudrv")
-    program.run("prove")
-    with program.start("prove") as killed:
-        until(program.root / "pod/driver/proven", "idle")
-        killed.kill()
-    (program.root / "termination-log").unlink()
-    assert program.run("prove").verdict["result"] == "Loaded"
+    prove(program)
+    program.environment["POD_UID"] = "uid-2"
+    assert program.run("probe").code == 1
+    assert prove(program).verdict["result"] == "Loaded"
+    assert program.run("probe").code == 0
+
+
+def test_a_missing_device_node_is_reported_before_anything_is_proven(program: World) -> None:
+    """The driver pod stays unready, without contrary evidence of its own."""
+    program.environment |= {"DEVICE_NODES": "/dev/edu0", "DEVICE_TIMEOUT": "0"}
+    program.run("prepare")
+    program.is_live("edudrv")
+    assert prove(program).verdict["result"] == "DeviceNodeMissing"
+    assert not (program.root / "run/driverwright.edu-2c602ba5.live").exists()
+
+
+def test_the_program_of_the_pod_before_ends_first(program: World) -> None:
+    """It may unload the modules as it ends; after its time the kubelet has killed it."""
+    environ = program.root / "proc/4711/environ"
+    write(environ, "A=b\0DRIVERWRIGHT_DRIVER=driverwright.edu\0")
+    program.environment["ENDING_SECONDS"] = "1"
+    assert "waiting for the program of the pod before" in program.run("prepare").output
+    write(environ, "DRIVERWRIGHT_DRIVER=driverwright.edu2\0")
+    assert "waiting" not in program.run("prepare").output
 
 
 def test_a_program_that_loads_nothing_is_a_failed_load(program: World) -> None:
     """After its time, with the module that is missing."""
     program.run("prepare")
-    ran = program.run("prove")
+    ran = prove(program)
     assert (ran.code, ran.verdict["result"], ran.verdict["module"]) == (1, "LoadFailed", "edudrv")
     assert ran.verdict["message"].startswith("module edudrv is not live 0 s after the image's own program was started")
 
@@ -213,7 +229,7 @@ def test_hold_watches_what_was_proven(program: World) -> None:
     program.run("prepare")
     with program.start("hold") as held:
         program.is_live("edudrv")
-        program.run("prove")
+        prove(program)
         assert held.stdout is not None
         assert held.stdout.readline() == f"driverwright: holding edudrv on {KERNEL} until SIGTERM\n"
         program.is_live("edudrv", srcversion=OTHER)
@@ -225,10 +241,10 @@ def test_a_new_boot_proves_anew(program: World) -> None:
     """What was proven before it says nothing, though the pod's folder is still there."""
     program.run("prepare")
     program.is_live("edudrv")
-    program.run("prove")
+    prove(program)
     write(program.root / "proc/sys/kernel/random/boot_id", "4a1c\n")
     assert program.run("probe").code == 1
-    assert program.run("prove").verdict["bootID"] == "4a1c"
+    assert prove(program).verdict["bootID"] == "4a1c"
 
 
 def test_prepare_makes_room_and_leaves_the_modules_of_the_program(program: World) -> None:
