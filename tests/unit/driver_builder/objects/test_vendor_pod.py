@@ -75,7 +75,9 @@ def test_the_manifest_names_the_modules_that_the_image_does_not() -> None:
 def test_the_images_own_program_runs_as_the_image_has_it() -> None:
     """Nothing is said of what the mapping leaves out; it is as privileged as the loader, and may write to its image."""
     own = containers(with_mapping(**PROGRAM))["driver"]
-    assert {"command", "args", "env", "volumeMounts"}.isdisjoint(own)
+    assert {"command", "args", "volumeMounts"}.isdisjoint(own)
+    # By it the pod after this one knows that the program still runs.
+    assert own["env"] == [{"name": "DRIVERWRIGHT_DRIVER", "value": "driverwright.edu"}]
     assert own["securityContext"] == {"privileged": True}
     least = containers(with_mapping(**PROGRAM), privileges=LoaderPrivileges.LEAST)["driver"]["securityContext"]
     assert least["capabilities"]["add"] == list(CAPABILITIES)
@@ -83,10 +85,16 @@ def test_the_images_own_program_runs_as_the_image_has_it() -> None:
 
 
 def test_only_the_containers_that_act_on_the_node_are_privileged() -> None:
-    """Those that prove and watch read sysfs; `load` also writes down whose module it is."""
+    """`hold` reads sysfs, and what a proof pod has recorded on the node of this very pod."""
     found = containers(with_mapping(**PROGRAM))
     assert [name for name, item in found.items() if item["securityContext"].get("privileged")] == ["prepare", "driver"]
-    assert [*found] == ["loader", "prepare", "hold", "load", "driver"]
+    assert [*found] == ["loader", "prepare", "hold", "driver"]
+    assert found["hold"]["volumeMounts"][-1] == {
+        "name": "run",
+        "mountPath": "/host/run/driverwright",
+        "readOnly": True,
+    }
+    assert [item["name"] for item in found["hold"]["env"]] == ["DRIVER", "LOADER", "POD_UID"]
 
 
 BEFORE = with_mapping(**PROGRAM, container={"args": ["a"]})
