@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping
+from driver_builder.api.driver_spec import DriverSpec, KernelMapping, LoadedBy
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")
@@ -55,6 +55,17 @@ def untrusted(spec: DriverSpec) -> Iterator[Oddity]:
                 index=index,
                 message=f"image {mapping.image} is not rolled out if it does not say which modules it has, as vendors' "
                 "images do not: set spec.module.trustImage: true, or label it (docs/registry.md)",
+            )
+
+
+def undrained(spec: DriverSpec) -> Iterator[Oddity]:
+    """Find images whose own program may unload the driver under what uses it."""
+    for index, mapping in enumerate(spec.kernel_mappings):
+        if mapping.vendor.loader is LoadedBy.IMAGE and spec.rollout.drain is None:
+            yield Oddity(
+                index=index,
+                message=f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is not "
+                "drained before: set spec.rollout.drain",
             )
 
 

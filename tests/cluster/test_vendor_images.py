@@ -9,7 +9,8 @@ import pytest
 from demo.scenario import DRIVER, READY_LABEL, Scenario
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.images import ImageRef
-from kube_api.resources import DRIVER_CONTAINERS
+from driver_builder.objects.proof_pod import PROOF_LABEL
+from kube_api.resources import DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
 from testbed.testbed import Testbed
 from tests.cluster.test_pod_on_node import NAMESPACE, build
@@ -82,8 +83,19 @@ def versions(scenario: Scenario) -> set[str | None]:
     return {scenario.cluster.labels(name).get(READY_LABEL) for name in scenario.guests}
 
 
+def proofs(scenario: Scenario) -> dict[str, str]:
+    """Return the nodes of the proof pods that have ended well, by the uids of these pods."""
+    pods = scenario.cluster.pods(PROOF_LABEL)
+    return {
+        pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Succeeded"
+    }
+
+
 def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, mappings: list[dict[str, Any]]) -> None:
-    """Blocked until trusted; then ready by both ways; an edit replaces no pod; what is lost comes back."""
+    """Blocked until trusted; then ready by both ways; an edit replaces no pod; what is lost comes back.
+
+    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node.
+    """
     own, program = scenario.guests.values()
     module = {"names": ["edudrv"]}
     validation = {"deviceNodes": ["/dev/edu0"]}
@@ -95,6 +107,7 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     scenario.wait_for_ready()
     assert (parameter(own), parameter(program)) == ("Y", "N")
     assert scenario.run_workload("vendor-factorial").endswith("10! = 3628800")
+    assert list(proofs(scenario).values()) == [program.name]
 
     pods, modules = acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]
     container = {**mappings[1]["container"], "timeout": "10m"}
@@ -103,11 +116,26 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     acts.wait_for("the nodes have the new version", lambda: versions(scenario) == {"1.0.1"})
     assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
 
+    (proof,) = scenario.cluster.pods(PROOF_LABEL)
+    scenario.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=proof["metadata"]["name"]))
+    acts.wait_for("it is proven again", lambda: proofs(scenario).keys() - {proof["metadata"]["uid"]})
+    assert versions(scenario) == {"1.0.1"}
+    assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
+
+    known = proofs(scenario)
+    program.reboot()
+    program.wait_ready(timeout=acts.SETTLE_SECONDS)
+    acts.wait_for("the new boot is proven", lambda: proofs(scenario).keys() - known.keys())
+    scenario.wait_for_ready()
+    assert (acts.pod_uids(scenario), len(proofs(scenario))) == (pods, 1)
+
     program.check("rmmod edudrv")
     before = (None, pods[program.name])
     acts.wait_for("its pod is replaced", lambda: acts.pod_uids(scenario).get(program.name) not in before)
     scenario.wait_for_ready()
     assert parameter(program) == "N"
+    acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)
     acts.delete_driver(scenario)
     for guest in (own, program):
         assert guest.run("ls /sys/module/edudrv")[0] != 0
+    assert scenario.cluster.pods(PROOF_LABEL) == []

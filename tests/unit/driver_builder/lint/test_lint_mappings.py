@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from driver_builder.api.driver_spec import KernelMapping
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.errors import InvalidDriver
-from driver_builder.lint.lint_mappings import Oddity, covers, oddities, untrusted
+from driver_builder.lint.lint_mappings import Oddity, covers, oddities, undrained, untrusted
 from tests.support.driver_builder.factories import spec
 
 IMAGE = "r.io/edu:1"
@@ -148,6 +148,15 @@ def test_a_vendors_image_that_is_not_trusted_is_reported(is_trusted: bool) -> No
     read = parse_spec(spec(kernelMappings=items, module={"names": ["edudrv"], "trustImage": is_trusted}))
     said = [(oddity.index, oddity.is_error) for oddity in untrusted(read)]
     assert said == ([] if is_trusted else [(1, False)])
+
+
+@pytest.mark.parametrize("drain", [None, {"podSelector": {"app": "edu"}}])
+def test_a_program_that_may_unload_under_its_users_is_reported(drain: dict[str, Any] | None) -> None:
+    """Unless what uses the driver is drained before; our loader refuses to unload what is in use."""
+    items = [{"literal": "6.1.0", "image": IMAGE, "dirName": "/opt"}, {"regexp": "6.*", "image": IMAGE, "loader": "image"}]
+    read = parse_spec(spec(kernelMappings=items, **({"rollout": {"drain": drain}} if drain else {})))
+    said = [(oddity.index, oddity.is_error) for oddity in undrained(read)]
+    assert said == ([] if drain else [(1, False)])
 
 
 def test_an_expression_that_matches_one_kernel_may_have_an_image() -> None:
