@@ -237,7 +237,15 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     validating = validate(view, driver.spec, parts, leaving.nodes)
     proving = prove(view, leaving.nodes)
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
-    actions += (*repairs.actions, *proving.actions, *validating.actions, *staged.actions, *ahead.actions, *labels, *tainted)
+    actions += (
+        *repairs.actions,
+        *proving.actions,
+        *validating.actions,
+        *staged.actions,
+        *ahead.actions,
+        *labels,
+        *tainted,
+    )
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
     at_work = (proving.requeue_at, validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)

@@ -11,6 +11,7 @@ from driver_builder.desired.desired_target import PrebuiltTarget
 from driver_builder.objects import proof_pod
 from driver_builder.objects.proof_pod import ProofPod
 from driver_builder.observed import proofs
+from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.planning.actions import Action, DeleteProofPod, StartProof
 from driver_builder.planning.plan_view import DriverView
@@ -28,7 +29,7 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
     starts: list[Action] = []
     others: list[Action] = list(_without_pod(view, by_pod))
     times: list[float] = []
-    for node in view.others:
+    for node in _nodes(view, by_pod):
         for pod in view.pods_on(node.name):
             if pod.program is None:
                 continue
@@ -43,6 +44,13 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
 def forget_proofs(view: DriverView) -> tuple[Action, ...]:
     """Delete the proof pods whose driver pods are gone."""
     return tuple(_without_pod(view, _by_pod(view)))
+
+
+def _nodes(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Node]:
+    """Return the nodes that are not ordinary, and those with a proof pod too many."""
+    double = {found[0].node for found in by_pod.values() if len(found) > 1}
+    several = (view.nodes[name] for name in sorted(double) if name in view.nodes)
+    return {node.name: node for node in (*view.others, *several)}.values()
 
 
 def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:

@@ -23,7 +23,9 @@ def ended(result: str, **more: Any) -> Object:
     return {"terminated": {"exitCode": 0, "message": json.dumps(verdict), "finishedAt": "2023-11-14T22:14:00Z"}}
 
 
-def read(*, prepare: Object, driver: Object | None = None, hold: Object | None = None, ready: bool = False) -> DriverPod:
+def read(
+    *, prepare: Object, driver: Object | None = None, hold: Object | None = None, ready: bool = False
+) -> DriverPod:
     """Read a pod with these states of its containers."""
     template = made(with_mapping(**PROGRAM))["spec"]["template"]
     others = {"driver": driver, "hold": hold}

@@ -153,7 +153,10 @@ def test_a_vendors_image_that_is_not_trusted_is_reported(is_trusted: bool) -> No
 @pytest.mark.parametrize("drain", [None, {"podSelector": {"app": "edu"}}])
 def test_a_program_that_may_unload_under_its_users_is_reported(drain: dict[str, Any] | None) -> None:
     """Unless what uses the driver is drained before; our loader refuses to unload what is in use."""
-    items = [{"literal": "6.1.0", "image": IMAGE, "dirName": "/opt"}, {"regexp": "6.*", "image": IMAGE, "loader": "image"}]
+    items = [
+        {"literal": "6.1.0", "image": IMAGE, "dirName": "/opt"},
+        {"regexp": "6.*", "image": IMAGE, "loader": "image"},
+    ]
     read = parse_spec(spec(kernelMappings=items, **({"rollout": {"drain": drain}} if drain else {})))
     said = [(oddity.index, oddity.is_error) for oddity in undrained(read)]
     assert said == ([] if drain else [(1, False)])

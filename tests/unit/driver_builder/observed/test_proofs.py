@@ -86,14 +86,15 @@ def test_what_hold_finds_after_the_proof_is_contrary() -> None:
         ),
         pytest.param(pod(), (proof(report=report("LoadFailed")),), False, id="it has failed a moment ago"),
         pytest.param(
-            pod(), (proof(report=report("LoadFailed"), ended_at=NOW - 590, created_at=NOW - 595),), True, id="it has failed"
+            pod(),
+            (proof(report=report("LoadFailed"), ended_at=NOW - 590, created_at=NOW - 595),),
+            True,
+            id="it has failed",
         ),
         pytest.param(
             pod(), (proof(report=None, ended_at=NOW - 590, created_at=NOW - 595),), True, id="it did not report"
         ),
-        pytest.param(
-            pod(), (proof(report=report("LoadFailed"), ended_at=NOW + 9000),), True, id="by another clock"
-        ),
+        pytest.param(pod(), (proof(report=report("LoadFailed"), ended_at=NOW + 9000),), True, id="by another clock"),
     ],
 )
 def test_a_pod_is_proven_once_per_boot(seen: DriverPod, found: tuple[ProofPod, ...], starts: bool) -> None:

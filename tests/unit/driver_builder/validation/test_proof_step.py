@@ -24,9 +24,7 @@ from tests.support.driver_builder.factories import (
 
 IMAGE = "registry.example.com:5000/vendor/edu:1"
 MAPPING = {"regexp": ".*", "image": IMAGE, "loader": "image", "container": {"timeout": "5m"}}
-CONTAINER = driver(
-    spec_changes={"kernelMappings": [MAPPING], "module": {"names": ["edudrv"], "trustImage": True}}
-)
+CONTAINER = driver(spec_changes={"kernelMappings": [MAPPING], "module": {"names": ["edudrv"], "trustImage": True}})
 ENVIRONMENT = (("DRIVER", "driverwright.edu-2c602ba5"), ("KERNEL", KERNEL), ("MODULES", "edudrv"))
 RUNS = Program(environment=ENVIRONMENT, started_at=NOW - 600)
 
@@ -99,6 +97,13 @@ def test_the_proof_of_a_pod_that_is_gone_goes() -> None:
     gone = replace(found, drivers=(replace(CONTAINER, deleting=True),), pods=())
     deleted = [item.uid for item in plan(gone, SETTINGS).actions if isinstance(item, DeleteProofPod)]
     assert sorted(deleted) == ["proof-0", "proof-1"]
+
+
+def test_a_proof_that_a_newer_one_replaces_goes() -> None:
+    """Also where nothing else is left to do."""
+    first = proof(uid="proof-0", name="edu-prove-0", created_at=NOW - 900, ended_at=NOW - 850)
+    actions = plan(seen(first, proof()), SETTINGS).actions
+    assert [item.uid for item in actions if isinstance(item, DeleteProofPod)] == ["proof-0"]
 
 
 def test_a_module_that_is_gone_is_loaded_again_by_another_pod() -> None:
