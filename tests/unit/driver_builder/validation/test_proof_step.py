@@ -8,7 +8,7 @@ from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.observed.proofs import with_proof
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.plan import plan
-from driver_builder.planning.actions import DeleteProofPod, LabelNode, ReplacePod, StartProof
+from driver_builder.planning.actions import DeleteProofPod, LabelNode, RememberLoaded, ReplacePod, StartProof
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
@@ -102,8 +102,13 @@ def test_the_proof_of_a_pod_that_is_gone_goes() -> None:
 def test_a_proof_that_a_newer_one_replaces_goes() -> None:
     """Also where nothing else is left to do."""
     first = proof(uid="proof-0", name="edu-prove-0", created_at=NOW - 900, ended_at=NOW - 850)
-    actions = plan(seen(first, proof()), SETTINGS).actions
-    assert [item.uid for item in actions if isinstance(item, DeleteProofPod)] == ["proof-0"]
+    found = seen(first, proof(), leaves_modules=True)
+    (record,) = (item for item in plan(found, SETTINGS).actions if isinstance(item, RememberLoaded))
+    recorded = {**found.nodes[0].annotations, str(record.annotation): str(record.value)}
+    settled = replace(found, nodes=(replace(found.nodes[0], annotations=recorded),))
+    assert [str(item) for item in plan(settled, SETTINGS).actions] == [
+        "delete proof pod driverwright/edu-prove-0 of node node-a"
+    ]
 
 
 def test_a_module_that_is_gone_is_loaded_again_by_another_pod() -> None:
