@@ -182,10 +182,11 @@ def load_check(context: Context, pod: DriverPod) -> Step:
     if verdict is None and pod.message:
         return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
     if verdict is None:
-        if pod.program is not None and pod.program.started_at is not None:
+        is_running = pod.program is not None and pod.program.started_at is not None
+        words = f"pod {pod.name} has not reported yet: it pulls its image or loads"
+        if is_running:
             words = f"the image's own program runs in pod {pod.name}; a proof pod reports what it has loaded"
-            return waiting("load", words, logs)
-        return waiting("load", f"pod {pod.name} has not reported yet: it pulls its image or loads", _describe(pod))
+        return waiting("load", words, logs if is_running else _describe(pod))
     if pod.contrary is not None:
         step = f"{remedy_of(pod.contrary.result)}; kubectl -n {pod.namespace} logs {pod.name} -c hold --previous"
         return broken("load", why, step)

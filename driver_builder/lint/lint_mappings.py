@@ -64,8 +64,8 @@ def undrained(spec: DriverSpec) -> Iterator[Oddity]:
         if mapping.vendor.loader is LoadedBy.IMAGE and spec.rollout.drain is None:
             yield Oddity(
                 index=index,
-                message=f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is not "
-                "drained before: set spec.rollout.drain",
+                message=f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is "
+                "not drained before: set spec.rollout.drain",
             )
 
 

@@ -1,9 +1,9 @@
 """The pod that proves what an image's own program has loaded on one node: its manifest, its name, its report. Pure.
 
 Only a container that has ended has a termination message, and only one that is never started again keeps it: those of
-the driver pod go on. So ``loader prove`` runs in a pod of its own, bound to the node, once for each driver pod and boot.
-It stays there: its report is the evidence for the ready label, as that of ``load`` is in other driver pods. What it has
-found live is also recorded on the node, where ``hold`` of the driver pod reads it.
+the driver pod go on. So ``loader prove`` runs in a pod of its own, bound to the node, once for each driver pod and
+boot. It stays there: its report is the evidence for the ready label, as that of ``load`` is in other driver pods. What
+it has found live is also recorded on the node, where ``hold`` of the driver pod reads it.
 """
 
 from collections.abc import Mapping

@@ -21,9 +21,6 @@ from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 
 
-NOT_REPORTED = "the driver pod has not reported yet"
-
-
 class Finding(StrEnum):
     """What one pod says of its node."""
 
@@ -64,12 +61,8 @@ class NodeEvidence:
 
 def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
     """Return what a pod says of the driver on its node, and the words for it."""
-    if pod.proof is None:
-        is_program = pod.program is not None and pod.program.started_at is not None
-        words = "what the image's own program has loaded is not proven yet" if is_program else NOT_REPORTED
-        return Finding.NOTHING, pod.message or words
-    if pod.deleting and pod.program is not None:
-        return Finding.NOTHING, "its driver pod ends, and the image's own program may unload the modules"
+    if pod.proof is None or (pod.deleting and pod.program is not None):
+        return Finding.NOTHING, pod.message or _unproven(pod)
     if pod.contrary is not None:
         return Finding.REFUTED, _words(pod.contrary)
     kernel = _kernel_of(node, pod.proof.kernel)
@@ -81,6 +74,15 @@ def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
     if not pod.ready:
         return Finding.SILENT, pod.message or "its driver pod is not ready"
     return Finding.WORKS, ""
+
+
+def _unproven(pod: DriverPod) -> str:
+    """Say why a pod proves nothing."""
+    if pod.program is None or pod.program.started_at is None:
+        return "the driver pod has not reported yet"
+    if pod.deleting:
+        return "its driver pod ends, and the image's own program may unload the modules"
+    return "what the image's own program has loaded is not proven yet"
 
 
 def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> NodeEvidence:

@@ -30,8 +30,8 @@ def pod(**changes: Any) -> DriverPod:
 def proof(name: str = "p1", **changes: Any) -> ProofPod:
     """Make a proof pod of it that has ended well."""
     words: dict[str, Any] = {"of_pod": "u", "report": report(), "created_at": NOW - 300, "ended_at": NOW - 250}
-    fixed = {"namespace": "driverwright", "name": name, "uid": name, "driver": "driverwright/edu", "node": "node-a"}
-    return ProofPod(**fixed, **words | changes)
+    words |= {"namespace": "driverwright", "name": name, "uid": name, "driver": "driverwright/edu", "node": "node-a"}
+    return ProofPod(**words | changes)
 
 
 def lost(result: str = "NotLive", at: float = NOW - 100, **changes: Any) -> DriverPod:
