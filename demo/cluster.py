@@ -96,8 +96,8 @@ class Cluster:
         return self.client.list(DAEMON_SETS.path(namespace=NAMESPACE), label_selector=selector).items
 
     def driver_pods(self, driver: str) -> list[Json]:
-        """List a driver's pods, without those that only pull its next image."""
-        selector = f"{names.GROUP}/driver-container={driver},!{names.GROUP}/pull"
+        """List a driver's pods, without those that only pull its next image, or prove what another one has loaded."""
+        selector = f"{names.GROUP}/driver-container={driver},!{names.GROUP}/pull,!{names.GROUP}/proof"
         return self.client.list(PODS.path(namespace=NAMESPACE), label_selector=selector).items
 
     def pods(self, selector: str) -> list[Json]:

@@ -63,6 +63,7 @@ from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
 from driver_builder.validation.pending_taint import taint, untaint
+from driver_builder.validation.proof_step import forget_proofs, prove
 from driver_builder.validation.validation_step import forget, validate
 
 Json = dict[str, Any]
@@ -234,10 +235,19 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     staged = plan_stages.plan_stages(view, tolerant, known, relabelled, leaving.nodes)
     repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
     validating = validate(view, driver.spec, parts, leaving.nodes)
+    proving = prove(view, leaving.nodes)
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
-    actions += (*repairs.actions, *validating.actions, *staged.actions, *ahead.actions, *labels, *tainted)
+    actions += (
+        *repairs.actions,
+        *proving.actions,
+        *validating.actions,
+        *staged.actions,
+        *ahead.actions,
+        *labels,
+        *tainted,
+    )
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
-    at_work = (validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
+    at_work = (proving.requeue_at, validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
@@ -318,6 +328,7 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     behind = leave.staying(view, view.nodes)
     going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
     actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
+    actions += forget_proofs(view)
     actions += (*going.actions, *plan_stages.remove(view), *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)

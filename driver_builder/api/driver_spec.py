@@ -7,7 +7,7 @@ Place in the flow: ``spec_parser`` makes a :class:`DriverSpec` of JSON, ``desire
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -148,11 +148,73 @@ class ValidationSettings:
         return self.has_command or bool(self.device_nodes)
 
 
+class LoadedBy(StrEnum):
+    """Who loads the modules of a prebuilt image: our loader, or the image's own program."""
+
+    OURS = "ours"
+    IMAGE = "image"
+
+
+class Propagation(StrEnum):
+    """How mounts below a folder of the node are seen on the other side, in Kubernetes' words."""
+
+    NONE = "None"
+    HOST_TO_CONTAINER = "HostToContainer"
+    BIDIRECTIONAL = "Bidirectional"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentVariable:
+    """A variable of an image's own program."""
+
+    name: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPath:
+    """A folder of the node that an image's own program sees at ``mount_path``."""
+
+    path: str
+    mount_path: str
+    read_only: bool = False
+    propagation: Propagation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSettings:
+    """``kernelMappings[].container``: how an image's own program is run; empty words are those of the image.
+
+    ``timeout_seconds`` is how long it may take until the modules are live.
+    """
+
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[EnvironmentVariable, ...] = ()
+    host_paths: tuple[HostPath, ...] = ()
+    timeout_seconds: float = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorSettings:
+    """How the modules of a prebuilt image are loaded; ``dir_name`` is its folder with ``lib/modules/<kernel>``."""
+
+    loader: LoadedBy = LoadedBy.OURS
+    dir_name: str | None = None
+    container: ContainerSettings = field(default_factory=ContainerSettings)
+
+    @property
+    def is_for_many_kernels(self) -> bool:
+        """Return whether the image may be that of several kernels; one in our layout is built for one."""
+        return self.loader is LoadedBy.IMAGE or self.dir_name is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMapping:
     """One rule of ``spec.kernelMappings``: ``pattern`` matches whole kernel releases; the first match wins.
 
-    ``literal`` is the kernel release of a rule that names just one; ``signing`` replaces all of the spec's.
+    ``literal`` is the kernel release of a rule that names just one; ``signing`` replaces all of the spec's. ``vendor``
+    says how the modules of ``image`` are loaded.
     """
 
     pattern: Pattern
@@ -162,6 +224,7 @@ class KernelMapping:
     template: str | None = None
     args: Mapping[str, str]
     signing: Signing | None = None
+    vendor: VendorSettings = field(default_factory=VendorSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

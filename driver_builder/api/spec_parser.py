@@ -55,6 +55,7 @@ from driver_builder.api.spec_rules import (
     VERSION,
 )
 from driver_builder.api.stages_parser import read_stages
+from driver_builder.api.vendor_parser import check_module, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.images import ImageRepository
@@ -114,6 +115,8 @@ def _spec(spec: Reader) -> DriverSpec:
     registry, build, module = spec.object("registry"), spec.object("build"), spec.object("module")
     spec.object("retention").number("versions", low=1, high=1000)
     validation = _validation(spec)
+    mappings = _mappings(spec)
+    check_module(module, mappings)
     return DriverSpec(
         version=spec.needed("version", VERSION),
         node_selector=spec.pairs("nodeSelector", LABEL_KEY, LABEL_VALUE),
@@ -121,7 +124,7 @@ def _spec(spec: Reader) -> DriverSpec:
         registry=_registry(registry),
         source=read_source(spec.object("source")) or ConfigMapSource(name=""),
         build=_build(build),
-        kernel_mappings=_mappings(spec),
+        kernel_mappings=mappings,
         module=_module(module),
         signing=read_signing(spec),
         rollout=read_rollout(spec.object("rollout")),
@@ -271,6 +274,7 @@ def _mapping(item: Reader) -> KernelMapping:
         template=item.text("template", TEMPLATE),
         args=_args(item),
         signing=read_signing(item),
+        vendor=read_vendor(item),
     )
     how = mapping.template or mapping.args or mapping.signing
     if mapping.skip and (mapping.image or how):

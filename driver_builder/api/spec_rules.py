@@ -103,6 +103,11 @@ ABSOLUTE_PATH = Rule(
     "must be absolute and without '..', of letters, digits and . _ + @ - /",
     1024,
 )
+ENV_NAME = Rule(
+    re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    "is not a variable's name: use letters, digits and '_', not beginning with a digit",
+    128,
+)
 DEVICE_NODE = Rule(
     re.compile(rf"/dev/{_NO_CLIMB}[A-Za-z0-9._+@:-]+(?:/[A-Za-z0-9._+@:-]+)*"),
     "is not a device node: write its absolute path below /dev without '..', such as /dev/nvidia0, of letters, digits "

@@ -19,6 +19,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
+    DeleteProofPod,
     DeletePullPod,
     DeleteUnloadPod,
     DeleteValidationPod,
@@ -34,6 +35,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    StartProof,
     StartUnload,
     StartValidation,
     TaintNode,
@@ -105,8 +107,10 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "remove"
         case StartUnload():
             return "unload"
-        case StartValidation():
+        case StartValidation() | StartProof():
             return "validate"
+        case DeleteProofPod():
+            return "keep tidy"
         case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
             return "keep tidy"
         case WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
@@ -199,7 +203,7 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.target
         case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
             return homes.get(action.node, "")
-        case StartValidation() | DeleteValidationPod():
+        case StartValidation() | DeleteValidationPod() | StartProof() | DeleteProofPod():
             return homes.get(action.node, "")
         case HoldNode() | PullImage() | DeletePullPod() | EvictPod() | TaintNode():
             return homes.get(action.node, "")

@@ -109,6 +109,7 @@ class Observer:
             orphaned_pods=found.orphaned,
             unload_pods=found.unload_pods,
             validation_pods=found.validation_pods,
+            proof_pods=found.proof_pods,
             pull_pods=found.pull_pods,
             plugin_sets=plugin_sets,
             plugin_pods=found.plugin_pods,

@@ -1,16 +1,18 @@
 """Whose the pods in the cache are: of our DaemonSets, of one that is gone, or pods that do one thing on one node."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
 from driver_builder.objects.plugin import PluginPod
+from driver_builder.objects.proof_pod import ProofPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
+from driver_builder.observed.proofs import with_proof
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
 from driver_builder.persistent import Pieces
 
@@ -24,6 +26,7 @@ class Pods:
     unload_pods: tuple[UnloadPod, ...]
     validation_pods: tuple[ValidationPod, ...]
     pull_pods: tuple[PullPod, ...]
+    proof_pods: tuple[ProofPod, ...] = ()
     plugin_pods: tuple[PluginPod, ...] = ()
     plugin_validation_pods: tuple[ValidationPod, ...] = ()
 
@@ -36,7 +39,7 @@ class _Piece:
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
     own: tuple[OwnedPod, ...]
-    """Unload, validation and pull pods."""
+    """Unload, validation, proof and pull pods."""
     plugins: tuple[PluginPod, ...]
 
 
@@ -62,6 +65,10 @@ class PodReader:
         self._groups: dict[str, _Group] = {}
         self._owners: frozenset[str] = frozenset()
         """The DaemonSets that they were sorted by."""
+        self._proven: dict[str, PodsOfDriver] = {}
+        """By driver, pods with the reports of their proof pods."""
+        self._joins: dict[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]] = {}
+        """By uid, a pod, its proof pods, and the pod with their report: while they are the same, so is it."""
 
     def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: Iterable[DaemonSet]) -> Pods:
         """Sort the pods by what controls them."""
@@ -72,8 +79,10 @@ class PodReader:
         self._groups = {driver: self._group(driver, owned, changed) for driver, owned in sorted(found.items())}
         own = [item.pod for group in self._groups.values() for item in group.own
                if item.owner == uids.get(item.pod.driver)]  # fmt: skip
+        proofs = tuple(pod for pod in own if isinstance(pod, ProofPod))
         return Pods(
-            pods=PodsByDriver({driver: group.pods for driver, group in self._groups.items() if group.pods}),
+            pods=PodsByDriver(self._with_proofs(proofs)),
+            proof_pods=proofs,
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
             validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and not pod.of_plugin),
@@ -81,6 +90,42 @@ class PodReader:
             plugin_validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and pod.of_plugin),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
+
+    def _with_proofs(self, proofs: tuple[ProofPod, ...]) -> dict[str, PodsOfDriver]:
+        """Return the pods of each driver, those that proof pods prove with what these report."""
+        found: dict[str, dict[str, list[ProofPod]]] = {}
+        for proof in proofs:
+            found.setdefault(proof.driver, {}).setdefault(proof.of_pod, []).append(proof)
+        self._proven, before = {}, self._proven
+        self._joins, joins = {}, self._joins
+        pods = {driver: group.pods for driver, group in self._groups.items() if group.pods}
+        for driver in found.keys() & pods.keys():
+            made = Pieces(tuple([self._joined(piece, found[driver], joins) for piece in pods[driver].pieces]))
+            pods[driver] = self._proven[driver] = PodsOfDriver.of(made, before.get(driver, NO_PODS))
+        return pods
+
+    def _joined(
+        self,
+        piece: tuple[DriverPod, ...],
+        proofs: Mapping[str, list[ProofPod]],
+        before: Mapping[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]],
+    ) -> tuple[DriverPod, ...]:
+        if not any(pod.uid in proofs for pod in piece):
+            return piece
+        return tuple([self._join(pod, tuple(proofs.get(pod.uid, ())), before.get(pod.uid)) for pod in piece])
+
+    def _join(
+        self,
+        pod: DriverPod,
+        proofs: tuple[ProofPod, ...],
+        before: tuple[DriverPod, tuple[ProofPod, ...], DriverPod] | None,
+    ) -> DriverPod:
+        if not proofs:
+            return pod
+        if before is None or before[0] is not pod or before[1] != proofs:
+            before = (pod, proofs, with_proof(pod, proofs))
+        self._joins[pod.uid] = before
+        return before[2]
 
     def _group(self, driver: str, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
         """Sort the pods of a group; ``changed`` are the DaemonSets that came or went."""

@@ -15,13 +15,16 @@ from driver_builder.objects import (
     manifests,
     plugin,
     plugin_validation_pod,
+    proof_pod,
     pull_pod,
     slots,
     unload_pod,
     validated,
     validation_pod,
+    vendor_pod,
 )
 from driver_builder.objects.plugin import PluginPod
+from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
@@ -36,13 +39,13 @@ class OwnedPod:
     """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    pod: DriverPod | UnloadPod | ValidationPod | PullPod | PluginPod
+    pod: DriverPod | UnloadPod | ValidationPod | ProofPod | PullPod | PluginPod
 
 
 def read_owned_pod(obj: Json) -> OwnedPod | None:
     """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
     owner = controller_of(obj)
-    pod: DriverPod | UnloadPod | ValidationPod | PullPod | PluginPod | None = None
+    pod: DriverPod | UnloadPod | ValidationPod | ProofPod | PullPod | PluginPod | None = None
     if owner.get("kind") == DAEMON_SETS.kind and plugin.STAGE_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_plugin_pod(obj), lambda _error: None)
     elif owner.get("kind") == DAEMON_SETS.kind:
@@ -53,6 +56,8 @@ def read_owned_pod(obj: Json) -> OwnedPod | None:
         pod = contained("pod", place(obj), lambda: read_validation_pod(obj), lambda _error: None)
     elif owner and plugin_validation_pod.PLUGIN_VALIDATION_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_plugin_validation_pod(obj), lambda _error: None)
+    elif owner and proof_pod.PROOF_LABEL in obj["metadata"]["labels"]:
+        pod = contained("pod", place(obj), lambda: read_proof_pod(obj), lambda _error: None)
     elif owner and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
         pod = contained("pod", place(obj), lambda: read_pull_pod(obj), lambda _error: None)
     return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
@@ -127,6 +132,30 @@ def read_unload_pod(obj: Json) -> UnloadPod:
     )
 
 
+def read_proof_pod(obj: Json) -> ProofPod:
+    """Read a proof pod: its container ended with a load report, or the pod ended in some way."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    container = _container_status(status.get("containerStatuses"), proof_pod.CONTAINER)
+    ended = (container.get("state") or {}).get("terminated") or {}
+    created_at = _time(metadata.get("creationTimestamp")) or 0.0
+    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    said = _trouble(status) or _end_of(ended, "the loader") or str(status.get("message") or status.get("reason") or "")
+    report = load_report.parse(ended.get("message") or "")
+    return ProofPod(
+        namespace=shared(metadata["namespace"]),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        driver=driver_key(metadata),
+        node=shared(obj["spec"].get("nodeName", "")),
+        of_pod=metadata["labels"][proof_pod.PROOF_LABEL],
+        created_at=created_at,
+        ended_at=(_time(ended.get("finishedAt")) or created_at) if has_ended else None,
+        deleting="deletionTimestamp" in metadata,
+        report=report,
+        message="" if report is not None else printable(said),
+    )
+
+
 def read_validation_pod(
     obj: Json, *, label: str = validation_pod.VALIDATION_LABEL, deadline: str = "spec.validation.timeout"
 ) -> ValidationPod:
@@ -171,8 +200,7 @@ def _end_of(ended: Json, who: str = "the unload pod") -> str:
 def _pod(obj: Json) -> DriverPod:
     metadata, status = obj["metadata"], obj.get("status") or {}
     annotations = metadata.get("annotations") or {}
-    load = _container_status(status.get("initContainerStatuses"), manifests.LOAD_CONTAINER)
-    ended = _ended(load)
+    ended = _ended(_container_status(status.get("initContainerStatuses"), _loading(obj).get("name", "")))
     hold = _container_status(status.get("containerStatuses"), manifests.HOLD_CONTAINER)
     ready = _ready_condition(status)
     is_ready = ready.get("status") == "True"
@@ -200,6 +228,7 @@ def _pod(obj: Json) -> DriverPod:
         contrary=None if is_refuted else _contrary(load_ended=ended, hold_ended=_ended(hold)),
         unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),
         device_nodes=_device_nodes(obj),
+        program=_program(obj, hold, is_refuted=is_refuted),
     )
 
 
@@ -217,10 +246,31 @@ def _init_containers(obj: Json) -> list[Json]:
     return obj["spec"].get("initContainers") or []
 
 
+def _program(obj: Json, hold: Json, *, is_refuted: bool) -> Program | None:
+    """Return the image's own program of a pod, None if our loader loads its modules."""
+    if all(item["name"] != vendor_pod.PROGRAM_CONTAINER for item in obj["spec"].get("containers") or ()):
+        return None
+    status = obj.get("status") or {}
+    container = _container_status(status.get("containerStatuses"), vendor_pod.PROGRAM_CONTAINER)
+    known = {item["name"]: item.get("value") or "" for item in _loading(obj).get("env") or ()}
+    held = None if is_refuted else _ended(hold)
+    return Program(
+        environment=tuple((name, shared(known[name])) for name in proof_pod.VARIABLES if known.get(name)),
+        started_at=_time(((container.get("state") or {}).get("running") or {}).get("startedAt")),
+        held=load_report.parse(held.get("message") or "") if held else None,
+        held_at=_time(held.get("finishedAt")) if held else None,
+    )
+
+
+def _loading(obj: Json) -> Json:
+    """Return the container that loads a pod's modules, or makes room for the program that does."""
+    wanted = (manifests.LOAD_CONTAINER, vendor_pod.PREPARE_CONTAINER)
+    return next((item for item in _init_containers(obj) if item["name"] in wanted), {})
+
+
 def _device_nodes(obj: Json) -> tuple[str, ...]:
     """Return the device nodes that the loader of a pod checks."""
-    load = next((item for item in _init_containers(obj) if item["name"] == manifests.LOAD_CONTAINER), {})
-    found = (item.get("value") for item in load.get("env") or () if item["name"] == manifests.DEVICE_NODES)
+    found = (item.get("value") for item in _loading(obj).get("env") or () if item["name"] == manifests.DEVICE_NODES)
     return tuple(shared(word) for word in (next(found, None) or "").split())
 
 

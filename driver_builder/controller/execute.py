@@ -22,6 +22,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
+    DeleteProofPod,
     DeletePullPod,
     DeleteUnloadPod,
     DeleteValidationPod,
@@ -37,6 +38,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
+    StartProof,
     StartUnload,
     StartValidation,
     TaintNode,
@@ -48,8 +50,8 @@ from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
-_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeletePullPod
-_MakesPod = StartUnload | StartValidation | PullImage
+_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeleteProofPod | DeletePullPod
+_MakesPod = StartUnload | StartValidation | StartProof | PullImage
 _OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
 _Write = _OfDaemonSet | _DeletesPod | _MakesPod | EvictPod | SetFinalizer
 _OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode | TaintNode
@@ -308,11 +310,11 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
+            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeleteProofPod() | DeletePullPod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case EvictPod():
                 self._evictions.evict(action)
-            case StartUnload() | StartValidation() | PullImage():
+            case StartUnload() | StartValidation() | StartProof() | PullImage():
                 self._client.create(PODS.path(namespace=action.namespace), action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)

@@ -7,7 +7,7 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.api.driver_spec import RegistrySettings, VendorSettings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
@@ -78,7 +78,9 @@ class TargetToBuild(_WithImage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrebuiltTarget(_WithImage):
-    """A target whose image a kernel mapping names: nothing is built."""
+    """A target whose image a kernel mapping names: nothing is built. ``vendor`` says how its modules are loaded."""
+
+    vendor: VendorSettings = field(default_factory=VendorSettings)
 
     @property
     def request(self) -> None:

@@ -138,6 +138,7 @@ def resolve_target(  # noqa: PLR0911  # one for each state
             image=images.parse_reference(rule.image),
             rebuild=inputs.rebuilds.of_driver,
             selects_os_version=selects_os_version,
+            vendor=rule.vendor,
         )
     exporters = _exporters(inputs, target)
     if isinstance(exporters, _Missing):
@@ -189,6 +190,9 @@ def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...
     for first in inputs.first:
         item = first.targets.get(target.group)
         match item:
+            case PrebuiltTarget() if item.vendor.is_for_many_kernels:
+                # Where its modules are, and so what they export, is known to that image alone.
+                continue
             case TargetToBuild() | PrebuiltTarget():
                 found.append(Exporter(driver=first.driver, image=item.image, key=item.key, registry=first.registry))
             case SkippedTarget() | BlockedTarget():

@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 
-from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import DriverSpec, LoadedBy
 from driver_builder.desired import resolve_target
 from driver_builder.desired.desired_target import (
     BlockedTarget,
@@ -83,7 +83,9 @@ def image_check(item: DesiredTarget) -> Step:
     if isinstance(item, SkippedTarget | BlockedTarget):
         return broken("image", f"{item.reason}: {item.message}", remedy_of(item.reason))
     if isinstance(item, PrebuiltTarget):
-        return ok("image", f"prebuilt: {item.image}")
+        is_watched = item.vendor.loader is LoadedBy.IMAGE
+        who = "; its own program loads the modules (loader: image)" if is_watched else ""
+        return ok("image", f"prebuilt: {item.image}{who}")
     own = item.request.own_template
     how = f"template {own.place if own else item.request.template} in {item.request.base_image}"
     return ok("image", f"{item.image}, built by {how}")

@@ -6,7 +6,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.explain.explain_driver import controller_hint
 from driver_builder.explain.explanation import Context, Step, broken, ok, waiting
-from driver_builder.objects import load_report, validated, validation_pod
+from driver_builder.objects import load_report, manifests, validated, validation_pod, vendor_pod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.tolerations import of_pending, with_ours
 from driver_builder.objects.yielding import yielding_of
@@ -174,7 +174,7 @@ def _see_kubelet(node: Node) -> str:
 
 def load_check(context: Context, pod: DriverPod) -> Step:
     """Report what the loader found, and whether that is still true on this boot."""
-    logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
+    logs = _logs_of(pod)
     node, verdict = context.node, pod.proof
     finding, why = evidence.judge(node, pod)
     if finding is Finding.WORKS:
@@ -182,15 +182,25 @@ def load_check(context: Context, pod: DriverPod) -> Step:
     if verdict is None and pod.message:
         return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
     if verdict is None:
-        return waiting("load", f"pod {pod.name} has not reported yet: it pulls its image or loads", _describe(pod))
+        is_running = pod.program is not None and pod.program.started_at is not None
+        words = f"pod {pod.name} has not reported yet: it pulls its image or loads"
+        if is_running:
+            words = f"the image's own program runs in pod {pod.name}; a proof pod reports what it has loaded"
+        return waiting("load", words, logs if is_running else _describe(pod))
     if pod.contrary is not None:
-        step = f"{remedy_of(pod.contrary.result)}; {logs.replace(' -c load', ' -c hold --previous')}"
+        step = f"{remedy_of(pod.contrary.result)}; kubectl -n {pod.namespace} logs {pod.name} -c hold --previous"
         return broken("load", why, step)
     if finding is Finding.SILENT:
         words = f"{why}: this does not refute the driver, and a ready label stays"
         step = f"See the kubelet of {node.name}; {_describe(pod)}" if node.ready else _see_kubelet(node)
         return waiting("load", words if node.ready else f"the node is not Ready; {words}", step)
     return _doubted(context, pod, verdict.result, why)
+
+
+def _logs_of(pod: DriverPod) -> str:
+    """Return the command that shows what loads the modules of a pod."""
+    container = manifests.LOAD_CONTAINER if pod.program is None else vendor_pod.PROGRAM_CONTAINER
+    return f"kubectl -n {pod.namespace} logs {pod.name} -c {container}"
 
 
 def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
@@ -205,7 +215,7 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
     if result != load_report.LOADED:
         is_of_device = result in (Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING)
         known = remedy_of(result) if is_of_device else _advice(_LOAD_ADVICE, verdict.message)
-        logs = f"kubectl -n {pod.namespace} logs {pod.name} -c load"
+        logs = _logs_of(pod)
         return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
         return waiting("load", why, "Wait: the pod and the labels follow the reboot of the node")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driver_builder.api.driver_spec import KernelMapping
+from driver_builder.api.driver_spec import DriverSpec, KernelMapping, LoadedBy
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")
@@ -43,8 +43,30 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
             continue
         if taken is not None and not taken[index]:
             yield Oddity(index=index, message=f"{_words(mapping)} matches no kernel that the nodes run now")
-        if mapping.image is not None and mapping.literal is None:
+        if mapping.image is not None and mapping.literal is None and not mapping.vendor.is_for_many_kernels:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
+
+
+def untrusted(spec: DriverSpec) -> Iterator[Oddity]:
+    """Find vendors' images that are not rolled out unless somebody has labelled them."""
+    for index, mapping in enumerate(spec.kernel_mappings):
+        if mapping.vendor.is_for_many_kernels and not spec.module.trust_image:
+            yield Oddity(
+                index=index,
+                message=f"image {mapping.image} is not rolled out if it does not say which modules it has, as vendors' "
+                "images do not: set spec.module.trustImage: true, or label it (docs/registry.md)",
+            )
+
+
+def undrained(spec: DriverSpec) -> Iterator[Oddity]:
+    """Find images whose own program may unload the driver under what uses it."""
+    for index, mapping in enumerate(spec.kernel_mappings):
+        if mapping.vendor.loader is LoadedBy.IMAGE and spec.rollout.drain is None:
+            yield Oddity(
+                index=index,
+                message=f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is "
+                "not drained before: set spec.rollout.drain",
+            )
 
 
 def _words(mapping: KernelMapping) -> str:
@@ -104,7 +126,7 @@ def _leading(regexp: str) -> tuple[list[str | None], str]:
 def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Oddity]:
     first: dict[str, int] = {}
     for index, mapping in enumerate(mappings):
-        if mapping.image is None:
+        if mapping.image is None or mapping.vendor.is_for_many_kernels:
             continue
         before = first.setdefault(mapping.image, index)
         if before != index:

@@ -8,6 +8,11 @@
 #   loader probe   readiness probe: 0 only while every module is live, is the one of this image, and has its device
 #   loader unload  a pod of its own, when a driver leaves its node for good: removes modules and files. Privileged
 #
+# Where the image's own program loads the modules (LOADER=image):
+#
+#   loader prepare init container: makes room for that program, or reports why not. Privileged
+#   loader prove   a pod of its own: waits until the modules are live and stay so, reports them, and ends
+#
 # Every verdict is one JSON line in the termination log. SIGTERM leaves everything where it is: a pod cannot tell a restart
 # from a removal.
 #
@@ -19,8 +24,18 @@
 #   depends        <name> <name>...                  what modinfo says it needs, in the image or the kernel's own
 #   needs-device   <name>                            drives a bus that announces its devices: one must be bound
 #
-# Beside them /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
-# the driver is there. What the pod's manifest adds (words between blanks):
+# An image without them is a vendor's: `load` makes them of its modules, in the pod's own folder. What `prove` has found live
+# lies on the node, for `hold`: <DRIVER>.live beside the other records. The names of the modules come from the manifest:
+#
+#   MODULES        lines as those of the file modules
+#   KERNEL         the kernel release that the pod is for
+#   DIR_NAME       the image's folder with lib/modules/<kernel>
+#   FIRMWARE_PATH  the image's folder with firmware
+#   LIVE_TIMEOUT   how many seconds the image's own program may take
+#   POD_UID        the driver pod that `prove` proves, and of `hold` its own
+#
+# Beside the data files /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
+# the driver is there. What the manifest adds for every image (words between blanks):
 #
 #   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
 #   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
@@ -43,6 +58,9 @@ set -u
 set -f
 
 image=${DRIVER_ROOT:-}
+pod_folder=${POD_FOLDER:-/driverwright}
+loaded_by=${LOADER:-ours}
+is_vendors=
 sys=${SYSFS:-/sys}
 proc=${PROC:-/proc}
 host_modules=${HOST_MODULES:-/host/lib/modules}
@@ -51,6 +69,8 @@ host_dev=${HOST_DEV:-/host/dev}
 run_folder=${HOST_RUN:-/host/run/driverwright}
 rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
+# "<boot id> <uid of the driver pod>", then the lines of a file identities.
+live_file=$rebuild_file.live
 # A node's modules are a driver's, whichever of its targets has them.
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
@@ -74,6 +94,12 @@ device_nodes=${DEVICE_NODES:-}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
 depends_timeout=${DEPENDS_TIMEOUT:-30}
+live_timeout=${LIVE_TIMEOUT:-1200}
+# So long the modules stay as they are before they count as loaded by this pod: a program that finds its modules live from
+# before begins by unloading them.
+settle_seconds=${SETTLE_SECONDS:-20}
+# The kubelet kills a program that has not ended after its grace period, which is shorter.
+ending_seconds=${ENDING_SECONDS:-120}
 hold_seconds=${HOLD_SECONDS:-5}
 # busybox's shell takes its own applets before PATH.
 insmod=${INSMOD:-insmod}
@@ -103,28 +129,51 @@ read_node() {
     read_word "$proc/sys/kernel/random/boot_id" && boot_id=$word
 }
 
+# find_data: sets where the data files are, the image's folder with a folder for each kernel, and that with firmware.
+find_data() {
+    data=$image/driver image_modules=$image/lib/modules image_firmware=$image/firmware
+    if [ "$loaded_by" = ours ] && [ -e "$data/kernel" ]; then
+        return
+    elif [ -n "${MODULES:-}" ] || [ -e "$pod_folder/driver/kernel" ]; then
+        is_vendors=yes
+        data=$pod_folder/driver
+        image_modules=$image${DIR_NAME:-/opt}/lib/modules
+        image_firmware=${FIRMWARE_PATH:+$image$FIRMWARE_PATH}
+    fi
+}
+
+# write_names: writes the data files that only the manifest knows, and removes what an earlier run wrote.
+write_names() {
+    rm -rf "$data"
+    mkdir -p "$data" && printf '%s\n' "$MODULES" >"$data/modules" && printf '%s\n' "${KERNEL:-}" >"$data/kernel" || {
+        say "$data cannot be written"
+        exit 2
+    }
+}
+
 read_driver() {
     local name
     read_node
-    read_word "$image/driver/kernel" && built_for=$word
-    read_word "$image/driver/modules"
+    read_word "$data/kernel" && built_for=$word
+    read_word "$data/modules"
     modules=
     while read -r name _ || [ -n "$name" ]; do
         [ -n "$name" ] || continue
         modules="$modules $name"
-    done <"$image/driver/modules"
+    done <"$data/modules"
     firmware=$host_firmware/updates/$built_for
     firmware_list=$firmware/.driverwright-${DRIVER:-}
 }
 
 # look_up FILE NAME: sets found to what follows NAME on its line of a data file.
 look_up() {
-    local key=
+    local key='' file=$data/$1
     found=
-    [ -r "$image/driver/$1" ] || return 1
+    [ "$loaded_by $1" != 'image identities' ] || file=$live_file
+    [ -r "$file" ] || return 1
     while read -r key found || [ -n "$key" ]; do
         [ "$key" != "$2" ] || return 0
-    done <"$image/driver/$1"
+    done <"$file"
     found=
     return 1
 }
@@ -294,7 +343,7 @@ write_loaded() {
 
 # firmware_files: prints the image's firmware, a path on each line.
 firmware_files() {
-    [ ! -d "$image/firmware" ] || (cd "$image/firmware" && find . -type f | sed 's,^\./,,' | sort)
+    [ ! -d "$image_firmware" ] || (cd "$image_firmware" && find -L . -type f | sed 's,^\./,,' | sort)
 }
 
 # is_listed FILE: it is firmware that we put on the node.
@@ -308,7 +357,7 @@ check_firmware() {
     [ -d "$host_firmware" ] ||
         refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no $host_firmware: set spec.module.firmwarePath"
     while IFS= read -r file; do
-        [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image/firmware/$file" "$firmware/$file" ||
+        [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image_firmware/$file" "$firmware/$file" ||
             refuse LoadFailed "${modules##* }" "firmware $file: the node has a different file of this name in $firmware: remove that file"
     done <<END
 $1
@@ -336,7 +385,7 @@ END
         refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's /lib/firmware read-only?"
     while IFS= read -r file; do
         [ -n "$file" ] || continue
-        mkdir -p "$(dirname "$firmware/$file")" && cp "$image/firmware/$file" "$firmware/$file.driverwright" &&
+        mkdir -p "$(dirname "$firmware/$file")" && cp "$image_firmware/$file" "$firmware/$file.driverwright" &&
             mv -f "$firmware/$file.driverwright" "$firmware/$file" ||
             refuse LoadFailed "${modules##* }" "firmware $file cannot be written to $firmware: is its disk full?"
     done <<END
@@ -344,7 +393,7 @@ $mine
 END
     # An earlier image may have had more.
     while IFS= read -r file; do
-        [ -f "$image/firmware/$file" ] || rm -f "$firmware/$file"
+        [ -f "$image_firmware/$file" ] || rm -f "$firmware/$file"
     done <"$firmware_list"
     printf '%s' "$mine" >"$firmware_list"
 }
@@ -842,15 +891,22 @@ stands_on_doomed() {
     return 1
 }
 
-# find_doomed: sets leaving to modules that make room for ours, doomed to ours that are live and must be reloaded with
-# those of ours that use them, last loaded first; other_build and differing name the first one that is the cause.
-find_doomed() {
-    local name anew=''
-    leaving='' doomed='' other_build='' differing='' rebuild=${REBUILD:-} node_rebuild=
+# find_leaving: sets leaving to modules that make room for ours.
+find_leaving() {
+    local name
+    leaving='' doomed='' other_build='' differing='' rebuild=
     for name in $to_remove; do
         # shellcheck disable=SC2086  # names are words
         ! is_leaving "$name" || is_among "$name" $modules || leaving="$leaving $name"
     done
+}
+
+# find_doomed: sets leaving to modules that make room for ours, doomed to ours that are live and must be reloaded with
+# those of ours that use them, last loaded first; other_build and differing name the first one that is the cause.
+find_doomed() {
+    local name anew=''
+    find_leaving
+    rebuild=${REBUILD:-} node_rebuild=
     ! is_rebuild_new || anew=yes
     for name in $modules; do
         is_live "$name" || continue
@@ -921,6 +977,11 @@ make_room() {
 
 # modules_dep FOLDER NAME: prints a module's file and the files it depends on, as the folder's modules.dep has them.
 modules_dep() {
+    [ -z "$is_vendors" ] || [ -e "$1/modules.dep" ] || {
+        # A vendor's image may have the files alone.
+        (cd "$1" 2>/dev/null && find . -name "$(echo "$2" | sed 's/[-_]/[-_]/g').ko*" | sort | sed -n '1s,^\./,,p')
+        return
+    }
     awk -v name="$2" '
         BEGIN { gsub(/-/, "_", name) }
         {
@@ -956,26 +1017,37 @@ base_name() {
     word=${word%%.ko*}
 }
 
+# is_there FILE: what modules.dep names is there. KMM's images may name modules of the kernel's own, by a link to where the
+# pod has none.
+is_there() {
+    [ -z "$is_vendors" ] || [ -e "$1" ]
+}
+
 # insert_with_dependencies FOLDER NAME [PARAMETER]...: fails when the folder has no such module.
 insert_with_dependencies() {
     local folder=$1 name=$2 files file others=''
     shift 2
     files=$(modules_dep "$folder" "$name")
-    [ -n "$files" ] || return 1
+    [ -n "$files" ] && is_there "$folder/${files%% *}" || return 1
     # modules.dep names the nearest dependency first; the kernel needs the farthest first.
     for file in ${files#* }; do
         [ "$file" = "${files%% *}" ] || others="$file $others"
     done
     for file in $others; do
         base_name "$file"
-        is_live "$word" || insert "$word" "$folder/$file"
+        ! is_live "$word" || continue
+        if is_there "$folder/$file"; then
+            insert "$word" "$folder/$file"
+        elif ! insert_with_dependencies "$host_modules/$kernel" "$word"; then
+            refuse LoadFailed "$name" "module $name needs $file, which is neither in the image nor in $host_modules/$kernel"
+        fi
     done
     insert "$name" "$folder/${files%% *}" "$@"
 }
 
 load_dependency() {
     is_live "$2" && return
-    insert_with_dependencies "$image/lib/modules/$kernel" "$2" && return
+    insert_with_dependencies "$image_modules/$kernel" "$2" && return
     insert_with_dependencies "$host_modules/$kernel" "$2" && return
     refuse LoadFailed "$1" "module $1 needs module $2, which is not loaded, not in the image and not in $host_modules/$kernel"
 }
@@ -995,13 +1067,57 @@ load_module() {
     # If this run is killed in between, the old record must not stand.
     record_parameters "$1" ""
     # shellcheck disable=SC2086  # each parameter is a word of its own
-    insert_with_dependencies "$image/lib/modules/$kernel" "$1" $parameters ||
-        refuse LoadFailed "$1" "the image has no module $1 in /lib/modules/$kernel/modules.dep"
+    insert_with_dependencies "$image_modules/$kernel" "$1" $parameters ||
+        refuse LoadFailed "$1" "the image has no module $1 in ${image_modules#"$image"}/$kernel/modules.dep"
     is_live "$1" || refuse LoadFailed "$1" "module $1 was inserted but is not live"
     identify "$1" || refuse LoadFailed "$1" "the image has no identity of module $1 in /driver/identities"
     is_ours "$1" || refuse LoadFailed "$1" "module $1 is loaded with $kind ${actual:-none}; the image's has $expected"
     write_owner "$1" live
     record_parameters "$1" "$parameters"
+}
+
+# --- A vendor's image: the data files are made here.
+
+# strings_of FILE: prints the strings of a module's file, each on a line.
+strings_of() {
+    case $1 in
+    *.ko) cat "$1" ;;
+    *.gz) zcat "$1" ;;
+    *.xz) xzcat "$1" ;;
+    esac | tr '\000' '\n'
+}
+
+# build_id_of FILE: prints the build id in a module's first note: "GNU" after its sizes and its type.
+build_id_of() {
+    case $1 in
+    *.ko) head -c 4096 "$1" ;;
+    *.gz) zcat "$1" | head -c 4096 ;;
+    *.xz) xzcat "$1" | head -c 4096 ;;
+    esac | od -An -v -tx1 | tr -d ' \n' | sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
+}
+
+# describe_image: writes what the files of a vendor's modules say of themselves, as a build of ours does.
+describe_image() {
+    local name file strings identity
+    [ -z "$image_firmware" ] || [ -n "$(firmware_files)" ] ||
+        refuse LoadFailed "${modules##* }" "the image has no files in $FIRMWARE_PATH, as spec.module.firmwarePath asks"
+    for name in $modules; do
+        file=$(modules_dep "$image_modules/$kernel" "$name")
+        file=$image_modules/$kernel/${file%% *}
+        [ -f "$file" ] || refuse LoadFailed "$name" "the image has no module $name in ${image_modules#"$image"}/$kernel: set dirName of the kernel mapping to the folder with lib/modules"
+        case $file in
+        *.ko | *.ko.gz | *.ko.xz) ;;
+        *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz or .xz" ;;
+        esac
+        strings=$(strings_of "$file" | grep -E '^(srcversion=[0-9A-Fa-f]+|depends=[A-Za-z0-9_,-]*|alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):.*)$')
+        identity=$(printf '%s\n' "$strings" | sed -n 's/^srcversion=/srcversion /p' | head -n 1)
+        [ -n "$identity" ] || identity="buildID $(build_id_of "$file")"
+        [ "$identity" != "buildID " ] ||
+            refuse LoadFailed "$name" "${file#"$image"} has neither a srcversion nor a build id, so nothing could prove that it is loaded"
+        printf '%s %s\n' "$name" "$identity" >>"$data/identities"
+        printf '%s %s\n' "$name" "$(printf '%s\n' "$strings" | sed -n 's/^depends=//p' | tr ',\n' '  ')" >>"$data/depends"
+        case $strings in *alias=*) printf '%s\n' "$name" >>"$data/needs-device" ;; esac
+    done
 }
 
 # A driver may bind its device a moment after it was loaded.
@@ -1039,6 +1155,7 @@ load() {
         say "WrongKernel: the node runs $kernel, this image is for $built_for: $wrong_kernel"
         return
     fi
+    [ -z "$is_vendors" ] || describe_image
     find_doomed
     wait_for_dependencies
     claim_modules
@@ -1065,6 +1182,122 @@ load() {
     write_loaded
 }
 
+# idle: until SIGTERM.
+idle() {
+    while :; do
+        sleep 60 >/dev/null 2>&1 &
+        wait
+    done
+}
+
+# is_ending: the program of another pod of this driver still runs, and may unload the modules as it ends.
+is_ending() {
+    local found
+    set +f
+    cat "$proc"/[0-9]*/environ 2>/dev/null | tr '\000' '\n' | grep -Fqx "DRIVERWRIGHT_DRIVER=$this_driver"
+    found=$?
+    set -f
+    return "$found"
+}
+
+# What is live of the modules is the image's own program's: it is neither replaced nor unloaded here.
+prepare() {
+    local waited=0
+    trap stop TERM INT
+    if [ "$kernel" != "$built_for" ]; then
+        say "WrongKernel: the node runs $kernel, this pod is for $built_for: $wrong_kernel"
+        idle
+    fi
+    while is_ending && [ "$waited" -lt "$ending_seconds" ]; do
+        [ "$waited" -gt 0 ] || say "waiting for the program of the pod before"
+        sleep 1
+        waited=$((waited + 1))
+    done
+    find_leaving
+    wait_for_dependencies
+    claim_modules
+    write_blacklist
+    check_room
+    check_blacklist
+    make_room
+    # shellcheck disable=SC2086  # names are words
+    drop_modules $modules
+    say "the image's own program loads$modules now"
+}
+
+# find_live: sets live to a line of each module with its identity, or fails and sets module and why.
+find_live() {
+    local kind
+    live=''
+    for module in $modules; do
+        is_live "$module" || {
+            why="module $module is not live $live_timeout s after the image's own program was started: its log says why"
+            return 1
+        }
+        for kind in srcversion buildID; do
+            read_identity "$kind"
+            [ -z "$actual" ] || break
+        done
+        [ -n "$actual" ] || {
+            why="module $module shows neither a srcversion nor a build id in $directory, so nothing proves which one it is"
+            return 1
+        }
+        live="$live$module $kind $actual
+"
+    done
+}
+
+# is_proven: what this pod's program has loaded in this boot is recorded on the node.
+is_proven() {
+    local proven_boot='' proven_pod=''
+    read -r proven_boot proven_pod 2>/dev/null <"$live_file"
+    [ -n "$proven_pod" ] && [ "$proven_boot $proven_pod" = "$boot_id ${POD_UID:-}" ]
+}
+
+# write_live: records what is live for `hold` of the driver pod, in one step.
+write_live() {
+    { printf '%s %s\n%s' "$boot_id" "${POD_UID:-}" "$live" >"$live_file.new" && mv -f "$live_file.new" "$live_file"; } 2>/dev/null ||
+        refuse LoadFailed "${modules##* }" "$live_file cannot be written: is the node's /run read-only?"
+}
+
+# prove: the driver pod's containers go on, and only one that has ended has a termination message. So this is another pod.
+prove() {
+    local waited=0 settled=0 seen=
+    trap stop TERM INT
+    if [ "$kernel" != "$built_for" ]; then
+        write_verdict WrongKernel ",\"builtFor\":$(quoted "$built_for")"
+        return
+    fi
+    say "waiting for$modules"
+    while [ "$settled" -lt "$settle_seconds" ]; do
+        if ! find_live; then
+            [ "$waited" -lt "$live_timeout" ] || refuse LoadFailed "$module" "$why"
+            settled=0 seen=''
+        elif [ "$live" = "$seen" ]; then
+            settled=$((settled + 1))
+        else
+            settled=0 seen=$live
+        fi
+        # The trap ends a wait, and not a sleep.
+        sleep 1 &
+        wait
+        waited=$((waited + 1))
+    done
+    read_uptime
+    for module in $modules; do
+        ! is_of_other "$module" || refuse ModuleConflict "$module" "$(conflict_over "$module")"
+    done
+    for word in $device_nodes; do
+        wait_for_device_node "$word"
+    done
+    for module in $modules; do
+        write_owner "$module" live
+    done
+    # From now on `hold` judges by it.
+    write_live
+    write_loaded
+}
+
 stop() {
     kill "${!:-}" 2>/dev/null
     exit 0
@@ -1074,6 +1307,10 @@ stop() {
 hold() {
     local seen=
     trap stop TERM INT
+    [ "$loaded_by" = ours ] || until is_proven; do
+        sleep "$hold_seconds" >/dev/null 2>&1 &
+        wait
+    done
     if [ "$kernel" = "$built_for" ]; then
         say "holding$modules on $kernel until SIGTERM"
     else
@@ -1101,6 +1338,7 @@ unready() {
 }
 
 probe() {
+    [ "$loaded_by" = ours ] || is_proven || unready "the image's own program has not loaded its modules yet"
     [ "$kernel" = "$built_for" ] || unready "the node runs $kernel, this image is for $built_for"
     check_driver || unready "$why"
 }
@@ -1171,13 +1409,15 @@ unload_driver() {
         remove_firmware "$name"
     done
     set -f
-    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" 2>/dev/null
+    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" 2>/dev/null
     [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""
     finish Unloaded "" "$message" ""
 }
 
 case ${1:-} in
-load | hold | probe)
+load | prepare | prove | hold | probe)
+    find_data
+    case $1 in load | prepare | prove) [ -z "$is_vendors" ] || write_names ;; esac
     read_driver
     "$1"
     ;;
@@ -1185,7 +1425,7 @@ unload)
     unload_driver
     ;;
 *)
-    say "usage: $0 load|hold|probe|unload"
+    say "usage: $0 load|prepare|prove|hold|probe|unload"
     exit 2
     ;;
 esac

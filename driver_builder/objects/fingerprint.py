@@ -15,36 +15,62 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import ContainerSettings, DriverSpec, LoadedBy, VendorSettings
 from driver_builder.objects.loaded import plain
 
 FORM = "v2:"
 
 
 def fingerprint(
-    spec: DriverSpec, *, identities: Mapping[str, str], image_digest: str, firmware: str = "", rebuild: str = ""
+    spec: DriverSpec,
+    *,
+    identities: Mapping[str, str],
+    image_digest: str,
+    firmware: str = "",
+    rebuild: str = "",
+    vendor: VendorSettings | None = None,
 ) -> str:
     """Return the digest of what a node gets of a driver.
 
     ``identities`` maps module to the srcversion or build id in the image, ``firmware`` is the digest of the image's
     firmware, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it contains,
-    ``image_digest`` replaces them.
+    ``image_digest`` replaces them. ``vendor`` says how the modules of a prebuilt image are loaded: how its own program
+    is run counts, but not how long it may take.
     """
-    known = {plain(name) for name in identities}
-    says_all = all(plain(name) in known for name in spec.module.names)
+    says_all = names_all(spec, identities)
+    has_program = vendor is not None and vendor.loader is LoadedBy.IMAGE
     fields: dict[str, Any] = {
         "modules": {plain(name): identity for name, identity in identities.items()},
         "parameters": {
             plain(module.name): list(module.parameters) for module in spec.module.load_order if module.parameters
         },
-        "image": "" if says_all else image_digest,
+        "image": "" if says_all and not has_program else image_digest,
         "firmware": (firmware or image_digest) if spec.module.firmware_path else "",
         "blacklist": sorted(spec.module.blacklist),
         "inTreeModulesToRemove": sorted(spec.module.in_tree_modules_to_remove),
         "rebuild": rebuild,
+        "dirName": vendor.dir_name if vendor is not None else None,
+        "program": _program(vendor.container) if vendor is not None and has_program else None,
     }
     text = json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True)
     return FORM + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names_all(spec: DriverSpec, identities: Mapping[str, str]) -> bool:
+    """Return whether an image says which modules it has, for all that the spec names."""
+    known = {plain(name) for name in identities}
+    return all(plain(name) in known for name in spec.module.names)
+
+
+def _program(container: ContainerSettings) -> dict[str, Any]:
+    return {
+        "command": list(container.command),
+        "args": list(container.args),
+        "env": [[item.name, item.value] for item in container.env],
+        "hostPaths": [
+            [item.path, item.mount_path, item.read_only, item.propagation or ""] for item in container.host_paths
+        ],
+    }
 
 
 def is_of_this_form(value: str) -> bool:

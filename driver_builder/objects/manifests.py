@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.driver_spec import DriverSpec, VendorSettings
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects import slots
-from driver_builder.objects.fingerprint import fingerprint
+from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
+from driver_builder.objects.vendor_pod import with_vendor
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -95,6 +96,7 @@ def daemon_set(
     kept: tuple[str, ...] = (),
     slot: Slot = ONLY,
     first: Iterable[tuple[str, tuple[str, ...]]] = (),
+    vendor: VendorSettings | None = None,
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
@@ -105,7 +107,8 @@ def daemon_set(
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
     says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for. Where
-    the driver depends on others, its pods keep away from nodes with its yield label.
+    the driver depends on others, its pods keep away from nodes with its yield label. ``vendor`` says how the modules of
+    a prebuilt image are loaded.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -113,7 +116,9 @@ def daemon_set(
         DRIVER_LABEL: driver.name,
         TARGET_LABEL: slots.name_in(target.short_hash, slot.name),
     }
-    on_node = fingerprint(spec, identities=identities, image_digest=image.reference, firmware=firmware, rebuild=rebuild)
+    on_node = fingerprint(
+        spec, identities=identities, image_digest=image.reference, firmware=firmware, rebuild=rebuild, vendor=vendor
+    )
     annotations = {
         KERNEL_ANNOTATION: target.kernel_version,
         VERSION_ANNOTATION: spec.version,
@@ -129,6 +134,8 @@ def daemon_set(
         folders=_host_folders(spec, folders),
         environment=environment,
     )
+    if vendor is not None and (vendor.is_for_many_kernels or not names_all(spec, identities)):
+        pod = with_vendor(pod, spec, vendor, target=target, privileges=privileges, prepare=_loader_command("prepare"))
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
     affinity = _affinity(driver, target, slot, yields=bool(spec.depends_on))
     template = {

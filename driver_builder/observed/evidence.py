@@ -4,7 +4,8 @@ A ready label is a fact that stays true while nothing says otherwise. It is set 
 another boot or kernel, a load that did not succeed, or the verdict of ``hold`` that a module is not live, is another
 build or lost its device; and by a validation that failed (:mod:`driver_builder.observed.validation`). A pod that is
 missing, being deleted or not ready says nothing: the modules stay where they are when a pod goes, a kubelet restarts or
-the network is down.
+the network is down. Only where the image's own program loads the modules (``loader: image``) a pod that ends says that
+they may be gone.
 
 The boot and the kernel that a label was proven on are written beside it, as an annotation of the same name. A label
 without a pod is believed only while the node is on that boot of that kernel.
@@ -60,8 +61,8 @@ class NodeEvidence:
 
 def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
     """Return what a pod says of the driver on its node, and the words for it."""
-    if pod.proof is None:
-        return Finding.NOTHING, pod.message or "the driver pod has not reported yet"
+    if pod.proof is None or (pod.deleting and pod.program is not None):
+        return Finding.NOTHING, pod.message or _unproven(pod)
     if pod.contrary is not None:
         return Finding.REFUTED, _words(pod.contrary)
     kernel = _kernel_of(node, pod.proof.kernel)
@@ -75,8 +76,18 @@ def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
     return Finding.WORKS, ""
 
 
+def _unproven(pod: DriverPod) -> str:
+    """Say why a pod proves nothing."""
+    if pod.program is None or pod.program.started_at is None:
+        return "the driver pod has not reported yet"
+    if pod.deleting:
+        return "its driver pod ends, and the image's own program may unload the modules"
+    return "what the image's own program has loaded is not proven yet"
+
+
 def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> NodeEvidence:
     """Weigh what all pods of a driver say of one node; ``label`` is the driver's ready label."""
+    pods = tuple(pods)
     said = [(pod, *judge(node, pod)) for pod in pods]
     for pod, finding, _ in said:
         if finding is Finding.WORKS and pod.proof is not None:
@@ -88,7 +99,7 @@ def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: M
         return NodeEvidence(version=None, why=refuted[0])
     words = [why for _, why in silent] + [why for _, _, why in said]
     why = words[0] if words else "no driver pod yet"
-    is_backed = bool(silent) or _is_proven_here(node, label)
+    is_backed = bool(silent) or (_is_proven_here(node, label) and not any(_may_have_unloaded(pod) for pod in pods))
     if label not in node.labels or not is_backed:
         return NodeEvidence(version=None, why=why)
     since = [pod.unready_since for pod, _ in silent if pod.unready_since is not None]
@@ -137,6 +148,11 @@ def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
 def _is_proven_here(node: Node, label: str) -> bool:
     boot_id, _, kernel = node.annotations.get(label, "").partition(" ")
     return bool(kernel) and node.boot_id in (None, boot_id) and _kernel_of(node, kernel) == kernel
+
+
+def _may_have_unloaded(pod: DriverPod) -> bool:
+    """Return whether a pod's own program ends or begins: either may unload what was proven. `hold` knows better."""
+    return pod.program is not None and (pod.deleting or (pod.proof is None and not pod.ready))
 
 
 def _kernel_of(node: Node, known: str) -> str:

@@ -41,6 +41,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
         unload_pods=of_driver(snapshot.unload_pods, key),
         validation_pods=of_driver(snapshot.validation_pods, key),
+        proof_pods=of_driver(snapshot.proof_pods, key),
         plugin_sets=of_driver(snapshot.plugin_sets, key),
         plugin_pods=of_driver(snapshot.plugin_pods, key),
         plugin_configs=_only(snapshot.plugin_configs, {key}),

@@ -14,6 +14,7 @@ from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.plugin import PluginConfig, PluginPod, PluginSet
+from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.objects.unload_pod import UnloadPod
@@ -125,6 +126,8 @@ class DriverPod:
     unready_since: float | None = None
     slot: str = ""
     device_nodes: tuple[str, ...] = ()
+    program: Program | None = None
+    """Where the image's own program loads the modules: then ``proof`` is the report of a proof pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +194,8 @@ class Snapshot:
     orphaned_pods: tuple[OrphanedPod, ...] = ()
     unload_pods: tuple[UnloadPod, ...] = ()
     validation_pods: tuple[ValidationPod, ...] = ()
+    proof_pods: tuple[ProofPod, ...] = ()
+    """Their reports are in ``pods`` already."""
     pull_pods: tuple[PullPod, ...] = ()
     plugin_sets: tuple[PluginSet, ...] = ()
     plugin_pods: tuple[PluginPod, ...] = ()

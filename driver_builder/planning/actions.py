@@ -408,6 +408,33 @@ class DeleteValidationPod:
         return f"delete validation pod {self.namespace}/{self.name} of node {self.node}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProof:
+    """Create the pod that proves what an image's own program has loaded on a node."""
+
+    namespace: str
+    name: str
+    driver: str
+    node: str
+    manifest: Json
+
+    def __str__(self) -> str:
+        return f"prove {self.driver} on node {self.node} (pod {self.namespace}/{self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteProofPod:
+    """Delete a proof pod whose driver pod is gone, or that a newer one replaces."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete proof pod {self.namespace}/{self.name} of node {self.node}"
+
+
 def delete_validation_pods(pods: Iterable[ValidationPod]) -> tuple[DeleteValidationPod, ...]:
     """Delete the pods that are not being deleted already."""
     return tuple(
@@ -450,6 +477,8 @@ Action = (
     | DeleteUnloadPod
     | StartValidation
     | DeleteValidationPod
+    | StartProof
+    | DeleteProofPod
     | MakeConfigMap
     | DeleteConfigMap
     | SetFinalizer

@@ -2,13 +2,15 @@
 
 The result of ``hold`` starts it: a module was removed by hand, another build took its place, or its device is gone. The
 first replacement is immediate; each further one waits twice as long as the one before, up to an hour. A node that
-needed none for two such waits starts from the beginning.
+needed none for two such waits starts from the beginning. A program of the image's own that loads again by itself is
+left alone (:mod:`driver_builder.observed.proofs`).
 """
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from driver_builder.observed.evidence import NodeEvidence
+from driver_builder.observed.proofs import is_reloading
 from driver_builder.planning.actions import Action, MoveNode, ReplacePod
 from driver_builder.planning.plan_labels import evidence_of_weighed
 from driver_builder.planning.plan_view import DriverView, TargetPart
@@ -45,7 +47,7 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
     for node, found in evidence_of_weighed(view, parts).items():
         note = _settled(view.notes.get(node, NodeNote(node=node)), found, now)
         pods = view.pods_on(node) if node not in others | moved else []
-        drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting]
+        drifted = [pod for pod in pods if pod.contrary is not None and not pod.deleting and not is_reloading(pod)]
         drifted = [pod for pod in drifted if pod.uid not in replaced and pod.target in view.daemon_sets]
         due_at = _due_at(note)
         if drifted and found.version is None and due_at > now:

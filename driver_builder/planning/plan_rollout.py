@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired_target import ImageTarget
+from driver_builder.api.driver_spec import DriverSpec, VendorSettings
+from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget
 from driver_builder.memo import remembers_texts
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
@@ -159,7 +159,7 @@ def _wanted(
         first=view.dependencies.first,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
-              item.selects_os_version, state, existing, basis, slot, node_rebuilds,
+              item.selects_os_version, _vendor(item), state, existing, basis, slot, node_rebuilds,
               view.dependencies.first)  # fmt: skip
     # In a wave two are made: how the one that nodes move to would be, and how the wanted one is.
     place = slots.name_in(item.target.short_hash, slot.name)
@@ -205,7 +205,10 @@ def manifest_of(
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
-    on_node = fingerprint(spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild)
+    vendor = _vendor(item)
+    on_node = fingerprint(
+        spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild, vendor=vendor
+    )
     # The fingerprint without the rebuilds that single nodes request.
     basis = fingerprint(spec, identities={}, image_digest=item.basis, rebuild=item.rebuild) if item.basis else ""
     return manifests.daemon_set(
@@ -226,7 +229,12 @@ def manifest_of(
         kept=_kept(existing, on_node, basis),
         slot=slot,
         first=first,
+        vendor=vendor,
     )
+
+
+def _vendor(item: ImageTarget) -> VendorSettings | None:
+    return item.vendor if isinstance(item, PrebuiltTarget) else None
 
 
 def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ONLY) -> DaemonSet:

@@ -15,11 +15,36 @@ MODULE = {"names": ["edudrv"]}
 EVERYTHING = {**MODULE, "inTreeModulesToRemove": ["a", "b"], "blacklist": ["c"], "firmwarePath": "/source/fw"}
 
 
-@pytest.mark.parametrize("module", [pytest.param(MODULE, id="little"), pytest.param(EVERYTHING, id="everything")])
-def test_an_api_server_takes_a_daemon_set_as_it_is(control_plane_ground: Testbed, module: dict[str, Any]) -> None:
+VENDORS = {
+    "loader": "image",
+    "container": {
+        "command": ["a"],
+        "args": ["b"],
+        "env": [{"name": "A", "value": "b"}, {"name": "C"}],
+        "hostPaths": [
+            {"path": "/run/a", "propagation": "Bidirectional"},
+            {"path": "/etc/os-release", "mountPath": "/host/os-release", "readOnly": True},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "mapping"),
+    [
+        pytest.param(MODULE, None, id="little"),
+        pytest.param(EVERYTHING, None, id="everything"),
+        pytest.param(EVERYTHING, {"dirName": "/opt"}, id="modules of a vendor"),
+        pytest.param(MODULE, VENDORS, id="program of a vendor"),
+    ],
+)
+def test_an_api_server_takes_a_daemon_set_as_it_is(
+    control_plane_ground: Testbed, module: dict[str, Any], mapping: dict[str, Any] | None
+) -> None:
     """What it gives back has what was written, and defaults beside it."""
     client = Client.from_environment(str(control_plane_ground.kubeconfig))
-    container = driver(spec_changes={"module": module})
+    mappings = [{"regexp": ".*", "image": "r.io/edu:1", **mapping}] if mapping is not None else None
+    container = driver(spec_changes={"module": module, "kernelMappings": mappings})
     path = NAMESPACES.path(name=container.namespace)
     client.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": container.namespace}},
                  field_manager="test")  # fmt: skip
@@ -31,6 +56,7 @@ def test_an_api_server_takes_a_daemon_set_as_it_is(control_plane_ground: Testbed
         image=image,
         identities={"edudrv": IDENTITY},
         loader_image="r.io/l:1",
+        vendor=spec_of(container).kernel_mappings[0].vendor if mappings is not None else None,
     )
     # Its owner is not there: the garbage collector would take it.
     del written["metadata"]["ownerReferences"]

@@ -49,6 +49,10 @@ A_PLUGIN = "pluginValidation requires devicePlugin"
 NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
+AN_IMAGE = "loader, dirName and container require image"
+ONE_LOADER = "dirName is for the loader ours, container for the loader image"
+TIMEOUT = "must be a duration from 10s to 24h"
+
 GOOD: dict[str, Json] = {
     "nothing but what is needed": {},
     "a package": {"source": PACKAGE},
@@ -72,6 +76,9 @@ GOOD: dict[str, Json] = {
         "kernelMappings": [
             {"literal": "6.1.0-1", "skip": True},
             {"regexp": "6[.]1.*", "image": PREBUILT_IMAGE},
+            {"regexp": "5.*", "image": PREBUILT_IMAGE, "dirName": "/a/.b/c"},
+            {"regexp": "4.*", "image": PREBUILT_IMAGE, "loader": "ours", "dirName": "/"},
+            {"regexp": "3.*", "image": PREBUILT_IMAGE, "loader": "image", "container": {"timeout": "24h"}},
             {"regexp": ".*", "skip": False, "template": "debian", "args": {"A": "b"}, "signing": KEYS},
         ]
     },
@@ -123,6 +130,23 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "prebuilt and signed": (
         {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "signing": KEYS}]},
         {PREBUILT},
+    ),
+    "a loader of nothing": ({"kernelMappings": [{"regexp": "a", "loader": "ours"}]}, {AN_IMAGE}),
+    "dots in a folder": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "dirName": "/a/.."}]},
+        {NO_DOTS},
+    ),
+    "a container of our loader": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "loader": "ours", "container": {}}]},
+        {ONE_LOADER},
+    ),
+    "a container without a loader": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "container": {"timeout": "9s"}}]},
+        {ONE_LOADER, TIMEOUT},
+    ),
+    "a folder of the image's loader": (
+        {"kernelMappings": [{"regexp": "a", "image": PREBUILT_IMAGE, "loader": "image", "dirName": "/a"}]},
+        {ONE_LOADER},
     ),
     "half a pair for a kernel": (
         {"kernelMappings": [{"regexp": "a", "signing": {"keySecretRef": {"name": "a"}}}]},

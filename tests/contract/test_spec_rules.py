@@ -24,6 +24,13 @@ Way = tuple[str, ...]
 
 DIGEST = "@sha256:" + "0" * 64
 SIGNING = {f"{name}SecretRef": {"name": "a"} for name in ("key", "certificate", "imageKey")}
+CONTAINER: Json = {
+    "command": ["a"],
+    "args": ["a"],
+    "env": [{"name": "a", "value": "b"}],
+    "hostPaths": [{"path": "/a", "mountPath": "/b", "readOnly": True, "propagation": "Bidirectional"}],
+    "timeout": "1h",
+}
 MINIMAL: Json = {
     "version": "1",
     "image": "r.io/a",
@@ -109,6 +116,12 @@ INSTEAD: dict[str, Json] = {
     "rollout.canaryNodeSelector": {"rollout": {"canaryNodeSelector": {"a": "b"}}},
     "kernelMappings.[].regexp": {"kernelMappings": [{"regexp": "6"}]},
     "kernelMappings.[].image": {"kernelMappings": [{"literal": "6.1", "image": "r.io/a:1"}]},
+    "kernelMappings.[].loader": {"kernelMappings": [{"literal": "6.1", "image": "r.io/a:1", "loader": "ours"}]},
+    "kernelMappings.[].dirName": {"kernelMappings": [{"literal": "6.1", "image": "r.io/a:1", "dirName": "/a"}]},
+    "kernelMappings.[].container": {
+        "kernelMappings": [{"literal": "6.1", "image": "r.io/a:1", "loader": "image", "container": CONTAINER}],
+        "module": {"names": ["a"]},
+    },
     "kernelMappings.[].skip": {"kernelMappings": [{"literal": "6.1", "skip": True}]},
 }
 """What stands in for a field of ``FULL`` while a field that excludes others of it is looked at."""
@@ -135,6 +148,12 @@ WIDER: dict[str, tuple[Any, str]] = {
     "kernelMappings.[]": ({"regexp": "("}, "a schema cannot tell a regular expression"),
     "kernelMappings.[].regexp": ("(", "a schema cannot tell a regular expression"),
     "kernelMappings.[].args": ({"A B": "c"}, "keys have no patterns in a schema"),
+    "kernelMappings.[].container": ({"env": [{"name": "a"}, {"name": "a"}]}, "as build.secrets"),
+    "kernelMappings.[].container.env": ([{"name": "a"}, {"name": "a"}], "as above"),
+    "kernelMappings.[].container.hostPaths": ([{"path": "/../a"}], "a pattern of RE2 cannot exclude '..'"),
+    "kernelMappings.[].container.hostPaths.[]": ({"path": "/../a"}, "as above"),
+    "kernelMappings.[].container.hostPaths.[].path": ("/../a", "as above"),
+    "kernelMappings.[].container.hostPaths.[].mountPath": ("/../a", "as above"),
     "module": ({"names": ["a"], "parameters": {"a": ["x y"]}}, "objects were stored without a pattern of parameters"),
     "module.parameters": ({"a": ["x y"]}, "as above"),
     "module.parameters.*": (["x y"], "as above"),
@@ -368,4 +387,7 @@ def test_where_the_schema_is_wider_it_has_to_be(field: str, value: Any) -> None:
 def test_every_text_of_the_schema_has_a_rule() -> None:
     """But those that are one of a few words, and mappings, whose values are read as one."""
     texts = {field for field, part in FIELDS.items() if part.get("type") == "string" and not field.endswith(".*")}
-    assert texts - READ.keys() == {"build.builder", "rollout.strategy", "rollout.order"}
+    assert texts - READ.keys() == {
+        *("build.builder", "rollout.strategy", "rollout.order", "kernelMappings.[].loader"),
+        "kernelMappings.[].container.hostPaths.[].propagation",
+    }

@@ -208,6 +208,41 @@ def test_a_driver_pod_lives_on_its_kernel(
     assert did["polling"].output == "3628800\n0\n"
 
 
+def test_modules_of_a_vendors_image(
+    kernels: list[KernelPackage], images: dict[str, DriverImage], tmp_path: Path
+) -> None:
+    """As KMM's documentation has them, without our data files: by our loader, then by the image's own program."""
+    kernel = kernels[0]
+    image = images[kernel.release]
+    named = f"export KERNEL={kernel.release} DRIVER=a.edu-0a1b2c3d MODULES"
+    file = f"/opt/lib/modules/{kernel.release}/edudrv.ko"
+    program = f"{named}=edudrv LOADER=image SETTLE_SECONDS=2; mkdir -p /host/run/driverwright"
+    did = boot(
+        kernel,
+        image,
+        {
+            "kmod": f"mkdir -p ${{x:=/opt/lib/modules/$(uname -r)}} && mv {MODULE} $x && rm -r /lib/modules /driver",
+            "load": f"{named}='edudrv use_irq=1'; {LOAD} && {VERDICT}",
+            "factorial": f"{PROBE} && {FACTORIAL} && {INTERRUPTS}",
+            "unload": f"{UNLOAD} && rm -r /driverwright/driver",
+            "prepare": f"{program}; {LOADER} prepare && ! {PROBE}",
+            "program": f"(sleep 1; insmod {file} use_irq=0; sleep 1000) & {program}; {LOADER} prove; {VERDICT}",
+            "idles": f"export LOADER=image; {LOADER} prove & sleep 2; kill -TERM $!; wait $!; {PROBE} && {FACTORIAL}",
+            "drift": f"export LOADER=image HOLD_SECONDS=1; {LOADER} hold & sleep 1; rmmod edudrv; wait $!; {VERDICT}",
+        },
+        tmp_path,
+        "edu,addr=2",
+    )
+    expected = [{"name": "edudrv", "srcversion": image.srcversion, "devices": ["0000:00:02.0"]}]
+    assert json.loads(did["load"].output.splitlines()[-1])["modules"] == expected
+    assert did["factorial"].output == "3628800\n1\n"
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["prepare"].code == 0, did["prepare"].output
+    assert json.loads(did["program"].output.splitlines()[-1])["modules"] == expected
+    assert did["idles"].output == "3628800\n"
+    assert json.loads(did["drift"].output.splitlines()[-1])["result"] == "NotLive"
+
+
 def test_without_its_device_the_driver_is_no_success(
     kernels: list[KernelPackage], images: dict[str, DriverImage], tmp_path: Path
 ) -> None:

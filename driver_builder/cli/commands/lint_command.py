@@ -25,7 +25,7 @@ from driver_builder.config import Settings
 from driver_builder.desired import dependencies, permissions
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
-from driver_builder.lint.lint_mappings import oddities
+from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
 from driver_builder.lint.lint_modules import shared_modules
 from driver_builder.lint.lint_signing import unsigned
 from driver_builder.model.permissions import Permissions
@@ -210,7 +210,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         # The manifest of a missing driver may be elsewhere.
         severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING
         yield severity, ("spec", "dependsOn"), obstacle.message
-    for oddity in oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec)):
+    of_mappings = oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec))
+    for oddity in (*of_mappings, *untrusted(reading.spec), *undrained(reading.spec)):
         severity = Severity.ERROR if oddity.is_error else Severity.WARNING
         yield severity, ("spec", "kernelMappings", oddity.index), oddity.message
 

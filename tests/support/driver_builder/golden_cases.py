@@ -25,6 +25,7 @@ from tests.support.driver_builder.factories import PRESENT, SOURCE, driver_objec
 
 Json = dict[str, Any]
 
+VENDOR = f"registry.example.com/vendor/edu@{factories.DIGEST}"
 COMMIT, CHECKSUM = "1" * 40, "2" * 64
 OWN_TEMPLATE = "FROM {{ base_image }} AS build\nRUN echo {{ kernel_version }} {{ modules | join(' ') }}\nFROM scratch\n"
 
@@ -104,6 +105,38 @@ CASES: dict[str, Case] = {
     ),
     "prebuilt": Case(
         spec={"kernelMappings": [{"regexp": ".*", "image": f"registry.example.com/vendor/edu@{factories.DIGEST}"}]}
+    ),
+    "modules-of-a-vendor": Case(
+        spec={
+            "kernelMappings": [{"regexp": ".*", "image": VENDOR, "dirName": "/opt"}],
+            "module": {
+                "names": ["dw-helper", "edudrv"],
+                "parameters": {"edudrv": ["a=1"]},
+                "firmwarePath": "/firmware",
+            },
+        }
+    ),
+    "program-of-a-vendor": Case(
+        spec={
+            "kernelMappings": [
+                {
+                    "regexp": ".*",
+                    "image": VENDOR,
+                    "loader": "image",
+                    "container": {
+                        "command": ["nvidia-driver"],
+                        "args": ["init"],
+                        "env": [{"name": "A", "value": "b"}],
+                        "hostPaths": [
+                            {"path": "/run/nvidia", "propagation": "Bidirectional"},
+                            {"path": "/etc/os-release", "mountPath": "/host-etc/os-release", "readOnly": True},
+                        ],
+                        "timeout": "30m",
+                    },
+                }
+            ],
+            "validation": {"deviceNodes": ["/dev/edu0"]},
+        }
     ),
     "signed": Case(spec={"signing": {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "signing"}}}),
     "rebuilt": Case(rebuild="2026-01-01"),

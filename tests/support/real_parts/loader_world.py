@@ -19,7 +19,7 @@ DEVICE = "0000:00:04.0"
 # insmod takes sysfs/module/NAME from modules-to-be/, where the test left it, or fails with the lines in refused/.
 INSMOD = """#!/bin/sh
 echo "insmod $*" >>"$WORLD/calls"
-name=$(basename "$1" .ko | tr - _)
+name=$(basename "${1%%.ko*}" | tr - _)
 if [ -e "$WORLD/refused/$name" ]; then
     cat "$WORLD/refused/$name" >>"$WORLD/dmesg"
     echo "insmod: can't insert '$1': invalid module format" >&2

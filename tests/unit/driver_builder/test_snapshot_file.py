@@ -18,11 +18,21 @@ from driver_builder.cli.output import document
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
 from driver_builder.model.image_state import Absent, Unauthorized
+from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.snapshot_file import from_document, reduced, to_document
-from tests.support.driver_builder.factories import SETTINGS, driver, node, ready_snapshot, snapshot, with_images
+from tests.support.driver_builder.factories import (
+    GONE,
+    LOADED,
+    SETTINGS,
+    driver,
+    node,
+    ready_snapshot,
+    snapshot,
+    with_images,
+)
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.snapshots import snapshots
 
@@ -160,6 +170,29 @@ def test_a_file_from_before_validations_is_read() -> None:
     spec = read.drivers[0].spec
     assert isinstance(spec, DriverSpec)
     assert spec.validation == ValidationSettings()
+
+
+def test_a_file_from_before_vendors_images_is_read() -> None:
+    """Its prebuilt images are of driverwright."""
+    record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())["written"]
+    mappings = [{key: value for key, value in item.items() if key != "vendor"} for item in record["mappings"]]
+    read, _ = from_document(changed("snapshot/drivers/0/spec", {**record, "mappings": mappings}))
+    spec = read.drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert {item.vendor.is_for_many_kernels for item in spec.kernel_mappings} == {False}
+
+
+def test_proofs_of_images_own_programs_are_in_the_file() -> None:
+    """With what the driver pod has of them; a file from before proof pods has none."""
+    made = ready_snapshot()
+    program = Program(environment=(("MODULES", "edudrv"),), started_at=1.0, held=GONE, held_at=3.0, proven_at=2.0)
+    proof = ProofPod(
+        namespace="driverwright", name="p", uid="p", driver=driver().key, node="node-a", of_pod="u", report=LOADED
+    )
+    seen = replace(made, pods=(replace(made.pods[0], program=program),), proof_pods=(proof,))
+    read, _ = through(seen)
+    assert (read.pods[0].program, read.proof_pods) == (program, (proof,))
+    assert through(made)[0].pods[0].program is None
 
 
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:

@@ -29,6 +29,8 @@ RESERVED_VALUES: dict[str, Any] = {
 }
 
 
+PROGRAM = {"image": "r.io/x:1", "loader": "image"}
+TWO_AT_ONE = [{"path": "/a"}, {"path": "/b", "mountPath": "/a/"}]
 MODULE_SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}}
 
 
@@ -460,6 +462,69 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "",
             "remove skip, or the others",
             id="skipped and built",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "loader": "image"}]},
+            "spec.kernelMappings[0].loader",
+            "",
+            "name it in image",
+            id="the loader of no image",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "loader": "theirs"}]},
+            "spec.kernelMappings[0].loader",
+            "'theirs'",
+            "use one of ours, image",
+            id="a loader that is none",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "loader": "image", "dirName": "/opt"}]},
+            "spec.kernelMappings[0].dirName",
+            "",
+            "only for loader: ours",
+            id="a folder of modules for a program",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "container": {"args": ["a"]}}]},
+            "spec.kernelMappings[0].container",
+            "",
+            "only for loader: image",
+            id="a program for our loader",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM}], "module": {"names": ["a"], "parameters": {"a": ["x=1"]}}},
+            "spec.module.parameters",
+            "kernelMappings[0]",
+            "container.args or container.env",
+            id="parameters that a program is not given",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM}], "module": {"names": ["a"], "firmwarePath": "/fw"}},
+            "spec.module.firmwarePath",
+            "kernelMappings[0]",
+            "container.args or container.env",
+            id="firmware that a program is not given",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM, "container": {"env": [{"name": "A"}, {"name": "A"}]}}]},
+            "spec.kernelMappings[0].container.env",
+            "twice",
+            "name each once",
+            id="a variable twice",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM, "container": {"hostPaths": TWO_AT_ONE}}]},
+            "spec.kernelMappings[0].container.hostPaths",
+            "two folders at one place",
+            "its own mountPath",
+            id="two folders at one place",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM, "container": {"hostPaths": [{"path": "/"}]}}]},
+            "spec.kernelMappings[0].container.hostPaths[0].mountPath",
+            "",
+            "such as /host",
+            id="the node's root in place of the image's",
         ),
         pytest.param({"module": {"names": "edudrv"}}, "spec.module.names", "'edudrv'", "write [edudrv]", id="one name"),
         pytest.param(

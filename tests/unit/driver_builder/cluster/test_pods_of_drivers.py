@@ -11,8 +11,9 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.grouped import Grouped, Kept
 from driver_builder.cluster.pods_of_drivers import PodReader, Pods
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.objects.pull_pod import PullPod
-from tests.support.driver_builder.factories import daemon_set, driver, pod, ready_snapshot
+from tests.support.driver_builder.factories import LOADED, daemon_set, driver, pod, ready_snapshot
 
 SEEN = ready_snapshot()
 OWNERS = ("one", "two")
@@ -73,3 +74,25 @@ def test_a_daemon_set_that_goes_costs_its_pods_alone() -> None:
     (after,) = left.pods.groups.values()
     assert after.pieces[0] is before.pieces[0]
     assert (len(after), len(left.orphaned)) == (64, 64)
+
+
+def test_pods_have_the_report_of_their_proof_pod() -> None:
+    """One of another driver's object is no proof; what did not change stays the same object."""
+    program = replace(OF_DRIVER, uid="u", name="u", proof=None, program=Program(started_at=1.0))
+    proof = ProofPod(
+        namespace=OF_DRIVER.namespace, name="p", uid="p", driver=OF_DRIVER.driver, node="node-a", of_pod="u",
+        ended_at=2.0, report=LOADED,
+    )  # fmt: skip
+    pods: Grouped[OwnedPod] = Grouped(lambda item: item.pod.driver)
+    pods.put("u", Kept(1, OwnedPod("one", program)))
+    pods.put("other", Kept(1, OwnedPod("one", replace(OF_DRIVER, uid="other", name="other"))))
+    pods.put("p", Kept(1, OwnedPod("somebody", proof)))
+    reader = PodReader()
+    assert {pod.uid: pod.proof for pod in read(reader, pods, {"one"}).pods}["u"] is None
+    pods.put("p", Kept(2, OwnedPod(driver().uid, proof)))
+    found = read(reader, pods, {"one"})
+    assert {pod.uid: pod.proof for pod in found.pods} == {"u": LOADED, "other": OF_DRIVER.proof}
+    assert found.proof_pods == (proof,)
+    pods.put("third", Kept(1, OwnedPod("one", replace(OF_DRIVER, uid="third", name="third"))))
+    before = {pod.uid: pod for pod in found.pods}
+    assert {pod.uid: pod for pod in read(reader, pods, {"one"}).pods}["u"] is before["u"]

@@ -11,7 +11,7 @@ from driver_builder.desired.desired_target import (
     TemplateVersions,
 )
 from driver_builder.desired.resolve import resolve_each
-from driver_builder.desired.resolve_target import BuildInputs
+from driver_builder.desired.resolve_target import BuildInputs, First
 from driver_builder.model.build import OwnTemplate, SourceImage
 from driver_builder.observed import inventory
 from driver_builder.observed.rebuild import Rebuilds
@@ -36,6 +36,7 @@ def wished(
     *,
     rebuilds: Rebuilds = NO_REBUILDS,
     template: OwnTemplate | SourceMissing | None = None,
+    first: tuple[First, ...] = (),
     **spec_changes: object,
 ) -> tuple[DesiredTarget, ...]:
     """Return what two nodes on two kernels should run."""
@@ -48,6 +49,7 @@ def wished(
         rebuilds,
         TemplateVersions(versions={"debian": "r"}, deadline_seconds=5.0),
         {},
+        first=first,
     )
     return tuple(resolve_each(inputs, inventory.take([node("a"), node("b", OTHER_KERNEL)], {})))
 
@@ -181,3 +183,20 @@ def test_a_build_holds_its_place_for_a_bounded_time(asked: str | None, given: fl
     (item,) = wanted(snapshot(drivers=(container,)))
     assert isinstance(item, TargetToBuild)
     assert item.request.deadline_seconds == given
+
+
+@pytest.mark.parametrize(
+    ("mapping", "exporters"),
+    [
+        pytest.param({}, 1, id="an image of ours"),
+        pytest.param({"loader": "image"}, 0, id="a program"),
+        pytest.param({"dirName": "/opt"}, 0, id="a folder of a vendor's"),
+    ],
+)
+def test_what_a_vendors_modules_export_is_not_known(mapping: dict[str, str], exporters: int) -> None:
+    """A driver that depends on such a one is built without its symbols, and loaded after it."""
+    prebuilt = {"regexp": ".*", "image": f"r.io/a@{DIGEST}", **mapping}
+    others = {item.target.group: item for item in wished(kernelMappings=[prebuilt])}
+    registry = spec_of(driver()).registry
+    built = wished(first=(First(driver="driverwright/a", registry=registry, targets=others),))
+    assert [len(item.exporters) for item in built if isinstance(item, TargetToBuild)] == [exporters] * 2

@@ -316,6 +316,11 @@ def test_a_ready_node_is_said_to_be_ready() -> None:
         pytest.param({"nodeSelector": None}, "it selects every node", id="empty selector"),
         pytest.param({"kernelMappings": [{"literal": KERNEL}]}, "spec.kernelMappings[0]", id="a rule that matches"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, "prebuilt: r.io/x:1", id="prebuilt"),
+        pytest.param(
+            {"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1", "loader": "image"}]},
+            "prebuilt: r.io/x:1; its own program loads the modules",
+            id="a vendor's program",
+        ),
     ],
 )
 def test_what_holds_is_said_too(changes: dict[str, Any], words: str) -> None:

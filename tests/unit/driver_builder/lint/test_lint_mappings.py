@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from driver_builder.api.driver_spec import KernelMapping
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.errors import InvalidDriver
-from driver_builder.lint.lint_mappings import Oddity, covers, oddities
+from driver_builder.lint.lint_mappings import Oddity, covers, oddities, undrained, untrusted
 from tests.support.driver_builder.factories import spec
 
 IMAGE = "r.io/edu:1"
@@ -132,6 +132,34 @@ def test_an_image_for_several_kernels_is_reported(
     (oddity,) = found(items, releases)
     assert (oddity.index, oddity.is_error) == (index, is_error)
     assert words in oddity.message
+
+
+@pytest.mark.parametrize("changes", [{"loader": "image"}, {"dirName": "/opt"}], ids=["program", "folder"])
+def test_a_vendors_image_may_be_for_several_kernels(changes: dict[str, str]) -> None:
+    """Its program compiles for the kernel that runs, or it has a folder of modules for each."""
+    mappings = [{"literal": "6.1.0", "image": IMAGE, **changes}, {"regexp": "6.*", "image": IMAGE, **changes}]
+    assert found(mappings, ["6.1.0", "6.2.0", "6.3.0"])[:1] == []
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_vendors_image_that_is_not_trusted_is_reported(is_trusted: bool) -> None:
+    """It may be labelled, so this is no error."""
+    items = [{"literal": "6.1.0", "image": IMAGE}, {"literal": "6.2.0", "image": IMAGE, "loader": "image"}]
+    read = parse_spec(spec(kernelMappings=items, module={"names": ["edudrv"], "trustImage": is_trusted}))
+    said = [(oddity.index, oddity.is_error) for oddity in untrusted(read)]
+    assert said == ([] if is_trusted else [(1, False)])
+
+
+@pytest.mark.parametrize("drain", [None, {"podSelector": {"app": "edu"}}])
+def test_a_program_that_may_unload_under_its_users_is_reported(drain: dict[str, Any] | None) -> None:
+    """Unless what uses the driver is drained before; our loader refuses to unload what is in use."""
+    items = [
+        {"literal": "6.1.0", "image": IMAGE, "dirName": "/opt"},
+        {"regexp": "6.*", "image": IMAGE, "loader": "image"},
+    ]
+    read = parse_spec(spec(kernelMappings=items, **({"rollout": {"drain": drain}} if drain else {})))
+    said = [(oddity.index, oddity.is_error) for oddity in undrained(read)]
+    assert said == ([] if drain else [(1, False)])
 
 
 def test_an_expression_that_matches_one_kernel_may_have_an_image() -> None:

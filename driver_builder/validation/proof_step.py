@@ -1,0 +1,97 @@
+"""Proves what images' own programs have loaded: a pod per driver pod and boot, whose report makes the node ready. Pure.
+
+Place in the flow: ``plan`` adds these actions once every target is decided. The report is in the proof pod itself,
+which stays as long as its driver pod: a controller that is killed between any two steps continues from what it sees.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+
+from driver_builder.api.driver_spec import LoadedBy
+from driver_builder.desired.desired_target import PrebuiltTarget
+from driver_builder.objects import proof_pod
+from driver_builder.objects.proof_pod import ProofPod
+from driver_builder.observed import proofs
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import DriverPod
+from driver_builder.planning.actions import Action, DeleteProofPod, StartProof
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.validation.validation_step import Validating
+
+MAX_STARTS = 100
+"""Proof pods of one driver that one reconcile creates; each of them begins another reconcile."""
+
+
+def prove(view: DriverView, leaving: Set[str]) -> Validating:
+    """Return what comes next for each driver pod that needs a proof; ``leaving`` are nodes that the driver leaves."""
+    by_pod, seconds = _by_pod(view), _seconds(view)
+    if not (by_pod or seconds):
+        return Validating()
+    starts: list[Action] = []
+    others: list[Action] = list(_without_pod(view, by_pod))
+    times: list[float] = []
+    for node in _nodes(view, by_pod):
+        for pod in view.pods_on(node.name):
+            if pod.program is None:
+                continue
+            found = proofs.next_of(pod, by_pod.get(pod.uid, ()), node.boot_id, view.snapshot.now)
+            others += map(_delete, found.gone)
+            times += [found.due_at] if found.due_at is not None else []
+            if found.starts and pod.target in seconds and node.name not in leaving:
+                starts.append(_start(view, pod, found.before, seconds[pod.target]))
+    return Validating(actions=(*others, *starts[:MAX_STARTS]), requeue_at=min(times, default=None))
+
+
+def forget_proofs(view: DriverView) -> tuple[Action, ...]:
+    """Delete the proof pods whose driver pods are gone."""
+    return tuple(_without_pod(view, _by_pod(view)))
+
+
+def _nodes(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Node]:
+    """Return the nodes that are not ordinary, and those with a proof pod too many."""
+    double = {found[0].node for found in by_pod.values() if len(found) > 1}
+    several = (view.nodes[name] for name in sorted(double) if name in view.nodes)
+    return {node.name: node for node in (*view.others, *several)}.values()
+
+
+def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:
+    by_pod: dict[str, list[ProofPod]] = {}
+    for item in view.snapshot.proof_pods:
+        by_pod.setdefault(item.of_pod, []).append(item)
+    return by_pod
+
+
+def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Action]:
+    there = {pod.uid for pod in view.own_pods} if by_pod else set()
+    return [_delete(item) for uid, found in by_pod.items() if uid not in there for item in found if not item.deleting]
+
+
+def _seconds(view: DriverView) -> dict[str, float]:
+    """Return how long the images' own programs may take, by target."""
+    return {
+        item.target.short_hash: item.vendor.container.timeout_seconds
+        for item in view.wanted
+        if isinstance(item, PrebuiltTarget) and item.vendor.loader is LoadedBy.IMAGE
+    }
+
+
+def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartProof:
+    manifest = proof_pod.manifest(
+        view.driver,
+        node=pod.node,
+        of_pod=pod.uid,
+        before=before,
+        environment=dict(pod.program.environment) if pod.program is not None else {},
+        image=view.settings.loader_image,
+        seconds=seconds,
+    )
+    return StartProof(
+        namespace=view.driver.namespace,
+        name=manifest["metadata"]["name"],
+        driver=view.driver.key,
+        node=pod.node,
+        manifest=manifest,
+    )
+
+
+def _delete(item: ProofPod) -> DeleteProofPod:
+    return DeleteProofPod(namespace=item.namespace, name=item.name, uid=item.uid, node=item.node)

@@ -1,0 +1,141 @@
+"""Vendors' images on real nodes: modules as KMM's kmod images have them, and a program that loads its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.scenario import DRIVER, READY_LABEL, Scenario
+from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.model.images import ImageRef
+from driver_builder.objects.proof_pod import PROOF_LABEL
+from kube_api.resources import DRIVER_CONTAINERS, PODS
+from testbed.guest.guest import Guest
+from testbed.testbed import Testbed
+from tests.cluster.test_pod_on_node import NAMESPACE, build
+from tests.support.real_parts import acts
+from tests.support.real_parts.images import derive
+
+pytestmark = [pytest.mark.long]
+
+# As NVIDIA's: it unloads what it finds, loads its own, and unloads it when it is told to end.
+PROGRAM = """
+unload() { rmmod edudrv 2>/dev/null; }
+trap 'unload; exit 0' TERM
+unload
+insmod "/opt/lib/modules/$(uname -r)/updates/edudrv.ko" "$@" || exit 1
+while :; do sleep 1000 & wait; done
+"""
+WITH_PROGRAM = (
+    "COPY busybox program /",
+    "RUN chmod 0755 /busybox",
+    'ENTRYPOINT ["/busybox", "sh", "/program"]',
+    'CMD ["use_irq=1"]',
+)
+
+
+def push_image(ground: Testbed, built: ImageRef, name: str, *commands: str) -> str:
+    """Make an image with the modules of a built one where kmod images have them, push it, and return its reference."""
+    repository = f"{ground.registry.host}/vendor/{name}"
+    modules = f"COPY --from={built} /lib/modules/ /opt/lib/modules/"
+    files = {"busybox": Path("/bin/busybox").read_bytes(), "program": PROGRAM.encode()}
+    derive(ground, f"{repository}:1", files, modules, *commands)
+    with docker_engine(ground.engine.socket) as api:
+        for line in api.push(repository, tag="1", auth_config=ground.registry.auth_config, stream=True, decode=True):
+            assert "error" not in line, line
+    return f"{repository}:1"
+
+
+@pytest.fixture
+def mappings(scenario: Scenario, tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
+    """A kmod image for one node, and an image with its own program for the other; the driver goes afterwards."""
+    first, second = scenario.guests.values()
+    images = {}
+    for guest, commands in ((first, ()), (second, WITH_PROGRAM)):
+        folder = tmp_path / guest.name
+        folder.mkdir()
+        built, _ = build(scenario.ground, guest.kernel, folder)
+        images[guest.name] = push_image(scenario.ground, built, guest.name, *commands)
+    yield [
+        {"literal": first.kernel.release, "image": images[first.name]},
+        {
+            "literal": second.kernel.release,
+            "image": images[second.name],
+            "loader": "image",
+            "container": {
+                "args": ["use_irq=0"],
+                "hostPaths": [{"path": "/run/edu", "propagation": "Bidirectional"}, {"path": "/lib/firmware"}],
+                "timeout": "5m",
+            },
+        },
+    ]
+    acts.delete_driver(scenario)
+
+
+def parameter(guest: Guest) -> str:
+    """Return what the live module was given."""
+    return guest.check("cat /sys/module/edudrv/parameters/use_irq").strip()
+
+
+def versions(scenario: Scenario) -> set[str | None]:
+    """Return what the ready labels of the nodes say."""
+    return {scenario.cluster.labels(name).get(READY_LABEL) for name in scenario.guests}
+
+
+def proofs(scenario: Scenario) -> dict[str, str]:
+    """Return the nodes of the proof pods that have ended well, by the uids of these pods."""
+    pods = scenario.cluster.pods(PROOF_LABEL)
+    return {
+        pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Succeeded"
+    }
+
+
+def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, mappings: list[dict[str, Any]]) -> None:
+    """Blocked until trusted; then ready by both ways; an edit replaces no pod; what is lost comes back.
+
+    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node.
+    """
+    own, program = scenario.guests.values()
+    module = {"names": ["edudrv"]}
+    validation = {"deviceNodes": ["/dev/edu0"]}
+    scenario.apply_driver(driver_spec={"kernelMappings": mappings, "module": module, "validation": validation})
+    for guest in (own, program):
+        acts.wait_for_reason(scenario, guest.kernel.release, "NoIdentity")
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    scenario.cluster.client.patch(path, {"spec": {"module": {"trustImage": True}}})
+    scenario.wait_for_ready()
+    assert (parameter(own), parameter(program)) == ("Y", "N")
+    assert scenario.run_workload("vendor-factorial").endswith("10! = 3628800")
+    assert list(proofs(scenario).values()) == [program.name]
+
+    pods, modules = acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]
+    container = {**mappings[1]["container"], "timeout": "10m"}
+    edited = [mappings[0], {**mappings[1], "container": container}]
+    scenario.cluster.client.patch(path, {"spec": {"version": "1.0.1", "kernelMappings": edited}})
+    acts.wait_for("the nodes have the new version", lambda: versions(scenario) == {"1.0.1"})
+    assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
+
+    (proof,) = scenario.cluster.pods(PROOF_LABEL)
+    scenario.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=proof["metadata"]["name"]))
+    acts.wait_for("it is proven again", lambda: proofs(scenario).keys() - {proof["metadata"]["uid"]})
+    assert versions(scenario) == {"1.0.1"}
+    assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
+
+    known = proofs(scenario)
+    program.reboot()
+    program.wait_ready(timeout=acts.SETTLE_SECONDS)
+    acts.wait_for("the new boot is proven", lambda: proofs(scenario).keys() - known.keys())
+    scenario.wait_for_ready()
+    assert (acts.pod_uids(scenario), len(proofs(scenario))) == (pods, 1)
+
+    program.check("rmmod edudrv")
+    before = (None, pods[program.name])
+    acts.wait_for("its pod is replaced", lambda: acts.pod_uids(scenario).get(program.name) not in before)
+    scenario.wait_for_ready()
+    assert parameter(program) == "N"
+    acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)
+    acts.delete_driver(scenario)
+    for guest in (own, program):
+        assert guest.run("ls /sys/module/edudrv")[0] != 0
+    assert scenario.cluster.pods(PROOF_LABEL) == []
