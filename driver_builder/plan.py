@@ -193,8 +193,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
-        gone = unlabel(view)
-        return replace(view.nothing_new, actions=(*gone, *plan_stages.unlabel(view, gone), *labels))
+        return replace(view.nothing_new, actions=(*_untrue_labels(view), *labels))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
@@ -316,6 +315,12 @@ def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> t
     return tuple(previous_ahead(driver.status).values()) if labels else None
 
 
+def _untrue_labels(view: DriverView) -> tuple[LabelNode, ...]:
+    """Remove the labels of nodes that prove the contrary, though nothing else is decided for the driver."""
+    gone = unlabel(view)
+    return (*gone, *plan_stages.unlabel(view, gone))
+
+
 def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
     """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer.
 
@@ -324,7 +329,7 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     driver = view.driver
     if dependents := view.dependencies.dependents:
         held = Unloading(dependents=dependents)
-        return replace(view.nothing_new, actions=(*unlabel(view), *labels), unloading=held)
+        return replace(view.nothing_new, actions=(*_untrue_labels(view), *labels), unloading=held)
     behind = leave.staying(view, view.nodes)
     going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
     actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]

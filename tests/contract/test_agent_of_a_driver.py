@@ -9,6 +9,7 @@ from device_agent.cli.arguments import parse
 from device_agent.config.config_file import parse_resources
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
 from driver_builder.objects import plugin
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyPlugin, MakeConfigMap
 from tests.support.driver_builder.factories import SETTINGS, driver, node, ready_snapshot
@@ -73,6 +74,18 @@ def test_its_probes_ask_where_it_listens() -> None:
     asked = {probe: container[probe]["exec"]["command"] for probe in ("startupProbe", "livenessProbe")}
     for probe, page in (("startupProbe", "/readyz"), ("livenessProbe", "/healthz")):
         assert parse(asked[probe][1:]).page == page
+
+
+def test_the_examples_select_labels_and_resources_that_there_are() -> None:
+    """The DaemonSet that follows the plugin, and the workload that requests a device."""
+    folder = REPOSITORY / "examples/edu-driver"
+    follower, workload = (
+        yaml.safe_load((folder / name).read_text()) for name in ("monitoring.yaml", "workload-with-plugin.yaml")
+    )
+    labels = {stage_label("driverwright/edu", stage) for stage in (Stage.RUN, Stage.PLGOK)}
+    assert follower["spec"]["template"]["spec"]["nodeSelector"] == dict.fromkeys(labels, "true")
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"][RESOURCE["name"]] == 1
 
 
 def test_it_has_the_folders_of_the_deployed_agent() -> None:

@@ -555,6 +555,18 @@ def test_a_paused_driver_loses_labels_that_are_not_true() -> None:
     assert stages(world) == {**dict.fromkeys("ac", EVERY), "b": set()}
 
 
+def test_a_driver_that_waits_for_its_dependents_loses_labels_that_are_not_true() -> None:
+    """It is being deleted, and stays on its nodes until then; what it says of them is true all the same."""
+    world = fleet("ab", stages=PLUGIN)
+    world.add_driver("other", dependsOn=[{"name": "edu"}])
+    settle(world)
+    world.delete_driver("edu")
+    world.reconcile()
+    world.remove_module("b")
+    world.reconcile()
+    assert stages(world) == {"a": {VALID, RUN, PLUG}, "b": set()}
+
+
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("story", ["installation", "upgrade", "removal"])
 def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int) -> None:
