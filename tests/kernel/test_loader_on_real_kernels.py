@@ -216,7 +216,8 @@ def test_modules_of_a_vendors_image(
     image = images[kernel.release]
     named = f"export KERNEL={kernel.release} DRIVER=a.edu-0a1b2c3d MODULES"
     file = f"/opt/lib/modules/{kernel.release}/edudrv.ko"
-    program = f"{named}=edudrv LOADER=image SETTLE_SECONDS=2; mkdir -p /host/run/driverwright"
+    program = f"{named}=edudrv LOADER=image SETTLE_SECONDS=2 POD_UID=u; mkdir -p /host/run/driverwright"
+    own = "export LOADER=image HOLD_SECONDS=1 DRIVER=a.edu-0a1b2c3d POD_UID=u"
     did = boot(
         kernel,
         image,
@@ -227,8 +228,8 @@ def test_modules_of_a_vendors_image(
             "unload": f"{UNLOAD} && rm -r /driverwright/driver",
             "prepare": f"{program}; {LOADER} prepare && ! {PROBE}",
             "program": f"(sleep 1; insmod {file} use_irq=0; sleep 1000) & {program}; {LOADER} prove; {VERDICT}",
-            "idles": f"export LOADER=image; {LOADER} prove & sleep 2; kill -TERM $!; wait $!; {PROBE} && {FACTORIAL}",
-            "drift": f"export LOADER=image HOLD_SECONDS=1; {LOADER} hold & sleep 1; rmmod edudrv; wait $!; {VERDICT}",
+            "ready": f"{own}; {PROBE} && {FACTORIAL}",
+            "drift": f"{own}; {LOADER} hold & sleep 1; rmmod edudrv; wait $!; {VERDICT}",
         },
         tmp_path,
         "edu,addr=2",
@@ -239,7 +240,7 @@ def test_modules_of_a_vendors_image(
     assert did["unload"].code == 0, did["unload"].output
     assert did["prepare"].code == 0, did["prepare"].output
     assert json.loads(did["program"].output.splitlines()[-1])["modules"] == expected
-    assert did["idles"].output == "3628800\n"
+    assert did["ready"].output == "3628800\n"
     assert json.loads(did["drift"].output.splitlines()[-1])["result"] == "NotLive"
 
 

@@ -15,6 +15,7 @@ from driver_builder.explain.explanation import CHECKS, Explanation, Verdict
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.objects.proof_pod import Program
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.observed.inventory import Taint
@@ -125,9 +126,10 @@ def ahead(message: str = "") -> Snapshot:
     return replace(with_pod(fingerprint=OLD), pull_pods=(pull,))
 
 
-def not_loaded(result: str, message: str = "") -> Snapshot:
+def not_loaded(result: str, message: str = "", program: Program | None = None) -> Snapshot:
     """Make a snapshot in which the loader gave another verdict."""
-    return with_pod(ready=False, proof=LoadReport(result=result, kernel=KERNEL, boot_id=BOOT_ID, message=message))
+    proof = LoadReport(result=result, kernel=KERNEL, boot_id=BOOT_ID, message=message)
+    return with_pod(ready=False, proof=proof, program=program)
 
 
 def pulling(message: str) -> Snapshot:
@@ -239,6 +241,10 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("pull fails somehow", lambda: pulling("ImagePullBackOff"), "pull", B, "ImagePullBackOff", "reaches the registry"),
     ("crashes", lambda: pulling("CrashLoopBackOff: x"), "load", B, "CrashLoopBackOff", "logs edu-node-a -c load"),
     ("has not reported", lambda: pulling(""), "load", W, "not reported yet", "describe pod edu-node-a"),
+    ("a program is not proven", lambda: with_pod(ready=False, proof=None, program=Program(started_at=NOW)), "load", W,
+     "a proof pod reports what it has loaded", "logs edu-node-a -c driver"),
+    ("a program fails", lambda: not_loaded("LoadFailed", "module edudrv is not live 60 s after the image's own program "
+     "was started: its log says why", Program(started_at=NOW)), "load", B, "is not live", "-c driver"),
     ("wrong kernel", lambda: with_pod(ready=False, proof=LoadReport(result="WrongKernel", kernel=OTHER_KERNEL,
     boot_id="b")),
      "load", W, f"the node runs {OTHER_KERNEL}, its labels say {KERNEL}", "nfd-worker"),
