@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from driver_builder.memo import remembers_texts
 from kube_api import names
 from kube_api.text import printable
 
@@ -154,6 +155,7 @@ def words(text: str) -> str:
     return printable(text, MAX_WORDS)
 
 
+@remembers_texts
 def _loaded(text: str) -> Loaded:
     if len(text) > MAX_BYTES:
         raise ValueError("too long")

@@ -4,7 +4,6 @@ The schema may accept more, because a limit that objects were stored under is ne
 because not everything can be said there. Each such field is in ``WIDER``, with the reason and an example.
 """
 
-import copy
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -17,6 +16,7 @@ from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
 from tests.support.crd_schema import SCHEMA, allows
+from tests.support.driver_builder.memory_client import copied
 from tests.support.examples import few
 
 Json = dict[str, Any]
@@ -241,7 +241,7 @@ FIELDS = dict(fields())
 def spec_with(field: str, value: Any) -> Json:
     """A spec that is good but for one field, with what has to be beside it."""
     top = field.partition(".")[0]
-    spec = copy.deepcopy({**MINIMAL, top: FULL.get(top), **_instead(field)})
+    spec = copied({**MINIMAL, top: FULL.get(top), **_instead(field)})
     place, key = _place(spec, field)
     place[key] = value
     return spec

@@ -238,7 +238,7 @@ steps = st.one_of(waves.steps, waves._step("a budget", _hold, waves.nodes, st.bo
 
 
 @pytest.mark.costly
-@few(15)
+@few(5)
 @given(
     st.lists(waves.kernels, min_size=2, max_size=3),
     st.sampled_from([1, 2]),

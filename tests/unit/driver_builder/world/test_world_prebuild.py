@@ -263,7 +263,7 @@ EVENTS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.costly
-@few(10)
+@few(5)
 @given(
     st.lists(st.sampled_from([KERNEL, OTHER_KERNEL, OFFERED]), min_size=1, max_size=3),
     st.integers(1, 2),

@@ -523,7 +523,7 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
 
 
 @pytest.mark.costly
-@few(12)
+@few(5)
 @given(
     st.lists(kernels, min_size=2, max_size=4),
     st.sampled_from((*DRIVERS[:1], None)),

@@ -220,7 +220,7 @@ steps = st.one_of(waves.steps, waves._step("an admin removes the taints", _untai
 
 
 @pytest.mark.costly
-@few(15)
+@few(5)
 @given(st.lists(waves.kernels, min_size=2, max_size=3), st.lists(steps, max_size=8))
 def test_no_history_taints_a_working_driver_or_leaves_a_taint(first: list[str], history: list[Step]) -> None:
     """Of two drivers, each for itself."""
