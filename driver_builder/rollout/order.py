@@ -111,11 +111,22 @@ class Order:
             for first, _ in needs.first:
                 if self._is_behind(node, first) or self._has_other(node, first, driver):
                     return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"
-        begun = self._record(node, driver)
-        for key in self._in_the_way(node, driver, action) if begun is None else ():
+        for key in self._coming_back(node, driver, action):
             if why := self._not_ready(node, key):
                 return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
         return ""
+
+    def _coming_back(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+        """Return the drivers that have to be loaded again afterwards.
+
+        Where others yield already to a driver that does not work, they wait for nothing but another image of it.
+        """
+        begun = self._record(node, driver)
+        if begun is None:
+            return self._in_the_way(node, driver, action)
+        if self._is_way_back(node, driver, action) or self._is_broken(node, driver):
+            return ()
+        return tuple(key for key in unload_order(driver, self.needs) if key in begun.drivers and key in self.parts)
 
     def _is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
         """Return whether a node gets the image of before again."""
@@ -246,6 +257,39 @@ class Order:
             return True
         return not pods and loaded.annotation(driver) not in node.annotations
 
+    def misfit(self, node: Node, driver: str) -> str:
+        """Return which of those that yield cannot be loaded again before the driver is replaced there once more.
+
+        What was wanted of both has changed since, and the image of that moment is not known any more.
+        """
+        record = self._record(node, driver)
+        for key in record.drivers if record is not None else ():
+            placed = self._placed(node, key)
+            if placed is None or (placed.lanes is not None and self._goes_back(node, key)):
+                continue
+            if not self._fits(node, key, driver):
+                return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
+        return ""
+
+    def _fits(self, node: Node, driver: str, first: str) -> bool:
+        """Return whether the wanted image of a driver is built for the modules that another one has on a node."""
+        placed = self._placed(node, driver)
+        image = placed.built_for.get(first) if placed is not None else None
+        if image is None:
+            return True
+        wanted = [item.expected for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
+        return all(pod.image == image or (pod.expected and pod.expected in wanted) for pod in self._pods(node, first))
+
+    def _goes_back(self, node: Node, driver: str) -> bool:
+        """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
+        for first, _ in self.needs.get(driver, NONE).first:
+            placed = self._placed(node, first)
+            # Where only single nodes request a rebuild, the others keep what they have.
+            is_kept = placed is not None and placed.lanes is None and not self._fits(node, driver, first)
+            if is_kept or self._has_before(node, first):
+                return True
+        return False
+
     def returning(self, node: Node, driver: str) -> Return:
         """Decide what comes next where the drivers that have yielded are to be loaded again."""
         record = self._record(node, driver)
@@ -276,8 +320,7 @@ class Order:
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        is_back = any(self._has_before(node, first) for first, _ in self.needs.get(driver, NONE).first)
-        label, value = _wave_label(driver), ends[is_back]
+        label, value = _wave_label(driver), ends[self._goes_back(node, driver)]
         return {} if node.labels.get(label) == value else {label: value}
 
     def _why_not_back(self, node: Node, driver: str) -> str:
@@ -327,6 +370,13 @@ class Order:
             if item is None or not _is_kept(node, pod, item, is_rebuilt=bool(part.rebuilds.of_driver)):
                 return False
         return True
+
+    def _is_broken(self, node: Node, driver: str) -> bool:
+        """Return whether the pods of a driver say that it does not work on a node; not while one loads."""
+        said = [(pod, judge(node, pod)[0]) for pod in self._pods(node, driver)]
+        return bool(said) and all(
+            finding is Finding.REFUTED or (finding is Finding.NOTHING and pod.message) for pod, finding in said
+        )
 
     def _is_loaded(self, node: Node, driver: str) -> bool:
         if self.parts[driver].driver.ready_label in node.labels:

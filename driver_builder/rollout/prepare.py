@@ -215,7 +215,8 @@ class _Hold:
         if self.order.is_begun(node, self.driver):
             # Drivers that yield are loaded again once this one works, and not before.
             if node.name not in self.taken and self.order.may_return(node, self.driver):
-                return self.leave(node)
+                why = self.order.misfit(node, self.driver)
+                return replace(self._unlocked(node), words=why) if why else self.leave(node)
             return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
         is_kept = self.is_at_work(node.name) or self._is_pulled_again(node, pulls)
         return self.keep(node) if is_kept else self.leave(node)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action, HoldNode, TaintNode
+from driver_builder.planning.actions import Action, HoldNode, TaintNode, TakeNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -570,3 +570,53 @@ def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, st
     assert_all_is_well(world)
     # What is wanted may change twice within a wave: then one image fits another one that is not there any more.
     assert [why for why in world.failed if "in use" in why] == []
+
+
+def half_done(world: OrderWorld, *, is_built: bool = True) -> None:
+    """Edit the first driver once more before its new pod loads on a node; ``is_built``: so are those that yield."""
+    world.edit(FIRST, "int y;")
+    moved: list[Action] = []
+
+    def look(action: Action) -> bool:
+        is_taken = isinstance(action, TakeNode) and FIRST in f"{action}"
+        moved.extend([action] if is_taken else [])
+        return world.look(action)
+
+    while not moved:
+        world.rounds(1)
+        world.reconcile(look)
+    world.edit(FIRST, "int z;")
+    world.reconcile(world.look)
+    for number in range(6):
+        world.fail_builds = int(number > 0 and not is_built)
+        world.finish_builds()
+        for step in world.steps():
+            if step != world._load:
+                step()
+        world.now += 5.0
+        world.reconcile(world.look)
+    world.fail_builds = 0
+
+
+@pytest.mark.parametrize("budget", [1, 2])
+def test_a_node_where_others_yield_gets_what_is_wanted_since(budget: int) -> None:
+    """What would be loaded again is built for another image by then: the first driver is replaced once more before."""
+    world = ordered(2, budget=budget)
+    half_done(world)
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_a_node_where_others_yield_is_given_back_while_their_next_images_are_missing() -> None:
+    """They are loaded again with the images that fit; the first driver is not replaced under none of theirs."""
+    world = ordered(2, budget=2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST)
+    world.client.patch(path, {"spec": {"rollout": {"strategy": "immediate"}}})
+    world.arrive()
+    half_done(world, is_built=False)
+    world.rounds(2)
+    assert world.down() == set()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
