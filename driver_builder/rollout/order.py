@@ -238,7 +238,10 @@ class Order:
                     words=f"unloading {key}, which depends on it, from {node.name}",
                 )
             if why := self._stuck(node, key):
-                return Clearing(failed=f"driver {key}, which depends on it, is not unloaded: {why}")
+                failed = f"driver {key}, which depends on it, is not unloaded: {why}"
+                # As it was it cannot be loaded again: its removal tries on until its deadline.
+                is_over = self._is_given_up(node, key) or not self.misfit(node, driver)
+                return Clearing(failed=failed) if is_over else Clearing(words=f"{node.name}: {failed}")
             if not self._is_gone(node, key):
                 return Clearing(words=f"unloading {key}, which depends on it, from {node.name}")
         return Clearing(is_clear=True)
@@ -414,6 +417,12 @@ class Order:
             return "it is paused"
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
         return (known.given_up or known.held) if known is not None else ""
+
+    def _is_given_up(self, node: Node, driver: str) -> bool:
+        """Return whether the removal of a driver from a node does nothing more, or does nothing at all."""
+        part, known = self.parts.get(driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        is_at_work = part is not None and not part.driver.paused and known is not None
+        return not is_at_work or bool(known is not None and known.given_up)
 
     # ------------------------------------------------------------ what is known
 

@@ -620,3 +620,20 @@ def test_a_node_where_others_yield_is_given_back_while_their_next_images_are_mis
     world.arrive()
     assert_all_is_well(world)
     assert world.failed == []
+
+
+def test_what_cannot_be_loaded_again_as_it_was_is_unloaded_once_its_users_end() -> None:
+    """A node that the wave has reached, where another image is wanted since: nothing is tried that cannot fit."""
+    world = ordered(2)
+    before = dict(world.live["node-0"])
+    world.edit(FIRST, "int y;")
+    while world.down() or world.live["node-0"] == before:
+        world.rounds(1)
+    world.in_use |= {"node-0", "node-1"}
+    world.edit(FIRST, "int z;")
+    world.rounds(20)
+    assert "is not unloaded: module memdrv: refcnt 1" in world.status(FIRST)["rollout"]["message"]
+    world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert [why for why in world.failed if why.startswith("node-0")] == []
