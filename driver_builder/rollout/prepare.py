@@ -84,7 +84,7 @@ def prepare(
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
     parts = tuple(with_pulls(part, snapshot, pulls, loader_image) for part in parts)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order, pulls) for part in parts]
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order) for part in parts]
     left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
     return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
 
@@ -115,7 +115,7 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
 
 
 def _prepared(
-    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order, pulls: Pulls
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order
 ) -> DriverPlan:
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
     if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
@@ -128,7 +128,7 @@ def _prepared(
     asked = frozenset(steps)
     for node in held:
         if node.name not in steps:
-            steps[node.name] = hold.go_on(node, pulls)
+            steps[node.name] = hold.go_on(node)
     return _with_steps(part, steps, {name for name in asked if not steps[name].goes}) if steps else part
 
 
@@ -210,7 +210,7 @@ class _Hold:
         """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
         return node in self.taken or node in self.part.busy
 
-    def go_on(self, node: Node, pulls: Pulls) -> _Step:
+    def go_on(self, node: Node) -> _Step:
         """Go on where something was begun."""
         if self.order.is_begun(node, self.driver):
             # Drivers that yield are loaded again once this one works, and not before.
@@ -218,15 +218,8 @@ class _Hold:
                 why = self.order.misfit(node, self.driver)
                 return replace(self._unlocked(node), words=why) if why else self.leave(node)
             return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
-        is_kept = self.is_at_work(node.name) or self._is_pulled_again(node, pulls)
-        return self.keep(node) if is_kept else self.leave(node)
-
-    def _is_pulled_again(self, node: Node, pulls: Pulls) -> bool:
-        """Return whether a node that is drained waits for an image: another is wanted since, or the pod was deleted."""
-        image, record = self.part.images.get(node.name), self._record(node)
-        if image is None or record is None or record.failed:
-            return False
-        return not pulls.failure(self.driver, node.name, image)
+        # Also where it is drained, and another image is wanted since, which is not there yet.
+        return self.keep(node) if self.is_at_work(node.name) else self.leave(node)
 
     def take(self, node: Node) -> _Step:
         """Lock, drain and clear a node, and let its driver be replaced."""
