@@ -31,14 +31,17 @@ from kube_api import names
 class Clearing:
     """How far a node is cleared of the drivers that depend on the one that is replaced there.
 
-    ``record`` is written, with a ``label``, to unload the next one. Where one cannot be unloaded, ``failed`` says why.
+    ``record`` is written, with a ``label``, to unload the next one. Where the driver ``stuck`` cannot be unloaded,
+    ``failed`` says why; unless it ``is_over``, that is waited for.
     """
 
     is_clear: bool = False
     record: Yielding | None = None
     label: str = ""
     words: str = ""
+    stuck: str = ""
     failed: str = ""
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +244,8 @@ class Order:
                 failed = f"driver {key}, which depends on it, is not unloaded: {why}"
                 # As it was it cannot be loaded again: its removal tries on until its deadline.
                 is_over = self._is_given_up(node, key) or not self.misfit(node, driver)
-                return Clearing(failed=failed) if is_over else Clearing(words=f"{node.name}: {failed}")
+                words = "" if is_over else f"{node.name}: {failed}"
+                return Clearing(stuck=key, failed=failed, is_over=is_over, words=words)
             if not self._is_gone(node, key):
                 return Clearing(words=f"unloading {key}, which depends on it, from {node.name}")
         return Clearing(is_clear=True)

@@ -128,7 +128,7 @@ def test_one_that_cannot_be_unloaded_ends_it() -> None:
     held = loaded.render(replace(known, held="module memdrv: refcnt 1"))
     where = replace(where, annotations={**where.annotations, loaded.annotation(MEM): held})
     words = f"driver {MEM}, which depends on it, is not unloaded: module memdrv: refcnt 1"
-    assert order(where).clearing(where, OFED, MOVE) == Clearing(failed=words)
+    assert order(where).clearing(where, OFED, MOVE) == Clearing(stuck=MEM, failed=words, is_over=True)
 
 
 @pytest.mark.parametrize("changes", [{"paused": True}, {"spec": driver(spec_changes={"module": None}).spec}])

@@ -18,6 +18,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_parts import identity_of
 from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
 from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
 
@@ -289,9 +290,12 @@ def test_before_their_new_images_are_there_no_node_is_touched() -> None:
     assert_all_is_well(world)
 
 
-def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
+@pytest.mark.parametrize("drain", [None, {"resources": ["example.com/nic"], "deadline": "60s"}], ids=["", "drain"])
+def test_where_one_cannot_be_unloaded_all_stays_as_it_was(drain: Object | None) -> None:
     """The first one is not replaced, the reason is said, and the wave goes on elsewhere; later it is tried again."""
     world = ordered(2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST)
+    world.client.patch(path, {"spec": {"rollout": {"drain": drain}}})
     before = dict(world.live["node-0"])
     world.in_use.add("node-0")
     world.edit(FIRST, "int y;")
@@ -302,11 +306,18 @@ def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
     message = world.status(FIRST)["rollout"]["message"]
     assert f"driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded" in message
     assert "refcnt 1" in message
+    conditions = {item["type"]: item for item in world.status(FIRST)["conditions"]}
+    assert "Draining" not in conditions
+    assert conditions["Yielding"]["reason"] == "DependentNotUnloaded"
+    words = f"node-0: driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded: module memdrv: refcnt 1"
+    assert words in conditions["Yielding"]["message"]
+    assert told(world, FIRST) == {"DependentNotUnloaded": 1}
     assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}",
                                  *(item for item in world.leftovers() if item.endswith(".wave"))]  # fmt: skip
     world.in_use.clear()
     world.arrive()
     assert_all_is_well(world)
+    assert "Yielding" not in {item["type"] for item in world.status(FIRST)["conditions"]}
     assert world.failed == []
 
 
