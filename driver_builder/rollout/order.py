@@ -177,6 +177,8 @@ class Order:
         part = self.parts[driver]
         if part.driver.deleting:
             return "it is being removed"
+        if not isinstance(part.driver.spec, DriverSpec):
+            return "its spec is invalid"
         if part.driver.paused:
             return "it is paused"
         placed = self._placed(node, driver)

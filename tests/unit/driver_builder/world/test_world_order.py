@@ -321,6 +321,25 @@ def test_where_one_cannot_be_unloaded_all_stays_as_it_was(drain: Object | None) 
     assert world.failed == []
 
 
+def test_a_driver_whose_spec_is_invalid_still_depends_on_the_first() -> None:
+    """Nothing is unloaded: its DaemonSets say what it needs. The message names it."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=SECOND)
+    modules = world.client.objects[path]["spec"]["module"]
+    world.client.patch(path, {"spec": {"module": None}})
+    world.edit(FIRST, "int y;")
+    world.rounds(10)
+    assert world.live == before
+    assert world.down() == set()
+    words = f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its spec is invalid"
+    assert words in world.status(FIRST)["rollout"]["message"]
+    world.client.patch(path, {"spec": {"module": modules}})
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
 def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
     """The wave halts; the others load again with the image of before."""
     world = ordered(3)
