@@ -24,6 +24,7 @@ from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
 from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed import inventory
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -109,7 +110,9 @@ def plan(
     allowed = settings.template_versions.permissions
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
     no_needs: dict[str, Dependencies] = {}
-    needs = contained("driver", "all", lambda: dependencies(drivers), lambda _error: no_needs)
+    invalid = (driver for driver in drivers if isinstance(driver.spec, InvalidDriver))
+    written = {driver.key: _written_needs(snapshot, driver) for driver in invalid}
+    needs = contained("driver", "all", lambda: dependencies(drivers, written), lambda _error: no_needs)
     pending = of_pending(drivers)
     parts = []
     for driver in drivers:
@@ -125,8 +128,8 @@ def plan(
         )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
-    holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now)
-    pulls = Pulls.of(snapshot.pull_pods, snapshot.now)
+    holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now, inventory.pressed(snapshot.nodes))
+    pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
     admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order)
     prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order)
@@ -134,6 +137,12 @@ def plan(
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
     return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
+
+
+def _written_needs(snapshot: Snapshot, driver: DriverContainer) -> tuple[str, ...]:
+    """Return the drivers that a driver's pods wait for, whatever its spec says."""
+    every = (first for item in of_driver(snapshot.daemon_sets, driver.key) for first in item.first)
+    return tuple(dict.fromkeys(every))
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:

@@ -131,6 +131,7 @@ class Reason(StrEnum):
     STAYS_LOADED = "StaysLoaded"
     WAITING_FOR_DEPENDENTS = "WaitingForDependents"
     DRAIN_TIMEOUT = "DrainTimeout"
+    DEPENDENT_NOT_UNLOADED = "DependentNotUnloaded"
     # Its stages.
     STAGES_READY = "StagesReady"
     WAITING_FOR_STAGE = "WaitingForStage"
@@ -564,6 +565,11 @@ _DRIVERS = {
         "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
         "End the pods that the message names, or let their PodDisruptionBudget allow it: the controller tries the nodes"
         " again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
+    ),
+    Reason.DEPENDENT_NOT_UNLOADED: _means(
+        "A driver that depends on this one cannot be unloaded on nodes: they keep both, and the wave takes other nodes",
+        "End what uses the modules that the message names, or name it in rollout.drain of this driver: the controller"
+        " tries the nodes again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
     ),
 }
 

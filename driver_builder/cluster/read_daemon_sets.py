@@ -84,4 +84,5 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         slot=Slot(slot, slots.place_of(pod_spec, label)),
         node_selector=dict(selector),
         tolerations=manifests.as_text(pod_spec.get("tolerations") or []),
+        first=manifests.firsts_of(pod_spec),
     )

@@ -67,7 +67,8 @@ def read_pull_pod(obj: Json) -> PullPod:
     """Read a pull pod: its container has a state with an image's id only after the image was pulled."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     container = _container_status(status.get("containerStatuses"), pull_pod.CONTAINER)
-    has_run = not {"running", "terminated"}.isdisjoint(container.get("state") or {})
+    state = container.get("state") or {}
+    has_run = not {"running", "terminated"}.isdisjoint(state)
     image = next((item.get("image", "") for item in spec["containers"] if item["name"] == pull_pod.CONTAINER), "")
     is_proven = has_run and bool(container.get("imageID"))
     return PullPod(
@@ -82,6 +83,7 @@ def read_pull_pod(obj: Json) -> PullPod:
         deleting="deletionTimestamp" in metadata,
         message="" if is_proven else printable(_trouble(status) or str(status.get("message") or "")),
         created_at=_time(metadata.get("creationTimestamp")) or 0.0,
+        ran_at=_time((state.get("terminated") or {}).get("finishedAt")),
     )
 
 

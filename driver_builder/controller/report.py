@@ -227,7 +227,8 @@ def _more_conditions(part: DriverPlan) -> list[Json]:
     """Write the conditions that not every driver has."""
     ahead = prebuild_status.condition(part.ahead) if part.ahead is not None else None
     stages = stage_status.condition(part.stages) if part.stages is not None else None
-    others = (ahead, stages, unloading.condition(part.unloading), undrained.condition(part.undrained))
+    kept = undrained.conditions(part.undrained, part.unyielded)
+    others = (ahead, stages, unloading.condition(part.unloading), *kept)
     return [item for item in others if item is not None]
 
 

@@ -39,11 +39,18 @@ class Dependencies:
 NONE = Dependencies()
 
 
-def dependencies(drivers: Iterable[DriverContainer]) -> dict[str, Dependencies]:
-    """Return the dependencies of drivers that have some, by ``namespace/name``."""
+def dependencies(
+    drivers: Iterable[DriverContainer], written: Mapping[str, Collection[str]] | None = None
+) -> dict[str, Dependencies]:
+    """Return the dependencies of drivers that have some, by ``namespace/name``.
+
+    ``written`` are the drivers that the DaemonSets of one wait for: those of a driver whose spec is invalid at present.
+    """
     by_key = {driver.key: driver for driver in drivers}
     specs = {key: driver.spec for key, driver in by_key.items() if isinstance(driver.spec, DriverSpec)}
     wanted = {key: _keys(key, spec) for key, spec in specs.items() if spec.depends_on}
+    invalid = by_key.keys() - specs.keys()
+    wanted |= {key: tuple(firsts) for key, firsts in (written or {}).items() if key in invalid and firsts}
     dependents: dict[str, list[str]] = {}
     for key, needed in sorted(wanted.items()):
         for other in needed:

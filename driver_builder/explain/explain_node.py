@@ -118,9 +118,10 @@ def _of_before(context: Context, pod: DriverPod) -> Step:
         return waiting("pull", f"{words}: the node {lock}", step)
     record = draining_of(node)
     if record is not None and record.driver == context.driver.key and record.is_resting(context.snapshot.now):
-        words += f": {Reason.DRAIN_TIMEOUT}: the node could not be drained: {record.failed}"
+        reason = Reason.DEPENDENT_NOT_UNLOADED if record.dependent else Reason.DRAIN_TIMEOUT
+        words += f": {reason}: {'' if record.dependent else 'the node could not be drained: '}{record.failed}"
         words += f"; it is tried again at {timestamp(record.retry_at)}"
-        return broken("pull", words, remedy_of(Reason.DRAIN_TIMEOUT))
+        return broken("pull", words, remedy_of(reason))
     pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
     if pull is not None and not pull.is_proven:
         look = f"kubectl -n {pull.namespace} describe pod {pull.name}"

@@ -55,6 +55,7 @@ LOADER_CONTAINER = "loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
 DEVICE_NODES = "DEVICE_NODES"
+DEPENDS = "DEPENDS"
 """The variable with the device nodes that ``load`` waits for and ``hold`` checks."""
 LOADER_FOLDER = "/driverwright"
 """Where a driver pod has the loader: in a folder that the loader's image is copied into."""
@@ -195,6 +196,14 @@ def folders_of(pod_spec: Json) -> tuple[str, ...]:
     return tuple(sorted(item["name"] for item in pod_spec.get("volumes") or () if "hostPath" in item))
 
 
+def firsts_of(pod_spec: Json) -> tuple[str, ...]:
+    """Return the drivers that a pod's loader waits for, by ``namespace/name``."""
+    containers = (item for item in pod_spec.get("initContainers") or () if item["name"] == LOAD_CONTAINER)
+    variables = (item for container in containers for item in container.get("env") or ())
+    words = next((str(item.get("value") or "") for item in variables if item["name"] == DEPENDS), "").split()
+    return tuple(word.partition(":")[0].replace(".", "/", 1) for word in words)
+
+
 def _node_selector(spec: DriverSpec, target: KernelTarget, *, with_os_version: bool) -> Json:
     selector = {
         **spec.node_selector,
@@ -271,7 +280,7 @@ def _environment(
     values = {
         "REMOVE_MODULES": " ".join(spec.module.in_tree_modules_to_remove),
         "BLACKLIST": " ".join(spec.module.blacklist),
-        "DEPENDS": " ".join(f"{other.replace('/', '.', 1)}:{','.join(modules)}" for other, modules in first),
+        DEPENDS: " ".join(f"{other.replace('/', '.', 1)}:{','.join(modules)}" for other, modules in first),
         "REBUILD": rebuild,
         "NODE_REBUILDS": " ".join(f"{node}:{token}" for node, token in sorted(node_rebuilds.items())),
         DEVICE_NODES: " ".join(spec.validation.device_nodes),

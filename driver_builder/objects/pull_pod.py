@@ -25,7 +25,10 @@ _MAX_NAME = 46
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullPod:
-    """One pull pod as it is: ``is_proven`` once the node has its image, ``has_ended`` when it will not be."""
+    """One pull pod as it is: ``is_proven`` once the node has its image, ``has_ended`` when it will not be.
+
+    ``ran_at`` is when its container ended, by the clock of its node.
+    """
 
     namespace: str
     name: str
@@ -38,6 +41,7 @@ class PullPod:
     deleting: bool = False
     message: str = ""
     created_at: float = 0.0
+    ran_at: float | None = None
 
 
 def name_of(driver: str, node: str, image: str) -> str:

@@ -68,6 +68,10 @@ class Node:
     reported_at: float = field(default=0.0, compare=False)
     """When its kubelet had reported last as something else here changed: it may have reported since. Of a node that
     has such resources; alone it is no news."""
+    disk_pressure: bool = False
+    """Whether its kubelet reports too little disk space: it removes images, and refuses new pods."""
+    disk_changed: float | None = None
+    """Since when it reports what it does of that, by its own clock."""
 
     @property
     def kernel_version(self) -> str:
@@ -126,11 +130,13 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             for key, value in annotations.items()
             if key.startswith(loaded.PREFIX)
         },
-        ready=_ready_condition(obj).get("status", "True") == "True",
+        ready=_condition(obj, "Ready").get("status", "True") == "True",
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
         allocatable=(allocatable := _allocatable(obj.get("status") or {})),
-        reported_at=_reported_at(obj) if allocatable else 0.0,
+        reported_at=(_time(_condition(obj, "Ready").get("lastHeartbeatTime")) or 0.0) if allocatable else 0.0,
+        disk_pressure=(pressure := _condition(obj, "DiskPressure")).get("status") == "True",
+        disk_changed=_time(pressure.get("lastTransitionTime")),
     )
 
 
@@ -142,14 +148,16 @@ def _allocatable(status: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def _reported_at(obj: Mapping[str, Any]) -> float:
-    text = _ready_condition(obj).get("lastHeartbeatTime")
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _ready_condition(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+def _condition(obj: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((item for item in conditions if item.get("type") == "Ready"), {})
+    return next((item for item in conditions if item.get("type") == name), {})
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _taint(item: Mapping[str, Any]) -> Taint:
@@ -187,6 +195,11 @@ def held(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return _fleet(nodes).held
 
 
+def pressed(nodes: Sequence[Node]) -> frozenset[str]:
+    """Return the names of the nodes with too little disk space."""
+    return _fleet(nodes).pressed
+
+
 @dataclass(frozen=True, slots=True)
 class _Fleet:
     """The nodes of one moment: what every driver asks of them is computed once."""
@@ -197,6 +210,7 @@ class _Fleet:
     targets: Mapping[str, KernelTarget | str]
     asking: Mapping[str, str]
     held: tuple[Node, ...]
+    pressed: frozenset[str]
     taken: dict[tuple[tuple[str, str], ...], Inventory]
 
     def changed_to(self, nodes: Pieces[Node]) -> "_Fleet | None":
@@ -217,6 +231,7 @@ class _Fleet:
             targets=self.targets if is_same else {**self.targets, **targets},
             asking=self.asking if asks_the_same else _asking(by_name),
             held=_held_of((*(node for node in self.held if node.name not in after), *came)),
+            pressed=self.pressed.difference(after) | _pressed_of(came),
             taken={
                 wanted: found
                 for wanted, found in self.taken.items()
@@ -243,6 +258,7 @@ def _fleet(nodes: Sequence[Node]) -> _Fleet:
             targets=_TARGETS.of(by_name),
             asking=_asking(by_name),
             held=_held_of(nodes),
+            pressed=_pressed_of(nodes),
             taken={},
         )
     _last[:] = [found]
@@ -258,6 +274,10 @@ _HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION, names.YIEL
 
 def _held_of(nodes: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(sorted(filter(_is_held, nodes), key=lambda node: node.name))
+
+
+def _pressed_of(nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset(node.name for node in nodes if node.disk_pressure)
 
 
 def _is_held(node: Node) -> bool:

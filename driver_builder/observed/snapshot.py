@@ -86,6 +86,8 @@ class DaemonSet:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: str = ""
     """As JSON; both say, besides the wave, where its pods may be."""
+    first: tuple[str, ...] = ()
+    """The drivers that its pods wait for, by ``namespace/name``."""
 
     @property
     def target_label(self) -> str:

@@ -261,6 +261,7 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         expected=json.loads(template["metadata"]["annotations"][manifests.MODULES_ANNOTATION]),
         node_selector=template["spec"]["nodeSelector"],
         tolerations=manifests.as_text(template["spec"]["tolerations"]),
+        first=manifests.firsts_of(template["spec"]),
     )
 
 

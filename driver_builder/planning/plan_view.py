@@ -96,6 +96,8 @@ class DriverPlan:
     """So many of these nodes get their image at once."""
     undrained: Mapping[str, str] = field(default_factory=dict)
     """Nodes that could not be drained and keep their driver, with what was in the way."""
+    unyielded: Mapping[str, str] = field(default_factory=dict)
+    """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
     placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
     """Of a driver that depends on others, or others on it: the targets that have an image, by their groups."""
     yielded: Mapping[str, bool] = field(default_factory=dict)

@@ -81,6 +81,11 @@ class NodeStanding:
         """Return whether its pod is to be replaced."""
         return self.standing in OUTDATED
 
+    @property
+    def is_half_done(self) -> bool:
+        """Return whether it works there with an image that is outdated already, and others have yielded to that."""
+        return self.works is True and self.is_outdated and not self.moves
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:

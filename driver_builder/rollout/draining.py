@@ -27,7 +27,8 @@ class Draining:
 
     ``labels`` are the values that paused labels had. ``is_drained`` says that nothing uses the driver any more,
     ``note`` what was left out. After the deadline ``failed`` says why, and until ``retry_at`` the node is left alone:
-    then nothing of ours is there but this record.
+    then nothing of ours is there but this record. ``dependent`` is the driver that could not be unloaded there, if that
+    was why.
     """
 
     driver: str = ""
@@ -37,6 +38,7 @@ class Draining:
     labels: Mapping[str, str] = field(default_factory=dict)
     failed: str = ""
     retry_at: int = 0
+    dependent: str = ""
 
     def is_resting(self, now: float) -> bool:
         """Return whether the node is left alone because its drain has failed."""
@@ -69,6 +71,7 @@ def parse_draining(text: str) -> Draining:
             labels={str(key): str(value) for key, value in list(labels.items())[:MAX_LABELS]},
             failed=printable(str(content.get("failed") or "")),
             retry_at=_time(content.get("retryAt")),
+            dependent=printable(str(content.get("dependent") or ""), 317),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return Draining()
@@ -91,5 +94,6 @@ def render_draining(record: Draining) -> str:
         "labels": dict(sorted(record.labels.items())),
         "failed": record.failed,
         "retryAt": record.retry_at,
+        "dependent": record.dependent,
     }
     return json.dumps({key: value for key, value in content.items() if value}, separators=(",", ":"))

@@ -11,20 +11,25 @@ from driver_builder.status.status import timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """``locks`` and ``records`` are those of nodes, by their names, as they are ``now``."""
+    """``locks`` and ``records`` are those of nodes, by their names, as they are ``now``.
+
+    The nodes in ``pressed`` have too little disk space: an image could be removed before its pod is there.
+    """
 
     locks: Mapping[str, Lock] = field(default_factory=dict)
     records: Mapping[str, Draining] = field(default_factory=dict)
+    pressed: frozenset[str] = frozenset()
     now: float = 0.0
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], now: float) -> "Holds":
+    def of(cls, nodes: Iterable[Node], now: float, pressed: frozenset[str] = frozenset()) -> "Holds":
         """Read them from nodes; a lock that has expired is none."""
         nodes = tuple(nodes)
         locks = {node.name: lock for node in nodes if (lock := lock_of(node)) is not None}
         return cls(
             locks={name: lock for name, lock in locks.items() if not lock.is_expired(now)},
             records={node.name: record for node in nodes if (record := draining_of(node)) is not None},
+            pressed=pressed,
             now=now,
         )
 
@@ -33,6 +38,8 @@ class Holds:
         lock, record = self.locks.get(node), self.records.get(node)
         if lock is not None and lock.holder != driver:
             return f"node {node} {lock}"
+        if node in self.pressed:
+            return f"node {node} has DiskPressure: its kubelet removes images and refuses pods"
         if record is not None and record.driver == driver and record.is_resting(self.now):
             return f"node {node} keeps its driver, and is tried again at {timestamp(record.retry_at)}: {record.failed}"
         return ""

@@ -31,14 +31,17 @@ from kube_api import names
 class Clearing:
     """How far a node is cleared of the drivers that depend on the one that is replaced there.
 
-    ``record`` is written, with a ``label``, to unload the next one. Where one cannot be unloaded, ``failed`` says why.
+    ``record`` is written, with a ``label``, to unload the next one. Where the driver ``stuck`` cannot be unloaded,
+    ``failed`` says why; unless it ``is_over``, that is waited for.
     """
 
     is_clear: bool = False
     record: Yielding | None = None
     label: str = ""
     words: str = ""
+    stuck: str = ""
     failed: str = ""
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +114,22 @@ class Order:
             for first, _ in needs.first:
                 if self._is_behind(node, first) or self._has_other(node, first, driver):
                     return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"
-        begun = self._record(node, driver)
-        for key in self._in_the_way(node, driver, action) if begun is None else ():
+        for key in self._coming_back(node, driver, action):
             if why := self._not_ready(node, key):
                 return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
         return ""
+
+    def _coming_back(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+        """Return the drivers that have to be loaded again afterwards.
+
+        Where others yield already to a driver that does not work, they wait for nothing but another image of it.
+        """
+        begun = self._record(node, driver)
+        if begun is None:
+            return self._in_the_way(node, driver, action)
+        if self._is_way_back(node, driver, action) or self._is_broken(node, driver):
+            return ()
+        return tuple(key for key in unload_order(driver, self.needs) if key in begun.drivers and key in self.parts)
 
     def _is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
         """Return whether a node gets the image of before again."""
@@ -163,6 +177,8 @@ class Order:
         part = self.parts[driver]
         if part.driver.deleting:
             return "it is being removed"
+        if not isinstance(part.driver.spec, DriverSpec):
+            return "its spec is invalid"
         if part.driver.paused:
             return "it is paused"
         placed = self._placed(node, driver)
@@ -227,7 +243,11 @@ class Order:
                     words=f"unloading {key}, which depends on it, from {node.name}",
                 )
             if why := self._stuck(node, key):
-                return Clearing(failed=f"driver {key}, which depends on it, is not unloaded: {why}")
+                failed = f"driver {key}, which depends on it, is not unloaded: {why}"
+                # As it was it cannot be loaded again: its removal tries on until its deadline.
+                is_over = self._is_given_up(node, key) or not self.misfit(node, driver)
+                words = "" if is_over else f"{node.name}: {failed}"
+                return Clearing(stuck=key, failed=failed, is_over=is_over, words=words)
             if not self._is_gone(node, key):
                 return Clearing(words=f"unloading {key}, which depends on it, from {node.name}")
         return Clearing(is_clear=True)
@@ -245,6 +265,39 @@ class Order:
         if any(judge(node, pod)[0] is Finding.WORKS for pod in pods):
             return True
         return not pods and loaded.annotation(driver) not in node.annotations
+
+    def misfit(self, node: Node, driver: str) -> str:
+        """Return which of those that yield cannot be loaded again before the driver is replaced there once more.
+
+        What was wanted of both has changed since, and the image of that moment is not known any more.
+        """
+        record = self._record(node, driver)
+        for key in record.drivers if record is not None else ():
+            placed = self._placed(node, key)
+            if placed is None or (placed.lanes is not None and self._goes_back(node, key)):
+                continue
+            if not self._fits(node, key, driver):
+                return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
+        return ""
+
+    def _fits(self, node: Node, driver: str, first: str) -> bool:
+        """Return whether the wanted image of a driver is built for the modules that another one has on a node."""
+        placed = self._placed(node, driver)
+        image = placed.built_for.get(first) if placed is not None else None
+        if image is None:
+            return True
+        wanted = [item.expected for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
+        return all(pod.image == image or (pod.expected and pod.expected in wanted) for pod in self._pods(node, first))
+
+    def _goes_back(self, node: Node, driver: str) -> bool:
+        """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
+        for first, _ in self.needs.get(driver, NONE).first:
+            placed = self._placed(node, first)
+            # Where only single nodes request a rebuild, the others keep what they have.
+            is_kept = placed is not None and placed.lanes is None and not self._fits(node, driver, first)
+            if is_kept or self._has_before(node, first):
+                return True
+        return False
 
     def returning(self, node: Node, driver: str) -> Return:
         """Decide what comes next where the drivers that have yielded are to be loaded again."""
@@ -276,8 +329,7 @@ class Order:
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        is_back = any(self._has_before(node, first) for first, _ in self.needs.get(driver, NONE).first)
-        label, value = _wave_label(driver), ends[is_back]
+        label, value = _wave_label(driver), ends[self._goes_back(node, driver)]
         return {} if node.labels.get(label) == value else {label: value}
 
     def _why_not_back(self, node: Node, driver: str) -> str:
@@ -328,6 +380,13 @@ class Order:
                 return False
         return True
 
+    def _is_broken(self, node: Node, driver: str) -> bool:
+        """Return whether the pods of a driver say that it does not work on a node; not while one loads."""
+        said = [(pod, judge(node, pod)[0]) for pod in self._pods(node, driver)]
+        return bool(said) and all(
+            finding is Finding.REFUTED or (finding is Finding.NOTHING and pod.message) for pod, finding in said
+        )
+
     def _is_loaded(self, node: Node, driver: str) -> bool:
         if self.parts[driver].driver.ready_label in node.labels:
             return True
@@ -364,6 +423,12 @@ class Order:
             return "it is paused"
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
         return (known.given_up or known.held) if known is not None else ""
+
+    def _is_given_up(self, node: Node, driver: str) -> bool:
+        """Return whether the removal of a driver from a node does nothing more, or does nothing at all."""
+        part, known = self.parts.get(driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        is_at_work = part is not None and not part.driver.paused and known is not None
+        return not is_at_work or bool(known is not None and known.given_up)
 
     # ------------------------------------------------------------ what is known
 

@@ -29,7 +29,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
 from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
-from driver_builder.rollout.order import Order, Return
+from driver_builder.rollout.order import Clearing, Order, Return
 from driver_builder.rollout.pulls import Pulls, with_pulls
 from kube_api import names
 from kube_api.names import label_value
@@ -55,11 +55,15 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What comes next on one node; ``goes``: its driver may be replaced now; ``failed``: why it was not drained."""
+    """What comes next on one node; ``goes``: its driver may be replaced now.
+
+    ``failed`` says why it was not drained, ``stuck`` why a driver that is to yield is not unloaded.
+    """
 
     actions: tuple[Action, ...] = ()
     goes: bool = False
     failed: str = ""
+    stuck: str = ""
     words: str = ""
     requeue_at: float | None = None
 
@@ -84,7 +88,7 @@ def prepare(
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
     parts = tuple(with_pulls(part, snapshot, pulls, loader_image) for part in parts)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order, pulls) for part in parts]
+    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order) for part in parts]
     left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
     return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
 
@@ -115,7 +119,7 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
 
 
 def _prepared(
-    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order, pulls: Pulls
+    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order
 ) -> DriverPlan:
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
     if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
@@ -128,7 +132,7 @@ def _prepared(
     asked = frozenset(steps)
     for node in held:
         if node.name not in steps:
-            steps[node.name] = hold.go_on(node, pulls)
+            steps[node.name] = hold.go_on(node)
     return _with_steps(part, steps, {name for name in asked if not steps[name].goes}) if steps else part
 
 
@@ -149,6 +153,7 @@ def _with_steps(part: DriverPlan, steps: Mapping[str, _Step], waiting: Set[str])
         budgeted=part.budgeted - waiting,
         wave=wave,
         undrained={node: step.failed for node, step in steps.items() if step.failed},
+        unyielded={node: step.stuck for node, step in steps.items() if step.stuck},
         requeue_at=min((time for time in times if time is not None), default=None),
     )
 
@@ -210,22 +215,16 @@ class _Hold:
         """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
         return node in self.taken or node in self.part.busy
 
-    def go_on(self, node: Node, pulls: Pulls) -> _Step:
+    def go_on(self, node: Node) -> _Step:
         """Go on where something was begun."""
         if self.order.is_begun(node, self.driver):
             # Drivers that yield are loaded again once this one works, and not before.
             if node.name not in self.taken and self.order.may_return(node, self.driver):
-                return self.leave(node)
+                why = self.order.misfit(node, self.driver)
+                return replace(self._unlocked(node), words=why) if why else self.leave(node)
             return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
-        is_kept = self.is_at_work(node.name) or self._is_pulled_again(node, pulls)
-        return self.keep(node) if is_kept else self.leave(node)
-
-    def _is_pulled_again(self, node: Node, pulls: Pulls) -> bool:
-        """Return whether a node that is drained waits for an image: another is wanted since, or the pod was deleted."""
-        image, record = self.part.images.get(node.name), self._record(node)
-        if image is None or record is None or record.failed:
-            return False
-        return not pulls.failure(self.driver, node.name, image)
+        # Also where it is drained, and another image is wanted since, which is not there yet.
+        return self.keep(node) if self.is_at_work(node.name) else self.leave(node)
 
     def take(self, node: Node) -> _Step:
         """Lock, drain and clear a node, and let its driver be replaced."""
@@ -257,25 +256,27 @@ class _Hold:
         found = self.order.clearing(node, self.driver, self.taken[node.name])
         if found.is_clear:
             return step
-        if found.failed:
-            return self._keep_driver(node, record, found.failed)
+        if found.is_over:
+            return self._keep_driver(node, record, found)
         actions = step.actions
         if found.record is not None:
             annotations = {names.YIELDING_ANNOTATION: render_yielding(found.record)}
             action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node), **annotations}, why=found.words)
             actions = (*actions, replace(action, labels={found.label: label_value(self.part.driver.name)}))
-        return _Step(actions=actions, words=found.words, requeue_at=self.now + LOOK_SECONDS)
+        return _Step(actions=actions, words=found.words, stuck=found.failed, requeue_at=self.now + LOOK_SECONDS)
 
-    def _keep_driver(self, node: Node, record: Draining | None, why: str) -> _Step:
+    def _keep_driver(self, node: Node, record: Draining | None, found: Clearing) -> _Step:
         """Let those that have yielded be loaded again, with the driver as it is, and record why."""
-        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS))
+        why = found.failed
+        failed = Draining(
+            driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck
+        )
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
         labels = {**_restored(node, record), **self.order.returning(node, self.driver).labels}
         action = replace(action, labels=labels, taint=None if record is None else False)
-        return _Step(
-            actions=(action,), words=f"{node.name} keeps its driver: {why}", requeue_at=self.now + LOOK_SECONDS
-        )
+        words = f"{node.name} keeps its driver: {why}"
+        return _Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)
 
     def _drained(self, node: Node) -> _Step:
         """Lock a node and drain it."""
@@ -326,14 +327,15 @@ class _Hold:
         may_come = self.part.wave is not None and not self.part.driver.deleting
         is_begun = self.order.is_begun(node, self.driver)
         is_resting = record is not None and may_come and record.is_resting(self.now)
+        stuck = record.failed if record is not None and is_resting and record.dependent else ""
         if is_begun and not (found := self.order.returning(node, self.driver)).is_over:
-            return self._returning(node, found)
+            return replace(self._returning(node, found), stuck=stuck)
         if record is not None and is_resting and not is_own_lock and not is_begun:
-            failed = record.failed if self._has_drain else ""
-            return _Step(failed=failed, requeue_at=float(record.retry_at))
+            failed = record.failed if self._has_drain and not stuck else ""
+            return _Step(failed=failed, stuck=stuck, requeue_at=float(record.retry_at))
         left = None if is_resting else record
         action = _restoration(node, self.driver, left, is_own_lock=is_own_lock, is_yielded=is_begun)
-        return _Step(actions=(action,), requeue_at=self.now + LOOK_SECONDS)
+        return _Step(actions=(action,), stuck=stuck, requeue_at=self.now + LOOK_SECONDS)
 
     def _returning(self, node: Node, found: Return) -> _Step:
         """Let drivers that have yielded be loaded again, and hold the node until they are."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.objects import pull_pod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.observed.by_driver import of_driver
+from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, DeletePullPod, PullImage
 from driver_builder.planning.plan_view import DriverPlan
@@ -31,13 +32,13 @@ class Pulls:
     now: float = 0.0
 
     @classmethod
-    def of(cls, pods: Iterable[PullPod], now: float) -> "Pulls":
+    def of(cls, pods: Iterable[PullPod], now: float, nodes: Mapping[str, Node] | None = None) -> "Pulls":
         """Sort pull pods; those that are being deleted prove nothing any more."""
         found: dict[tuple[str, str], tuple[PullPod, ...]] = {}
         for pod in pods:
             if not pod.deleting:
                 place = (pod.driver, pod.node)
-                found[place] = (*found.get(place, ()), pod)
+                found[place] = (*found.get(place, ()), _believed(pod, (nodes or {}).get(pod.node)))
         return cls(pods=found, now=now)
 
     def find(self, driver: str, node: str, image: str) -> PullPod | None:
@@ -71,6 +72,18 @@ class Pulls:
         """Return what prevents the pull of an image to a node; empty if nothing is known to."""
         pod = self.find(driver, node, image)
         return self.trouble(pod) if pod is not None else ""
+
+
+def _believed(pod: PullPod, node: Node | None) -> PullPod:
+    """Return a pod without its proof if its node had too little disk space since.
+
+    Its kubelet then removes containers that have ended, and images that none uses any more. Both times are of the
+    node's own clock.
+    """
+    changed = node.disk_changed if node is not None else None
+    if not pod.is_proven or pod.ran_at is None or changed is None or changed <= pod.ran_at:
+        return pod
+    return replace(pod, is_proven=False, has_ended=True, message="the node had DiskPressure since it was pulled")
 
 
 def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image: str) -> DriverPlan:

@@ -359,6 +359,11 @@ class _Step:
             if node.can_return and node.target in fleet.undone and not node.skips
         ]
         loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
+        back += [
+            node
+            for node in fleet.outdated
+            if node.is_half_done and node.can_return and node.target in refused and node.target not in fleet.undone
+        ]
         free = (node for node in front if node.is_ready and not node.is_cordoned)
         working = self._affordable(node for node in free if node not in loading)
         returned = {*self._wave.returned, *(node.node for node in (*back, *loading, *working))}
@@ -417,8 +422,8 @@ class _Step:
         Of the candidates at most ``most`` go.
         """
         fleet = self._fleet
-        asked = [node for node in fleet.ready_to_go(Standing.SILENT, Standing.WORKING) if node.asked]
-        others = [node for node in candidates if not node.asked]
+        asked = [node for node in fleet.ready_to_go(Standing.SILENT, Standing.WORKING) if _goes_anyway(node)]
+        others = [node for node in candidates if not _goes_anyway(node)]
         # What waits for the status comes last: if that is not written, nothing waits behind it.
         chosen = self._affordable(sorted((*asked, *others[:most]), key=lambda node: bool(node.noted)))
         # In place of a silent node, which is unavailable anyway, a working one would cost more.
@@ -445,7 +450,7 @@ class _Step:
         chosen: list[NodeStanding] = []
         for node in candidates:
             is_silent = node.standing is Standing.SILENT
-            if in_work + (0 if is_silent else silent) < self._fleet.max_unavailable:
+            if node.is_half_done or in_work + (0 if is_silent else silent) < self._fleet.max_unavailable:
                 chosen.append(node)
                 in_work += 1
                 silent -= is_silent
@@ -459,9 +464,13 @@ class _Step:
 def _is_left_out(node: NodeStanding) -> bool:
     if node.standing is Standing.UPDATED:
         return False
-    # One that asks for itself is not left out by being cordoned.
-    is_kept_away = not node.is_ready or (node.is_cordoned and not node.asked)
+    is_kept_away = not node.is_ready or (node.is_cordoned and not _goes_anyway(node))
     return node.skips or (node.is_outdated and is_kept_away)
+
+
+def _goes_anyway(node: NodeStanding) -> bool:
+    """Return whether a node waits for no canary, window or label: it asks for itself, or was begun and is finished."""
+    return node.asked or node.is_half_done
 
 
 def listed(nodes: Iterable[NodeStanding]) -> str:

@@ -323,5 +323,6 @@ _CONDITION_NEWS = (
     ("Unloading", Reason.IN_USE),
     ("Unloading", Reason.STAYS_LOADED),
     ("Draining", Reason.DRAIN_TIMEOUT),
+    ("Yielding", Reason.DEPENDENT_NOT_UNLOADED),
 )
 """Reasons that nothing else reports: targets have their own messages."""

@@ -1,4 +1,7 @@
-"""Status and Events for nodes that could not be drained: the condition ``Draining``. Pure."""
+"""Status and Events for nodes that keep their driver because they cannot be prepared for another one. Pure.
+
+The conditions are ``Draining``, for what uses the driver, and ``Yielding``, for drivers that depend on it.
+"""
 
 from collections.abc import Mapping
 
@@ -6,18 +9,17 @@ from driver_builder.reasons import Reason
 from driver_builder.status.status import MAX_LISTED, Json, advised
 from kube_api.text import first_few
 
-CONDITION = "Draining"
+
+def conditions(undrained: Mapping[str, str], unyielded: Mapping[str, str]) -> tuple[Json, ...]:
+    """Write the conditions for nodes with what stayed there; none where there are no such nodes."""
+    found = (
+        ("Draining", Reason.DRAIN_TIMEOUT, "not drained within spec.rollout.drain.deadline", undrained),
+        ("Yielding", Reason.DEPENDENT_NOT_UNLOADED, "not replaced", unyielded),
+    )
+    return tuple(_condition(*item) for item in found if item[-1])
 
 
-def condition(undrained: Mapping[str, str]) -> Json | None:
-    """Write the condition for nodes that keep their driver, with the pods that stayed; None where there are none."""
-    if not undrained:
-        return None
-    shown = [f"{node}: {why}" for node, why in sorted(undrained.items())]
-    words = f"not drained within spec.rollout.drain.deadline: {first_few(shown, MAX_LISTED, separator='; ')}"
-    return {
-        "type": CONDITION,
-        "status": "False",
-        "reason": Reason.DRAIN_TIMEOUT,
-        "message": advised(Reason.DRAIN_TIMEOUT, words),
-    }
+def _condition(name: str, reason: Reason, words: str, nodes: Mapping[str, str]) -> Json:
+    shown = [f"{node}: {why}" for node, why in sorted(nodes.items())]
+    message = f"{words}: {first_few(shown, MAX_LISTED, separator='; ')}"
+    return {"type": name, "status": "False", "reason": reason, "message": advised(reason, message)}

@@ -38,6 +38,10 @@ def container(state: Object, image_id: str = "") -> Object:
             {"is_proven": True, "has_ended": True}, id="it has ended",
         ),
         pytest.param(
+            container({"terminated": {"finishedAt": "2026-11-24T10:00:00Z"}}, IMAGE),
+            {"is_proven": True, "ran_at": 1795514400.0}, id="when it has",
+        ),
+        pytest.param(
             {"phase": "Failed", **container({"terminated": {"exitCode": 128}})}, {"has_ended": True}, id="no image id"
         ),
         pytest.param(

@@ -110,11 +110,11 @@ def with_pod(**changes: Any) -> Snapshot:
     return replace(seen, pods=(replace(seen.pods[0], **changes),))
 
 
-def undrained() -> Snapshot:
+def undrained(failed: str = "pod apps/web stays", **changes: Any) -> Snapshot:
     """Make a snapshot whose node could not be drained."""
     seen = with_pod(fingerprint=OLD)
     (first, *others) = seen.nodes
-    record = Draining(driver=f"{NAMESPACE}/edu", failed="pod apps/web stays", retry_at=int(NOW) + 600)
+    record = Draining(driver=f"{NAMESPACE}/edu", failed=failed, retry_at=int(NOW) + 600, **changes)
     annotations = {**first.annotations, names.DRAINING_ANNOTATION: render_draining(record)}
     return replace(seen, nodes=(replace(first, annotations=annotations), *others))
 
@@ -231,6 +231,8 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
     ("not drained", undrained, "pull", B, "DrainTimeout: the node could not be drained: pod apps/web stays",
      "PodDisruptionBudget"),
+    ("not unloaded", lambda: undrained("driver apps/mem is not unloaded: refcnt 1", dependent="apps/mem"), "pull", B,
+     "DependentNotUnloaded: driver apps/mem is not unloaded: refcnt 1", "End what uses the modules"),
     ("next image comes", ahead, "pull", W, "pod edu-pull brings the next one", "describe pod edu-pull"),
     ("next image is denied", lambda: ahead("ErrImagePull: pull access denied"), "pull", B,
      "the next one cannot be pulled: ErrImagePull: pull access denied", "spec.imagePullSecrets"),

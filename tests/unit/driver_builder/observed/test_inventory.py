@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import inventory
-from driver_builder.observed.inventory import MAX_TAINTS, Node, Taint, read_node, target_of
+from driver_builder.observed.inventory import MAX_TAINTS, Node, Taint, pressed, read_node, target_of
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL, node, target
 
@@ -171,6 +171,25 @@ def test_an_annotation_that_is_no_kernel_release_is_not_believed() -> None:
 def test_whether_a_node_is_ready_is_read_from_its_condition(status: dict[str, Any], *, is_ready: bool) -> None:
     """As its kubelet reports it, or the controller that watches kubelets."""
     assert read_node({"metadata": {"name": "a"}, "status": status}).ready is is_ready
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ({"status": "True", "lastTransitionTime": "2026-11-24T10:00:00Z"}, (True, 1795514400.0)),
+        ({"status": "False", "lastTransitionTime": "2026-11-24T10:00:00Z"}, (False, 1795514400.0)),
+        ({"status": "Unknown", "lastTransitionTime": "yesterday"}, (False, None)),
+    ],
+)
+def test_whether_disk_space_is_short_is_read(condition: dict[str, str], expected: tuple[bool, float | None]) -> None:
+    """And since when the kubelet says so; of a fleet the nodes are known by name, also when one changes."""
+    status = {"conditions": [{"type": "DiskPressure", **condition}]}
+    found = read_node({"metadata": {"name": "a"}, "status": status})
+    assert (found.disk_pressure, found.disk_changed) == expected
+    others = tuple(node(f"node-{number}") for number in range(3))
+    assert pressed(others) == frozenset()
+    assert pressed((*others[:2], replace(others[2], disk_pressure=True))) == {"node-2"}
+    assert pressed(others) == frozenset()
 
 
 def test_what_keeps_pods_from_a_node_is_read() -> None:

@@ -49,6 +49,17 @@ def test_the_next_node_goes_in_place_of_one_that_is_busy() -> None:
     assert gone(admit((part("a", busy=frozenset("xy")), part("b", "x", reserve="yzw")))) == ["", "z"]
 
 
+def test_a_node_with_disk_pressure_is_left_alone() -> None:
+    """Neither begun nor pulled for; what does not work there goes all the same, and the next node instead."""
+    holds = Holds(pressed=frozenset("wx"), now=NOW)
+    given = part("a", "x", at_once="w", reserve="y", images=dict.fromkeys("xz", "i"), pulls=2)
+    (found,) = admit((given,), holds=holds)
+    assert gone((found,)) == ["wy"]
+    assert dict(found.images) == {"z": "i"}
+    assert found.wave is not None
+    assert "held back: x: node x has DiskPressure" in found.wave.message
+
+
 def test_what_goes_at_once_is_never_held_and_keeps_others_away() -> None:
     """A broken driver is replaced whatever the limit; a working one of the same node waits."""
     assert gone(admit((part("a", "x"), part("b", at_once="x")), 1)) == ["", "x"]

@@ -276,10 +276,10 @@ def pull(name: str = "node-a", image: str = IMAGE, **changes: Any) -> PullPod:
     return PullPod(**values | changes)
 
 
-def pulled(given: DriverPlan, *pods: PullPod, later: float = 0.0) -> DriverPlan:
+def pulled(given: DriverPlan, *pods: PullPod, later: float = 0.0, nodes: tuple[Node, ...] = ()) -> DriverPlan:
     """Let a driver's plan through for nodes with these pull pods: first admitted, then prepared."""
     seen = snapshot(node("node-a"), node("node-b"), node("node-c"), pull_pods=pods, now=NOW + later)
-    pulls = Pulls.of(pods, seen.now)
+    pulls = Pulls.of(pods, seen.now, {item.name: item for item in nodes or seen.nodes})
     (found,) = prepare(admit((given,), 0, Holds(), pulls), seen, "loader", pulls).parts
     return found
 
@@ -321,6 +321,22 @@ def test_a_node_has_its_image_before_its_driver_goes(
     assert found.wave is not None
     assert found.wave.message.removesuffix("; 0 of 1") == words
     assert bool(found.budgeted) is ("ReplacePod a" in expected)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (None, ["HoldNode a", "ReplacePod a"]),
+        (NOW - 60, ["HoldNode a", "ReplacePod a"]),
+        (NOW + 60, ["DeletePullPod a"]),
+    ],
+    ids=["never", "before it was pulled", "since it was pulled"],
+)
+def test_an_image_is_pulled_again_where_disk_space_was_short_since(changed: float | None, expected: list[str]) -> None:
+    """The kubelet may have removed what no container uses that runs."""
+    there = replace(node("node-a"), disk_changed=changed)
+    found = pulled(WAITS, pull(is_proven=True, ran_at=NOW, created_at=NOW - 60), nodes=(there,))
+    assert kinds(found) == expected
 
 
 def test_a_node_that_runs_the_image_needs_no_pull() -> None:
@@ -381,14 +397,18 @@ def test_an_image_is_kept_on_its_node_until_the_driver_is_proven() -> None:
     assert kinds(pulled(busy, pull())) == ["DeletePullPod a"]
 
 
-def test_a_node_that_is_drained_stays_so_while_another_image_is_pulled() -> None:
-    """Users that had to leave do not come back in between; where the pull fails they do."""
-    seen = draining(RECORD)
-    for pods, expected in (((), ["PullImage a"]), ((pull(message="ErrImagePull"),), ["HoldNode a"])):
-        pulls = Pulls.of(pods, NOW)
-        admitted = admit((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), pulls)
-        (found,) = prepare(admitted, snapshot(seen, pull_pods=pods), "", pulls).parts
-        assert kinds(found) == expected
+@pytest.mark.parametrize("record", [RECORD, replace(RECORD, is_drained=True)], ids=["draining", "drained"])
+@pytest.mark.parametrize("pods", [(), (pull(),), (pull(message="ErrImagePull"),)], ids=["not begun", "begun", "fails"])
+def test_a_node_that_is_drained_is_given_back_while_another_image_is_pulled(
+    pods: tuple[PullPod, ...], record: Draining
+) -> None:
+    """Its users come back at once: how long a pull takes is not known."""
+    seen = draining(record)
+    admitted = admit((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), Pulls.of(pods, NOW))
+    (found,) = prepare(admitted, snapshot(seen, pull_pods=pods), "", Pulls.of(pods, NOW)).parts
+    (hold,) = [action for action in found.actions if isinstance(action, HoldNode)]
+    assert (hold.labels, hold.taint) == ({LABEL: "true"}, False)
+    assert set(hold.annotations.values()) == {None}
 
 
 def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action, HoldNode, TaintNode
+from driver_builder.planning.actions import Action, HoldNode, TaintNode, TakeNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -19,6 +19,7 @@ from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_parts import identity_of
 from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
 from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
 
@@ -292,9 +293,12 @@ def test_before_their_new_images_are_there_no_node_is_touched() -> None:
     assert_all_is_well(world)
 
 
-def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
+@pytest.mark.parametrize("drain", [None, {"resources": ["example.com/nic"], "deadline": "60s"}], ids=["", "drain"])
+def test_where_one_cannot_be_unloaded_all_stays_as_it_was(drain: Object | None) -> None:
     """The first one is not replaced, the reason is said, and the wave goes on elsewhere; later it is tried again."""
     world = ordered(2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST)
+    world.client.patch(path, {"spec": {"rollout": {"drain": drain}}})
     before = dict(world.live["node-0"])
     world.in_use.add("node-0")
     world.edit(FIRST, "int y;")
@@ -305,9 +309,35 @@ def test_where_one_cannot_be_unloaded_all_stays_as_it_was() -> None:
     message = world.status(FIRST)["rollout"]["message"]
     assert f"driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded" in message
     assert "refcnt 1" in message
+    conditions = {item["type"]: item for item in world.status(FIRST)["conditions"]}
+    assert "Draining" not in conditions
+    assert conditions["Yielding"]["reason"] == "DependentNotUnloaded"
+    words = f"node-0: driver {NAMESPACE}/{SECOND}, which depends on it, is not unloaded: module memdrv: refcnt 1"
+    assert words in conditions["Yielding"]["message"]
+    assert told(world, FIRST) == {"DependentNotUnloaded": 1}
     assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}",
                                  *(item for item in world.leftovers() if item.endswith(".wave"))]  # fmt: skip
     world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert "Yielding" not in {item["type"] for item in world.status(FIRST)["conditions"]}
+    assert world.failed == []
+
+
+def test_a_driver_whose_spec_is_invalid_still_depends_on_the_first() -> None:
+    """Nothing is unloaded: its DaemonSets say what it needs. The message names it."""
+    world = ordered(2)
+    before = {name: dict(live) for name, live in world.live.items()}
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=SECOND)
+    modules = world.client.objects[path]["spec"]["module"]
+    world.client.patch(path, {"spec": {"module": None}})
+    world.edit(FIRST, "int y;")
+    world.rounds(10)
+    assert world.live == before
+    assert world.down() == set()
+    words = f"driver {NAMESPACE}/{SECOND}, which depends on {NAMESPACE}/{FIRST}: its spec is invalid"
+    assert words in world.status(FIRST)["rollout"]["message"]
+    world.client.patch(path, {"spec": {"module": modules}})
     world.arrive()
     assert_all_is_well(world)
     assert world.failed == []
@@ -573,3 +603,70 @@ def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, st
     assert_all_is_well(world)
     # What is wanted may change twice within a wave: then one image fits another one that is not there any more.
     assert [why for why in world.failed if "in use" in why] == []
+
+
+def half_done(world: OrderWorld, *, is_built: bool = True) -> None:
+    """Edit the first driver once more before its new pod loads on a node; ``is_built``: so are those that yield."""
+    world.edit(FIRST, "int y;")
+    moved: list[Action] = []
+
+    def look(action: Action) -> bool:
+        is_taken = isinstance(action, TakeNode) and FIRST in f"{action}"
+        moved.extend([action] if is_taken else [])
+        return world.look(action)
+
+    while not moved:
+        world.rounds(1)
+        world.reconcile(look)
+    world.edit(FIRST, "int z;")
+    world.reconcile(world.look)
+    for number in range(6):
+        world.fail_builds = int(number > 0 and not is_built)
+        world.finish_builds()
+        for step in world.steps():
+            if step != world._load:
+                step()
+        world.now += 5.0
+        world.reconcile(world.look)
+    world.fail_builds = 0
+
+
+@pytest.mark.parametrize("budget", [1, 2])
+def test_a_node_where_others_yield_gets_what_is_wanted_since(budget: int) -> None:
+    """What would be loaded again is built for another image by then: the first driver is replaced once more before."""
+    world = ordered(2, budget=budget)
+    half_done(world)
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_a_node_where_others_yield_is_given_back_while_their_next_images_are_missing() -> None:
+    """They are loaded again with the images that fit; the first driver is not replaced under none of theirs."""
+    world = ordered(2, budget=2)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST)
+    world.client.patch(path, {"spec": {"rollout": {"strategy": "immediate"}}})
+    world.arrive()
+    half_done(world, is_built=False)
+    world.rounds(2)
+    assert world.down() == set()
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_what_cannot_be_loaded_again_as_it_was_is_unloaded_once_its_users_end() -> None:
+    """A node that the wave has reached, where another image is wanted since: nothing is tried that cannot fit."""
+    world = ordered(2)
+    before = dict(world.live["node-0"])
+    world.edit(FIRST, "int y;")
+    while world.down() or world.live["node-0"] == before:
+        world.rounds(1)
+    world.in_use |= {"node-0", "node-1"}
+    world.edit(FIRST, "int z;")
+    world.rounds(20)
+    assert "is not unloaded: module memdrv: refcnt 1" in world.status(FIRST)["rollout"]["message"]
+    world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert [why for why in world.failed if why.startswith("node-0")] == []
