@@ -17,6 +17,7 @@ from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRepository
+from driver_builder.model.userspace import Userspace
 
 Json = dict[str, Any]
 
@@ -114,6 +115,14 @@ class ModuleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserspaceSettings:
+    """``spec.userspace``: what is built into the image, and where nodes have it; None for the place of every driver."""
+
+    build: Userspace
+    host_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightSettings:
     """``spec.preflight``: whether images are built for kernels that no node runs yet."""
 
@@ -191,6 +200,7 @@ class DriverSpec:
     """Names of drivers of the same namespace whose modules are loaded before these, and unloaded after them."""
     stages: StageSettings | None = None
     """What follows on a node once the driver is proven there; None for nothing."""
+    userspace: UserspaceSettings | None = None
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:
