@@ -205,7 +205,15 @@ def manifest_of(
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
-    on_node = fingerprint(spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild)
+    userspace = state.labels.get(images.USERSPACE_LABEL, "")
+    on_node = fingerprint(
+        spec,
+        identities=known,
+        image_digest=state.digest,
+        firmware=firmware,
+        userspace=userspace,
+        rebuild=item.rebuild,
+    )
     # The fingerprint without the rebuilds that single nodes request.
     basis = fingerprint(spec, identities={}, image_digest=item.basis, rebuild=item.rebuild) if item.basis else ""
     return manifests.daemon_set(
@@ -215,6 +223,7 @@ def manifest_of(
         image=item.image.at(state.digest),
         identities=known,
         firmware=firmware,
+        userspace=userspace,
         rebuild=item.rebuild,
         loader_image=loader_image,
         privileges=privileges,
