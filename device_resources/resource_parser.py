@@ -11,6 +11,8 @@ from device_resources.kinds import Json, Path, Problem, shown
 from device_resources.resource import DeviceGroup, DevicePath, Health, PathType, Resource
 
 _LONGEST_DOMAIN = 244
+_OF_DRIVERS = ("/run/driverwright", "/run/nvidia/driver")
+"""Where drivers have what they export to containers, such as their libraries."""
 _MAX_LISTED = 5
 """Problems that one message lists at most."""
 
@@ -86,6 +88,9 @@ def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:
     if not is_mount and path.get("readOnly") is not None:
         message = "only a path of type Mount has it: use permissions: r, or remove it"
         problems.append(Problem(path=(*where, "readOnly"), message=message))
+    if is_mount and path.get("readOnly") is not True and _is_of_drivers(path["path"]):
+        message = "set readOnly: true, because all containers share what a driver has exported there"
+        problems.append(Problem(path=(*where, "readOnly"), message=message))
     letters = path.get("permissions") or ""
     if len(set(letters)) < len(letters):
         message = f"{shown(letters)} is not valid: name each of 'mrw' at most once"
@@ -94,6 +99,10 @@ def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:
         message = f"{shown(path['path'])} is not valid: '*' matches within one folder, and '**' does not exist"
         problems.append(Problem(path=(*where, "path"), message=message))
     return problems
+
+
+def _is_of_drivers(path: str) -> bool:
+    return any(f"{path}/".startswith(f"{place}/") for place in _OF_DRIVERS)
 
 
 def _resource(value: Mapping[str, Any]) -> Resource:

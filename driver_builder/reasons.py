@@ -107,6 +107,7 @@ class Reason(StrEnum):
     WRONG_MODULE_SIGNER = "WrongModuleSigner"
     MODULE_SIGNATURE_BROKEN = "ModuleSignatureBroken"
     NO_MODULE_IDENTITY = "NoModuleIdentity"
+    USERSPACE_MISMATCH = "UserspaceMismatch"
     IMAGE_INVALID = "ImageInvalid"
     # The load report of a driver pod.
     LOAD_FAILED = "LoadFailed"
@@ -476,6 +477,11 @@ _VERIFICATIONS = {
     Reason.NO_MODULE_IDENTITY: _means(
         "A module has neither srcversion nor build id, so it could not be recognised once loaded",
         "Add MODULE_VERSION to its source",
+        _FAILED,
+    ),
+    Reason.USERSPACE_MISMATCH: _means(
+        "The user space of spec.userspace has another version than the modules",
+        "Take both from one release of the driver, or correct spec.userspace.versionFile",
         _FAILED,
     ),
     Reason.IMAGE_INVALID: _means(

@@ -17,6 +17,7 @@ from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRepository
+from driver_builder.model.userspace import Userspace
 
 Json = dict[str, Any]
 
@@ -111,6 +112,14 @@ class ModuleSettings:
     def load_order(self) -> tuple[ModuleSpec, ...]:
         """Each module with its parameters, the first one to load first."""
         return tuple(ModuleSpec(name=name, parameters=self.parameters.get(name, ())) for name in self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserspaceSettings:
+    """``spec.userspace``: what is built into the image, and where nodes have it; None for the place of every driver."""
+
+    build: Userspace
+    host_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +263,7 @@ class DriverSpec:
     """Names of drivers of the same namespace whose modules are loaded before these, and unloaded after them."""
     stages: StageSettings | None = None
     """What follows on a node once the driver is proven there; None for nothing."""
+    userspace: UserspaceSettings | None = None
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from driver_builder.api.driver_spec import (
     PreflightSettings,
     RegistrySettings,
     SourceSpec,
+    UserspaceSettings,
     ValidationSettings,
 )
 from driver_builder.api.rollout_settings import RolloutSettings
@@ -69,6 +70,7 @@ class FlatSpec:
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     depends_on: tuple[str, ...] = ()
     stages: StageSettings | None = None
+    userspace: UserspaceSettings | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -105,6 +107,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         validation=spec.validation,
         depends_on=spec.depends_on,
         stages=spec.stages,
+        userspace=spec.userspace,
     )
 
 
@@ -130,6 +133,7 @@ def nested(flat: FlatSpec) -> DriverSpec:
         unused=flat.unused,
         depends_on=flat.depends_on,
         stages=flat.stages,
+        userspace=flat.userspace,
     )
 
 

@@ -55,10 +55,12 @@ from driver_builder.api.spec_rules import (
     VERSION,
 )
 from driver_builder.api.stages_parser import read_stages
+from driver_builder.api.userspace_parser import read_userspace
 from driver_builder.api.vendor_parser import check_module, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.images import ImageRepository
+from driver_builder.model.userspace import FOLDER
 
 RESERVED: Mapping[str, tuple[object, ...]] = {
     "retention": (),
@@ -125,7 +127,7 @@ def _spec(spec: Reader) -> DriverSpec:
         source=read_source(spec.object("source")) or ConfigMapSource(name=""),
         build=_build(build),
         kernel_mappings=mappings,
-        module=_module(module),
+        module=_module(module, has_userspace=spec.has("userspace")),
         signing=read_signing(spec),
         rollout=read_rollout(spec.object("rollout")),
         preflight=PreflightSettings(follow_repository=spec.object("preflight").flag("followRepository")),
@@ -135,6 +137,7 @@ def _spec(spec: Reader) -> DriverSpec:
         image_pull_secrets=_names(spec, "imagePullSecrets"),
         depends_on=_depends_on(spec),
         stages=read_stages(spec),
+        userspace=read_userspace(spec),
         unused=(
             *_unused_validation(spec, validation),
             *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
@@ -194,14 +197,14 @@ def _build(build: Reader) -> BuildSettings:
     )
 
 
-def _module(module: Reader) -> ModuleSettings:
+def _module(module: Reader, *, has_userspace: bool) -> ModuleSettings:
     names = _module_names(module)
     return ModuleSettings(
         names=names,
         parameters=_parameters(module.object("parameters"), names),
         in_tree_modules_to_remove=module.words("inTreeModulesToRemove", MODULE),
         blacklist=module.words("blacklist", MODULE),
-        firmware_path=_firmware_path(module),
+        firmware_path=_firmware_path(module, has_userspace=has_userspace),
         trust_image=module.flag("trustImage"),
     )
 
@@ -222,10 +225,13 @@ def _template_config_map(build: Reader) -> ConfigMapKey | None:
     return ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=given.needed("key", CONFIG_MAP_KEY))
 
 
-def _firmware_path(module: Reader) -> str | None:
+def _firmware_path(module: Reader, *, has_userspace: bool) -> str | None:
     path = module.text("firmwarePath", ABSOLUTE_PATH)
     if path == "/":
         module.wrong("'/' is the whole file system: name the firmware's folder, such as /source/firmware",
+                     "firmwarePath")  # fmt: skip
+    if path and f"{path}/".startswith(f"{FOLDER}/") and not has_userspace:
+        module.wrong(f"{path!r} is of the user space, which the driver does not have: set spec.userspace",
                      "firmwarePath")  # fmt: skip
     return path.rstrip("/") if path else None
 

@@ -12,6 +12,7 @@ from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import cron, quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.model.userspace import NVIDIA_PATH
 from kube_api.names import GROUP
 
 MIRROR_ARG = "HEADERS_MIRROR"
@@ -198,6 +199,11 @@ TIME_ZONE = Rule(
     cron.zone_problem,
 )
 QUANTITY = Rule(quantities.PATTERN, "is not a quantity: write one such as 500m, 2 or 1Gi", quantities.MAX_LENGTH)
+SIZE = Rule(re.compile(r"[1-9][0-9]{0,9}(?:[KMG]i)?"), "is not a size: write one such as 512Mi or 2Gi", 12)
+USERSPACE_HOST_PATH = Rule(
+    re.compile(NVIDIA_PATH),
+    f"is not allowed: write {NVIDIA_PATH}, or leave it out for /run/driverwright/NAMESPACE.NAME",
+)
 REGEXP = Rule(re.compile(r"(?s:.+)"), "is empty or longer than 65536 characters: split it into several mappings", 65536)
 TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
+from driver_builder.model.userspace import NVIDIA_FOLDER
 from driver_builder.objects import (
     load_report,
     loaded,
@@ -226,6 +227,7 @@ def _pod(obj: Json) -> DriverPod:
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
         firmware=_mounts(obj, "/host/lib/firmware"),
         blacklist=_mounts(obj, "/host/etc/modprobe.d"),
+        nvidia=_mounts(obj, f"/host{NVIDIA_FOLDER}"),
         image=shared(_image(obj)),
         contrary=None if is_refuted else _contrary(load_ended=ended, hold_ended=_ended(hold)),
         unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),

@@ -15,6 +15,7 @@ from driver_builder.api.spec_rules import MIRROR_ARG
 from driver_builder.model import images, permissions, quantities
 from driver_builder.model.build import Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
+from driver_builder.model.userspace import UserspaceArchive
 from kube_api.text import first_few
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
@@ -169,6 +170,7 @@ def _build(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -
         value = f"ConfigMap {spec.build.template_config_map.name}"
         yield Refusal(path=("spec", "build", "templateConfigMap"), value=value, setting=permissions.CUSTOM_TEMPLATES)
     yield from _source(spec, allowed)
+    yield from _userspace(spec, allowed)
     yield from _resources(spec, allowed)
     for number, name in enumerate(spec.build.secrets):
         if name in secrets:
@@ -189,6 +191,13 @@ def _source(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
             yield Refusal(path=path, value=shown(image), setting=permissions.BASE_IMAGES)
         case _:
             return
+
+
+def _userspace(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
+    content = spec.userspace.build.content if spec.userspace else None
+    if isinstance(content, UserspaceArchive) and not permissions.allows_url(allowed.source_hosts, content.url):
+        path = ("spec", "userspace", "archive", "url")
+        yield Refusal(path=path, value=shown(content.url), setting=permissions.SOURCE_HOSTS)
 
 
 def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:

@@ -266,6 +266,7 @@ def _request(
         signing=rule.signing or spec.signing,
         own_template=template.own,
         firmware_path=spec.module.firmware_path or "",
+        userspace=spec.userspace.build if spec.userspace else None,
         depends=tuple((item.driver, item.key or str(item.image)) for item in exporters),
     )
 

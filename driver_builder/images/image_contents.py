@@ -1,4 +1,4 @@
-"""The files of a driver image that matter: modules and firmware, each with its digest.
+"""The files of a driver image that matter: modules, firmware and user space, each with its digest.
 
 Place in the flow: ``pipeline`` reads them once of an image that is to be pushed, for ``provenance`` and ``sbom``. The
 indexes of depmod follow from the modules.
@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from driver_builder.archives.image_archive import ImageArchive, sha256
 from driver_builder.archives.image_files import ImageFile
+from driver_builder.model.userspace import FOLDER
 from driver_builder.modules.kernel_module import parse_kernel_module
 from driver_builder.modules.module_files import size_limit
 
@@ -24,6 +25,7 @@ class Kind(Enum):
 
     MODULE = auto()
     FIRMWARE = auto()
+    USERSPACE = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ def _content(file: ImageFile) -> Content | None:
         return _module(file)
     if file.path.startswith(FIRMWARE):
         return Content(kind=Kind.FIRMWARE, path=file.path, sha256=file.sha256())
+    if file.path.startswith(f"{FOLDER}/"):
+        return Content(kind=Kind.USERSPACE, path=file.path, sha256=file.sha256())
     return None
 
 

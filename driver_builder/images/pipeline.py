@@ -132,8 +132,11 @@ def _promote(
         log(str(made.reused))
     repository = action.image.repository
     contents = image_contents(made.image)
-    firmware = {found.path: found.sha256 for found in contents if found.kind is Kind.FIRMWARE}
-    image = made.image.with_provenance(provenance(action.request, made, firmware=firmware))
+    firmware, userspace = (
+        {found.path: found.sha256 for found in contents if found.kind is kind}
+        for kind in (Kind.FIRMWARE, Kind.USERSPACE)
+    )
+    image = made.image.with_provenance(provenance(action.request, made, firmware=firmware, userspace=userspace))
     digest = registry.push(repository, image)
     promoted = action.image.at(digest)
     log(f"pushed {promoted}")

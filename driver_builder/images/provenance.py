@@ -27,6 +27,7 @@ from driver_builder.model.build import (
     SourcePackage,
     source_digest,
 )
+from driver_builder.model.userspace import Userspace
 from driver_builder.signatures.module_signature import parse_certificate
 
 SOURCE_URL_LABEL = "org.opencontainers.image.source"
@@ -37,11 +38,15 @@ CONFIG_LABEL = f"{images.LABEL_PREFIX}.config"
 
 
 def provenance(
-    request: BuildRequest, made: VerifiedImage, *, firmware: Mapping[str, str] = MappingProxyType({})
+    request: BuildRequest,
+    made: VerifiedImage,
+    *,
+    firmware: Mapping[str, str] = MappingProxyType({}),
+    userspace: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return what an image was made of, under the keys of labels and annotations.
 
-    ``firmware`` has the digests of its firmware files by path.
+    ``firmware`` and ``userspace`` have the digests of such files by path.
     """
     facts = [
         {"name": module.name, "identity": module.srcversion or module.build_id, "vermagic": module.vermagic}
@@ -61,6 +66,7 @@ def provenance(
         CONFIG_LABEL: config_digest(request),
         SOURCE_LABEL: source_words(request.source),
         **({images.FIRMWARE_LABEL: _files_digest(firmware)} if firmware else {}),
+        **({images.USERSPACE_LABEL: _userspace_digest(request.userspace, userspace)} if request.userspace else {}),
         **_standard(request.source),
         **_signer(request),
         **({images.REUSED_LABEL: json.dumps(asdict(made.reused), sort_keys=True)} if made.reused else {}),
@@ -77,6 +83,7 @@ def config_digest(request: BuildRequest) -> str:
         "args": dict(request.args),
         "modules": [[module.name, *module.parameters] for module in request.modules],
         **({"firmware": request.firmware_path} if request.firmware_path else {}),
+        **({"userspace": request.userspace.words} if request.userspace else {}),
     }
     return _sha256(json.dumps(config, sort_keys=True))
 
@@ -119,6 +126,11 @@ def _signer(request: BuildRequest) -> dict[str, str]:
 
 def _files_digest(files: Mapping[str, str]) -> str:
     return _sha256(json.dumps(sorted(files.items())))
+
+
+def _userspace_digest(userspace: Userspace, files: Mapping[str, str]) -> str:
+    """Digest the files, and what they were made of: only that says something of links between them."""
+    return _sha256(json.dumps([userspace.digest, sorted(files.items())]))
 
 
 def _sha256(text: str) -> str:

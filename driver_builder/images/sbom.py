@@ -30,6 +30,7 @@ from driver_builder.model.build import (
     source_digest,
 )
 from driver_builder.model.images import ImageRef
+from driver_builder.model.userspace import UserspaceArchive, UserspacePackages
 
 SPDX_TYPE = "application/spdx+json"
 NAMESPACE = "https://driverwright.io/spdx"
@@ -56,8 +57,9 @@ class _Part:
 
 def sbom(image: ImageRef, request: BuildRequest, made: VerifiedImage, found: Sequence[Content]) -> bytes:
     """The SPDX document of an image, ``image.reference`` being its digest; ``found`` is what lies in it."""
-    contents = tuple(map(_content, found))
+    contents = tuple(part for file in found if (part := _content(file)) is not None)
     modules = tuple(part.id for part in contents if "-Module-" in part.id)
+    contents = (*contents, *_userspace(request))
     parts = (_image(image, request, contents), *contents, *_made_of(request, made, modules))
     document = {
         "spdxVersion": "SPDX-2.3",
@@ -92,15 +94,35 @@ def _image(image: ImageRef, request: BuildRequest, contents: tuple[_Part, ...]) 
     return _Part(package, (("CONTAINS", tuple(part.id for part in contents)),))
 
 
-def _content(found: Content) -> _Part:
+def _content(found: Content) -> _Part | None:
     match found.kind:
         case Kind.MODULE:
             declared = _LICENSES.get(found.license, NO_ASSERTION)
             return _file(_id("Module", found.path), found, purpose="FILE", declared=declared)
         case Kind.FIRMWARE:
             return _file(_id("Firmware", found.path), found, purpose="FIRMWARE", declared=NO_ASSERTION)
+        case Kind.USERSPACE:
+            # It is one part of the document, whatever files it has: there may be thousands.
+            return None
         case _ as never:
             assert_never(never)
+
+
+def _userspace(request: BuildRequest) -> Iterator[_Part]:
+    userspace = request.userspace
+    if userspace is None:
+        return
+    package = _package("Userspace", request.driver, version=request.version, purpose="LIBRARY", comment=userspace.words)
+    match userspace.content:
+        case UserspaceArchive() as archive:
+            checksum = {"algorithm": "SHA256", "checksumValue": archive.sha256}
+            package |= {"downloadLocation": public_url(archive.url), "checksums": [checksum]}
+        case UserspacePackages(pins=pins):
+            kind = f"pkg:deb/{request.target.os_id}"
+            package |= {"externalRefs": [_purl(f"{kind}/{name}@{quote(version, safe='')}") for name, version in pins]}
+        case _ as never:
+            assert_never(never)
+    yield _Part(package, ())
 
 
 def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> _Part:

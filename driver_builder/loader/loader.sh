@@ -44,6 +44,7 @@
 #   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
 #   NODE_REBUILDS  <node>:<token>..., the same for single nodes; NODE_NAME is this one
 #   DEVICE_NODES   /dev/<name>..., which must be there once the modules are loaded; the node's /dev is /host/dev
+#   USERSPACE      <path> <digest>: the image's /userspace is exported there on the node, below /run; a digest names a copy
 #
 # And for unload:
 #
@@ -91,6 +92,12 @@ to_remove=${REMOVE_MODULES:-}
 # What this run has unloaded of them, the last one first.
 removed=
 device_nodes=${DEVICE_NODES:-}
+host_root=${HOST_ROOT:-/host}
+userspace=${USERSPACE:-}
+# The link on the node, the name of the copy that it is to show, and the copy; copied is one that this run has made.
+export_link='' copy_name='' copy='' copied=''
+# KiB that stay free where user space is copied to: the node's own services need them.
+kept_free=${KEPT_FREE:-32768}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
 device_timeout=${DEVICE_TIMEOUT:-10}
 depends_timeout=${DEPENDS_TIMEOUT:-30}
@@ -410,6 +417,82 @@ remove_firmware() {
     say "removed the firmware from $1"
 }
 
+# --- The driver's user space. A copy lies beside the link that shows it, .<namespace>.<driver>@<digest>, and is there complete
+# or not at all. What has the link mounted keeps the copy that it showed then.
+
+# read_export: sets export_link, copy_name and copy; fails for a driver without user space.
+read_export() {
+    [ -n "$userspace" ] && [ -n "$this_driver" ] || return 1
+    export_link=$host_root${userspace%% *}
+    copy_name=.$this_driver@${userspace##* }
+    copy=${export_link%/*}/$copy_name
+}
+
+# is_own_link LINK: it shows a copy of this driver's.
+is_own_link() {
+    case $(readlink "$1" 2>/dev/null) in ".$this_driver@"*) return 0 ;; esac
+    return 1
+}
+
+# copy_userspace: copies the image's user space to the node, where the driver has any; nothing shows it yet.
+copy_userspace() {
+    local path=${userspace%% *} module=${modules##* } needed free
+    read_export || return 0
+    [ -d "$image/userspace" ] ||
+        refuse LoadFailed "$module" "the image has no folder /userspace: build it with spec.userspace"
+    # An empty folder is what a pod that waits for it has made.
+    [ -L "$export_link" ] || ! [ -e "$export_link" ] || rmdir "$export_link" 2>/dev/null ||
+        refuse LoadFailed "$module" "user space: $path of the node is not of this driver: remove what has made it"
+    ! [ -L "$export_link" ] || is_own_link "$export_link" ||
+        refuse LoadFailed "$module" "user space: $path of the node is a link of another driver or program: let only one of them have it"
+    [ ! -d "$copy" ] || return 0
+    rm -rf "$copy.new"
+    needed=$(du -sk "$image/userspace" | cut -f 1)
+    free=$(df -kP "${copy%/*}" | awk 'NR == 2 { print $4 }')
+    [ "$((needed + kept_free))" -le "${free:-0}" ] ||
+        refuse LoadFailed "$module" "user space of $needed KiB: ${path%/*} of the node has ${free:-0} KiB free, of which $kept_free stay free: give the node more memory, or the image less"
+    cp -dR "$image/userspace" "$copy.new" && chmod -R go-w,u-s,g-s "$copy.new" && mv "$copy.new" "$copy" &&
+        copied=$copy && return
+    rm -rf "$copy.new"
+    refuse LoadFailed "$module" "user space cannot be copied to ${path%/*} of the node: is it full?"
+}
+
+# export_userspace: shows the copy. That of before stays for what has it mounted; what is older goes.
+export_userspace() {
+    local before place
+    for place in "$run_folder/$this_driver" "$host_root/run/nvidia/driver"; do
+        [ "$place" = "$export_link" ] || remove_export "$place"
+    done
+    [ -n "$export_link" ] || return 0
+    before=$(readlink "$export_link" 2>/dev/null)
+    [ "$before" != "$copy_name" ] || return 0
+    ln -sfn "$copy_name" "$copy.link" && mv -T "$copy.link" "$export_link" ||
+        refuse LoadFailed "${modules##* }" "user space: the link ${userspace%% *} cannot be written on the node"
+    remove_copies "${export_link%/*}" "$copy_name" "$before"
+    say "exported the user space to ${userspace%% *}"
+}
+
+# remove_copies FOLDER [NAME]...: removes the copies of this driver but these.
+remove_copies() {
+    local entry folder=$1 name
+    shift
+    set +f
+    for entry in "$folder/.$this_driver@"*; do
+        for name; do
+            [ "${entry##*/}" != "$name" ] || continue 2
+        done
+        rm -rf "$entry"
+    done
+    set -f
+}
+
+# remove_export LINK: removes what this driver has at one of the places of user space.
+remove_export() {
+    [ -n "$this_driver" ] && [ -d "${1%/*}" ] || return 0
+    ! is_own_link "$1" || rm -f "$1"
+    remove_copies "${1%/*}"
+}
+
 # write_blacklist: "blacklist" stops loading by device, "install" also loading by name. The file stays when the load is
 # refused: after a reboot with it the driver can load.
 write_blacklist() {
@@ -450,6 +533,7 @@ undo() {
         ! is_live "$name" || return 0
     done
     remove_firmware "$firmware"
+    [ -z "$copied" ] || rm -rf "$copied"
     for name in $again; do
         # In a subshell: its failure is not the driver's.
         if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
@@ -1163,6 +1247,7 @@ load() {
     check_room
     check_blacklist
     copy_firmware
+    copy_userspace
     make_room
     for name in $modules; do
         load_module "$name"
@@ -1173,6 +1258,7 @@ load() {
     drop_modules $modules
     # Before waiting for devices: when one binds too slowly, the next run must not reload again.
     write_rebuild
+    export_userspace
     for name in $modules; do
         wait_for_device "$name"
     done
@@ -1403,6 +1489,10 @@ unload_driver() {
         # shellcheck disable=SC2086  # names are words
         unload_all $going || finish InUse "${remaining##* }" "$reason" "$remaining"
         message="unloaded$going"
+    fi
+    if [ "$boot_id" = "$BOOT_ID" ]; then
+        remove_export "$run_folder/$this_driver"
+        remove_export "$host_root/run/nvidia/driver"
     fi
     set +f
     for name in "$host_firmware"/updates/*; do

@@ -14,6 +14,7 @@ from threading import Event
 from typing import Protocol, assert_never, runtime_checkable
 
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.userspace import Userspace
 
 LogSink = Callable[[str], None]
 """Receives the build's output, one line per call, without the newline."""
@@ -141,6 +142,7 @@ class BuildRequest:
     ``signing`` says where the keys are. ``firmware_path`` is the folder of the build stage with the driver's firmware,
     empty for a driver without. ``depends`` are the drivers whose symbols the modules may use, each with what identifies
     its image; ``extra_symvers`` has these symbols in the form of Module.symvers, once those images are read.
+    ``userspace`` is what the image has besides modules, None for nothing.
     """
 
     driver: str
@@ -160,6 +162,7 @@ class BuildRequest:
     firmware_path: str = ""
     depends: tuple[tuple[str, str], ...] = ()
     extra_symvers: str = ""
+    userspace: Userspace | None = None
 
     @cached_property
     def key(self) -> str:
@@ -183,6 +186,8 @@ class BuildRequest:
         }
         if self.firmware_path:
             parts["firmware"] = self.firmware_path
+        if self.userspace:
+            parts["userspace"] = self.userspace.digest
         if self.depends:
             parts["dependsOn"] = [list(pair) for pair in self.depends]
         if self.signing_certificate:

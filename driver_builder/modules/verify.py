@@ -22,6 +22,7 @@ from driver_builder.modules.reuse import Origin, check_reuse
 from driver_builder.modules.symvers import BUILT_IN, ExportedSymbol, has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
+from driver_builder.modules.verify_userspace import check_userspace
 from driver_builder.reasons import Reason
 from driver_builder.signatures.module_signature import Certificate, is_broken, is_by, parse_certificate
 
@@ -71,6 +72,7 @@ def verify(
     others = [module for module in modules.values() if module not in in_load_order]
     check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate, origin=origin)
     check_indexes(found.indexes, modules, folder)
+    check_userspace(image, request, in_load_order)
     return tuple(_verified(paths[module.name], module) for module in in_load_order)
 
 

@@ -2,9 +2,9 @@
 
 A pod is replaced only when its fingerprint differs from the wanted one, and replacing a pod may reload a module. So the
 fingerprint covers what is on the node and nothing else: the modules with their identities and parameters, firmware,
-blacklist, modules of the kernel that make room, and the token of a rebuild that was asked for. It does not cover how
-the pod runs (tolerations, priority, pull secrets, resources, security context, the loader's image), the version's name,
-or the digest of an image that says which modules it has.
+user space, blacklist, modules of the kernel that make room, and the token of a rebuild that was asked for. It does not
+cover how the pod runs (tolerations, priority, pull secrets, resources, security context, the loader's image), the
+version's name, or the digest of an image that says which modules it has.
 
 The fields and their form are part of the version ``v2``: a new field enters only where it is set, so that the
 fingerprints of drivers that do not use it stay as they are (docs/decisions/0040-fingerprint.md).
@@ -27,15 +27,16 @@ def fingerprint(
     identities: Mapping[str, str],
     image_digest: str,
     firmware: str = "",
+    userspace: str = "",
     rebuild: str = "",
     vendor: VendorSettings | None = None,
 ) -> str:
     """Return the digest of what a node gets of a driver.
 
-    ``identities`` maps module to the srcversion or build id in the image, ``firmware`` is the digest of the image's
-    firmware, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it contains,
-    ``image_digest`` replaces them. ``vendor`` says how the modules of a prebuilt image are loaded: how its own program
-    is run counts, but not how long it may take.
+    ``identities`` maps module to the srcversion or build id in the image, ``firmware`` and ``userspace`` are digests of
+    such files in it, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it
+    contains, ``image_digest`` replaces them. ``vendor`` says how the modules of a prebuilt image are loaded: how its
+    own program is run counts, but not how long it may take.
     """
     says_all = names_all(spec, identities)
     has_program = vendor is not None and vendor.loader is LoadedBy.IMAGE
@@ -46,6 +47,7 @@ def fingerprint(
         },
         "image": "" if says_all and not has_program else image_digest,
         "firmware": (firmware or image_digest) if spec.module.firmware_path else "",
+        "userspace": [userspace or image_digest, spec.userspace.host_path or ""] if spec.userspace else "",
         "blacklist": sorted(spec.module.blacklist),
         "inTreeModulesToRemove": sorted(spec.module.in_tree_modules_to_remove),
         "rebuild": rebuild,

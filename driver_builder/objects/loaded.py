@@ -47,6 +47,8 @@ class Load:
     modules: tuple[tuple[str, str], ...] = ()
     firmware: bool = False
     blacklist: bool = False
+    nvidia: bool = False
+    """Whether the user space may be at NVIDIA's place, until the node boots."""
 
     @property
     def has_files(self) -> bool:
@@ -183,6 +185,7 @@ def _load(item: Mapping[str, Any]) -> Load:
         modules=tuple((_matching(_NAME, name), _matching(_IDENTITY, identity)) for name, identity in modules),
         firmware=item.get("firmware") is True,
         blacklist=item.get("blacklist") is True,
+        nvidia=item.get("nvidia") is True,
     )
 
 
@@ -214,7 +217,7 @@ def _item(load: Load) -> dict[str, Any]:
     item: dict[str, Any] = {"target": load.target, "kernel": load.kernel, "bootID": load.boot_id}
     if load.modules:
         item["modules"] = [f"{name}:{identity}" for name, identity in load.modules]
-    files = {"firmware": load.firmware, "blacklist": load.blacklist}
+    files = {"firmware": load.firmware, "blacklist": load.blacklist, "nvidia": load.nvidia}
     return item | {name: True for name, there in files.items() if there}
 
 
@@ -231,7 +234,8 @@ def _merged(old: Load, new: Load, is_proven: bool) -> Load:
     if old.boot_id != new.boot_id:
         return files
     others = _others(old.modules, new.modules, is_proven)
-    return replace(files, modules=_in_order(old.modules, new.modules, others))
+    modules = _in_order(old.modules, new.modules, others)
+    return replace(files, modules=modules, nvidia=new.nvidia or old.nvidia)
 
 
 _Modules = tuple[tuple[str, str], ...]

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, VendorSettings
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
@@ -51,6 +52,7 @@ UNPRIVILEGED: Json = {
     "privileged": False,
     "readOnlyRootFilesystem": True,
 }
+_MEMORY_MIB = 64
 LOADER_CONTAINER = "loader"
 LOAD_CONTAINER = "load"
 HOLD_CONTAINER = "hold"
@@ -88,6 +90,7 @@ def daemon_set(
     loader_image: str,
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     firmware: str = "",
+    userspace: str = "",
     rebuild: str = "",
     node_rebuilds: Mapping[str, str] = MappingProxyType({}),
     selects_os_version: bool = False,
@@ -101,9 +104,9 @@ def daemon_set(
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
-    ``firmware`` is the digest of the image's firmware, ``rebuild`` the token of a rebuild for the whole driver,
-    ``node_rebuilds`` those for single nodes: a pod that sees a new one loads anew. ``folders`` are those of the node
-    that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
+    ``firmware`` and ``userspace`` are the digests of such files in the image, ``rebuild`` the token of a rebuild for
+    the whole driver, ``node_rebuilds`` those for single nodes: a pod that sees a new one loads anew. ``folders`` are
+    those of the node that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
     are not selected by the version of their operating system, which may change while its kernel runs, unless
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
@@ -118,7 +121,13 @@ def daemon_set(
         TARGET_LABEL: slots.name_in(target.short_hash, slot.name),
     }
     on_node = fingerprint(
-        spec, identities=identities, image_digest=image.reference, firmware=firmware, rebuild=rebuild, vendor=vendor
+        spec,
+        identities=identities,
+        image_digest=image.reference,
+        firmware=firmware,
+        userspace=userspace,
+        rebuild=rebuild,
+        vendor=vendor,
     )
     annotations = {
         KERNEL_ANNOTATION: target.kernel_version,
@@ -127,6 +136,11 @@ def daemon_set(
         FINGERPRINT_ANNOTATION: on_node,
     }
     environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds, first=first)
+    if spec.userspace:
+        # Another image with the same user space is the same folder on the node.
+        environment.append(
+            {"name": "USERSPACE", "value": _export(driver, spec.userspace, userspace or image.reference)}
+        )
     pod = _pod_spec(
         spec,
         str(image),
@@ -251,10 +265,10 @@ class _HostFolder:
 _MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
 _FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
 _BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
-_RUN = _HostFolder(name="run", path="/run/driverwright")
+_RUN = _HostFolder(name="run", path=HOST_FOLDER)
 """What the loader remembers until the node boots: the owner of each module, the rebuilds it has seen, the parameters
 it has set."""
-
+_NVIDIA = _HostFolder(name="nvidia", path=NVIDIA_FOLDER)
 
 _DEVICES = _HostFolder(name="dev", path="/dev", read_only=True)
 """Where ``deviceNodes`` are looked for, by ``hold`` as well. Nothing is opened there."""
@@ -262,7 +276,11 @@ _DEVICES = _HostFolder(name="dev", path="/dev", read_only=True)
 
 def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
     """Mount no more of the node than the spec needs, or needed before."""
-    asked = ((_FIRMWARE, spec.module.firmware_path), (_BLACKLISTS, spec.module.blacklist))
+    asked = (
+        (_FIRMWARE, spec.module.firmware_path),
+        (_BLACKLISTS, spec.module.blacklist),
+        (_NVIDIA, spec.userspace and spec.userspace.host_path),
+    )
     devices = (_DEVICES,) if spec.validation.device_nodes else ()
     return (_MODULES, *(folder for folder, is_asked in asked if is_asked or folder.name in kept), _RUN, *devices)
 
@@ -292,6 +310,12 @@ def _environment(
     return variables
 
 
+def _export(driver: DriverContainer, userspace: UserspaceSettings, digest: str) -> str:
+    """Return where the loader exports the user space, and what tells it from another one."""
+    path = userspace.host_path or f"{_RUN.path}/{driver.namespace}.{driver.name}"
+    return f"{path} {digest.removeprefix('sha256:')[:16]}"
+
+
 def files_owner(driver: DriverContainer, target_hash: str) -> str:
     """Return the name for the files of a driver's target on a node: ``DRIVER`` of ``loader.sh``.
 
@@ -314,7 +338,7 @@ def _pod_spec(
     container: Json = {
         "imagePullPolicy": "IfNotPresent",
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}},
+        "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": f"{_MEMORY_MIB}Mi"}},
     }
     bring: Json = {
         **container,
@@ -333,6 +357,10 @@ def _pod_spec(
         "env": environment,
         "volumeMounts": [{**loader, "readOnly": True}, *(folder.mount for folder in folders)],
     }
+    if spec.userspace:
+        # What it copies to the node's /run is memory, which is charged to it.
+        size = _MEMORY_MIB + -(-spec.userspace.build.size_limit // (1 << 20))
+        load["resources"] = {**load["resources"], "limits": {"memory": f"{size}Mi"}}
     hold: Json = {
         **container,
         "name": HOLD_CONTAINER,

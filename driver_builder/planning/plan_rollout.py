@@ -206,8 +206,15 @@ def manifest_of(
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
     vendor = _vendor(item)
+    userspace = state.labels.get(images.USERSPACE_LABEL, "")
     on_node = fingerprint(
-        spec, identities=known, image_digest=state.digest, firmware=firmware, rebuild=item.rebuild, vendor=vendor
+        spec,
+        identities=known,
+        image_digest=state.digest,
+        firmware=firmware,
+        userspace=userspace,
+        rebuild=item.rebuild,
+        vendor=vendor,
     )
     # The fingerprint without the rebuilds that single nodes request.
     basis = fingerprint(spec, identities={}, image_digest=item.basis, rebuild=item.rebuild) if item.basis else ""
@@ -218,6 +225,7 @@ def manifest_of(
         image=item.image.at(state.digest),
         identities=known,
         firmware=firmware,
+        userspace=userspace,
         rebuild=item.rebuild,
         loader_image=loader_image,
         privileges=privileges,

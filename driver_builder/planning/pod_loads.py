@@ -27,6 +27,7 @@ def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
         modules=tuple(module for module in modules if all(module)),
         firmware=pod.firmware,
         blacklist=pod.blacklist,
+        nvidia=pod.nvidia,
     )
 
 

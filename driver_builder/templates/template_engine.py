@@ -73,11 +73,14 @@ def _mentioned(
 
 
 def _check_all_is_used(values: Mapping[str, object], mentioned: Set[str], place: str) -> None:
-    """Refuse a template that would silently leave out source or firmware."""
+    """Refuse a template that would silently leave out source, firmware or user space."""
     for name in ("source_git", "source_archive", "source_package"):
         if values[name] is not None and name not in mentioned:
             kind = name.removeprefix("source_")
             raise TemplateInvalid(f"template {place} cannot build from spec.source.{kind}: it does not mention {name}")
+    for name in ("userspace_archive", "userspace_packages"):
+        if values[name] is not None and name not in mentioned:
+            raise TemplateInvalid(f"template {place} leaves out spec.userspace: it does not mention {name}")
     if values["firmware_path"] and "firmware_path" not in mentioned:
         raise TemplateInvalid(
             f"template {place} leaves out spec.module.firmwarePath: it does not mention firmware_path"

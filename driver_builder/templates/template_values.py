@@ -40,6 +40,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.reasons import Reason
 
 _DRIVER = Rule(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*"), "is not a driver: write namespace/name")
@@ -53,6 +54,11 @@ SOURCE_VARIABLES = (
     *("source_package", "source_version"),
 )
 """The variables for the source; those of other kinds than the request's are None, all for files."""
+USERSPACE_VARIABLES = (
+    *("userspace_archive", "userspace_sha256", "userspace_path"),
+    "userspace_packages",
+)
+"""The variables for ``spec.userspace``, all None without one."""
 
 
 def template_values(request: BuildRequest) -> dict[str, object]:
@@ -76,6 +82,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "extra_symvers": EXTRA_SYMVERS if request.depends else "",
         **dict.fromkeys(SOURCE_VARIABLES),
         **_source_values(request.source),
+        **_userspace_values(request.userspace),
         "driver": _checked("driver", request.driver, _DRIVER),
         "version": _checked("version", request.version, VERSION),
     }
@@ -111,6 +118,29 @@ def _source_values(source: Source) -> dict[str, str | None]:
             }
         case _ as never:
             assert_never(never)
+
+
+def _userspace_values(userspace: Userspace | None) -> dict[str, object]:
+    values: dict[str, object] = dict.fromkeys(USERSPACE_VARIABLES)
+    match userspace.content if userspace else None:
+        case UserspaceArchive() as archive:
+            values |= {
+                "userspace_archive": _checked("userspace archive url", archive.url, ARCHIVE_URL),
+                "userspace_sha256": _checked("userspace archive sha256", archive.sha256, SHA256),
+                "userspace_path": _folder("userspace archive path", archive.path),
+            }
+        case UserspacePackages() as packages:
+            values["userspace_packages"] = [_pin(name, version) for name, version in packages.pins]
+        case None:
+            pass
+        case _ as never:
+            assert_never(never)
+    return values
+
+
+def _pin(name: str, version: str) -> str:
+    version = _checked("userspace package version", version, PACKAGE_VERSION)
+    return f"{_checked('userspace package', name, PACKAGE)}={version}"
 
 
 def _folder(field: str, path: str) -> str:

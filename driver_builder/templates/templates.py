@@ -28,6 +28,10 @@ archive     ``source_archive`` (URL), ``source_sha256``, ``source_path`` (relati
 package     ``source_package``, ``source_version`` (or None)
 ==========  =============================================================================================
 
+Where the user space is, which goes to ``/userspace`` of the last stage: ``userspace_archive`` (URL),
+``userspace_sha256`` and ``userspace_path`` (relative, or empty), or ``userspace_packages`` (``NAME=VERSION``). A
+``firmware_path`` below ``/userspace/`` is a folder of it, and goes to ``/firmware``.
+
 Variables of other kinds are None. A template without ``source_git`` cannot build from git, and so on: the build fails
 with a message about it before it starts. A tree with a ``dkms.conf`` is built by dkms.
 

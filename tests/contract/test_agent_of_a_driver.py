@@ -8,13 +8,17 @@ import yaml
 from device_agent.cli.arguments import parse
 from device_agent.config.config_file import parse_resources
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
-from driver_builder.objects import plugin
+from device_resources.resource import PathType
+from device_resources.resource_parser import parse_resource
+from driver_builder.model.images import ImageRef
+from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyPlugin, MakeConfigMap
-from tests.support.driver_builder.factories import SETTINGS, driver, node, ready_snapshot
+from tests.support.driver_builder.factories import DIGEST, SETTINGS, driver, node, ready_snapshot, spec_of, target
 from tools.product_images import REPOSITORY
 
+IMAGE = ImageRef("r.io", "edu", DIGEST)
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/edu-driver/stages.yaml").read_text())["spec"]["stages"]
 RESOURCE = EXAMPLE["devicePlugin"]["resource"]
 
@@ -103,3 +107,25 @@ def test_it_may_do_no_more_than_the_deployed_agent() -> None:
     assert {key: context.get(key) for key in wanted} == wanted
     assert pod["automountServiceAccountToken"] is False
     assert pod["containers"][0]["resources"] == deployed["containers"][0]["resources"]
+
+
+def test_containers_get_the_user_space_from_where_the_loader_exports_it() -> None:
+    """The example's: path and link are one, and the agent sees the folder of both."""
+    spec = yaml.safe_load((REPOSITORY / "examples/edu-driver/userspace.yaml").read_text())["spec"]
+    container = driver(spec_changes=spec)
+    (export,) = [
+        item["value"]
+        for item in manifests.daemon_set(
+            container, spec_of(container), target=target(), image=IMAGE, identities={}, loader_image="r.io/loader:1"
+        )["spec"]["template"]["spec"]["initContainers"][1]["env"]
+        if item["name"] == "USERSPACE"
+    ]
+    settings = spec_of(container).stages
+    assert settings is not None
+    assert settings.device_plugin is not None
+    (group,) = parse_resource(settings.device_plugin.resource).groups
+    (mount,) = [path for path in group.paths if path.type is PathType.MOUNT]
+    assert (export.partition(" ")[0], True) == (mount.path, mount.read_only)
+    pod = plugin.daemon_set(container, spec_of(container), settings.device_plugin, agent_image="r.io/agent:1")
+    folders = _folders(pod["spec"]["template"]["spec"])
+    assert folders["/host/run/driverwright"] == ("/run/driverwright", True)

@@ -46,6 +46,9 @@ VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
 ONE_PLUGIN, NAMELESS = "exactly one of resource, image is required", "image requires resourceName"
 OF_VENDORS = "resource excludes command, args, privileged and resourceName"
 A_PLUGIN = "pluginValidation requires devicePlugin"
+ARCHIVE = {"url": "https://example.com/a.tar", "sha256": "0" * 64}
+ONE_USERSPACE = "exactly one of archive, packages must be set"
+NO_VERSION = "archive requires versionFile"
 NIGHTS = {"cron": "0 22 * * *"}
 PREBUILT_IMAGE = "registry.example.com/a:1"
 
@@ -83,6 +86,8 @@ GOOD: dict[str, Json] = {
         ]
     },
     "parameters": {"module": {"names": ["a", "b"], "parameters": {"b": ["x=1"]}}},
+    "a user space": {"userspace": {"archive": ARCHIVE, "versionFile": "lib/libedu.so.1.2"}},
+    "a user space of packages": {"userspace": {"packages": [{"name": "a", "version": "1"}]}},
     "firmware": {"module": {"names": ["a"], "firmwarePath": "/a/.b/c"}},
     "modules signed": {"signing": KEYS},
     "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
@@ -105,6 +110,14 @@ BAD: dict[str, tuple[Json, set[str]]] = {
         {"source": {"archive": {"url": "https://example.com/a", "sha256": "0" * 64, "path": ".."}}},
         {NO_DOTS},
     ),
+    "two user spaces": (
+        {"userspace": {"archive": ARCHIVE, "versionFile": "a", "packages": [{"name": "a", "version": "1"}]}},
+        {ONE_USERSPACE},
+    ),
+    "no user space": ({"userspace": {}}, {ONE_USERSPACE}),
+    "an archive of no version": ({"userspace": {"archive": ARCHIVE}}, {NO_VERSION}),
+    "dots in a version file": ({"userspace": {"archive": ARCHIVE, "versionFile": "a/../b"}}, {NO_DOTS}),
+    "dots in a user space": ({"userspace": {"archive": {**ARCHIVE, "path": "a/../b"}, "versionFile": "a"}}, {NO_DOTS}),
     "dots in firmware": ({"module": {"names": ["a"], "firmwarePath": "/../a"}}, {NO_DOTS}),
     "plain HTTP with a CA": (
         {"registry": {**CA, "plainHttp": True}},

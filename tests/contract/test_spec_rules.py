@@ -80,6 +80,12 @@ FULL: Json = {
             "retries": 1,
         },
     },
+    "userspace": {
+        "archive": {"url": "https://h/a", "sha256": "0" * 64, "path": "a"},
+        "versionFile": "a",
+        "sizeLimit": "64Mi",
+        "hostPath": "/run/nvidia/driver",
+    },
     "rollout": {
         "strategy": "waves",
         "order": "nodeName",
@@ -106,6 +112,7 @@ FULL: Json = {
 VENDOR = {"image": "r.io/a:1", "command": ["a"], "args": ["a"], "resourceName": "example.com/a", "privileged": True}
 INSTEAD: dict[str, Json] = {
     **{f"stages.devicePlugin.{name}": {"stages": {"devicePlugin": VENDOR}} for name in VENDOR},
+    "userspace.packages": {"userspace": {"packages": [{"name": "a", "version": "1"}]}},
     "registry.plainHttp": {"registry": {"plainHttp": True}},
     "source.image": {"source": {"image": {"reference": f"r.io/a{DIGEST}", "path": "/a"}}},
     "source.git": {"source": {"git": {"url": "https://h/a", "commit": "0" * 40, "path": "a"}}},
@@ -166,6 +173,8 @@ WIDER: dict[str, tuple[Any, str]] = {
     "stages.devicePlugin.image": ("debian::12", "a schema has no grammar of names"),
     "stages.pluginValidation": ({"image": "debian::12", "command": ["a"]}, "as above"),
     "stages.pluginValidation.image": ("debian::12", "as above"),
+    "userspace.archive.url": ("https://a-.b/c", HOST),
+    "userspace.sizeLimit": ("1", "a pattern has no bounds of numbers"),
     "rollout.canaryNodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
     "rollout.canaryNodeSelector.*": (None, NULL),
     "rollout.drain": ({"resources": ["a/b"], "waitFor": {"a b": "c"}}, "keys have no patterns in a schema"),

@@ -18,6 +18,7 @@ import docker
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.archives.image_layers import opened_layer
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.errors import BuildFailed, TemporaryError, VerificationFailed
@@ -34,6 +35,7 @@ from driver_builder.model.build import (
 )
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
@@ -288,6 +290,79 @@ def test_a_dkms_package_is_built_as_its_dkms_conf_says(api: docker.APIClient, tm
     )
     assert module.vermagic.startswith(f"{request.target.kernel_version} ")
     assert any("modules won't be signed" in line for line in build.lines)
+
+
+USERSPACE_PACKAGE = "libutempter0"
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserspaceArchive]:
+    """A user space below a top folder, with a link, a program with a set-id bit, and firmware; from a web server."""
+    root = tmp_path_factory.mktemp("libraries")
+    tree = root / "probe-libraries"
+    for name, text in (("lib/libprobe.so.2.5", "library"), ("bin/probe", "program"), ("fw/probe.bin", "firmware")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    (tree / "bin/probe").chmod(0o4755)
+    (tree / "lib/libprobe.so").symlink_to("libprobe.so.2.5")
+    with tarfile.open(root / "libraries.tar.gz", "w:gz") as archive:
+        archive.add(tree, arcname=tree.name)
+    with web_server.served(root) as url:
+        sha256 = hashlib.sha256((root / "libraries.tar.gz").read_bytes()).hexdigest()
+        yield UserspaceArchive(url=f"{url}/libraries.tar.gz", sha256=sha256)
+
+
+def test_a_user_space_of_an_archive_is_built_and_verified(
+    libraries: UserspaceArchive, api: docker.APIClient, tmp_path: Path
+) -> None:
+    """Beside the modules, and of their version; firmware of it is where firmware is."""
+    names = ("dw_helper.c", "dw_probe.c", "Makefile")
+    request = replace(
+        shipped(SourceFiles(files={name: (MODULE_SOURCE / name).read_bytes() for name in names}), "dw_probe"),
+        userspace=Userspace(content=libraries, version_file="lib/libprobe.so.2.5"),
+        firmware_path="/userspace/fw",
+    )
+    built = Run(DockerBuilder(api), tmp_path)(request)
+    image = read_image_archive(built.archive, tmp_path)
+    verify(image, request=request, module_symvers=built.module_symvers)
+    assert read_files(image, "/userspace") == {
+        "/userspace/lib/libprobe.so.2.5": b"library",
+        "/userspace/bin/probe": b"program",
+    }
+    assert read_files(image, "/firmware") == {"/firmware/probe.bin": b"firmware"}
+    with opened_layer(image.layers[1]) as tar:
+        entries = {entry.name: entry for entry in tar}
+    link, program = entries["userspace/lib/libprobe.so"], entries["userspace/bin/probe"]
+    assert (link.linkname, program.mode & 0o7777, program.mtime) == ("libprobe.so.2.5", 0o755, 0)
+
+    other = replace(request, userspace=Userspace(content=libraries, version_file="lib/libprobe.so.2.4"))
+    with pytest.raises(VerificationFailed, match=r"no file lib/libprobe\.so\.2\.4") as caught:
+        verify(image, request=other, module_symvers=built.module_symvers)
+    assert caught.value.reason is Reason.USERSPACE_MISMATCH
+
+
+@pytest.mark.long
+def test_a_user_space_of_packages_is_built_and_verified(api: docker.APIClient, tmp_path: Path) -> None:
+    """Exactly the version that is named; another one than the modules' is refused, one that is nowhere not built."""
+    shown = subprocess.run(["apt-cache", "show", USERSPACE_PACKAGE], check=True, capture_output=True, text=True).stdout
+    version = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)[0]
+    upstream = version.partition("-")[0].encode()
+    names = ("dw_helper.c", "dw_probe.c", "Makefile")
+    files = {name: (MODULE_SOURCE / name).read_bytes() for name in names}
+    files["dw_probe.c"] = files["dw_probe.c"].replace(b'MODULE_VERSION("2.5")', b'MODULE_VERSION("' + upstream + b'")')
+    content = UserspacePackages(pins=((USERSPACE_PACKAGE, version),))
+    request = replace(shipped(SourceFiles(files=files), "dw_probe"), userspace=Userspace(content=content))
+    built = Run(DockerBuilder(api), tmp_path)(request)
+    image = read_image_archive(built.archive, tmp_path)
+    verify(image, request=request, module_symvers=built.module_symvers)
+    assert any("/libutempter.so.0" in path or "/libutempter.so." in path for path in read_files(image, "/userspace"))
+
+    nowhere = replace(request, userspace=Userspace(content=UserspacePackages(pins=((USERSPACE_PACKAGE, "0.0.1-1"),))))
+    with pytest.raises(
+        BuildFailed, match=f"{USERSPACE_PACKAGE}=0.0.1-1 of spec.userspace is not in the archives"
+    ) as caught:
+        Run(DockerBuilder(api), tmp_path)(nowhere)
+    assert caught.value.reason is Reason.SOURCE_MISSING
 
 
 def test_a_driver_that_is_not_for_the_kernel_says_so(api: docker.APIClient, tmp_path: Path) -> None:

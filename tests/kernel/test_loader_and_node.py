@@ -4,6 +4,9 @@ The driver is one that asks for firmware; the image is built by our template for
 docs/templates.md is built, which is the edu driver by a template of an admin's own.
 """
 
+import hashlib
+import shutil
+import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +19,7 @@ from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.userspace import Userspace, UserspaceArchive
 from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason
 from testbed.command import run
@@ -35,6 +39,7 @@ from tests.kernel.test_loader_on_real_kernels import (
     edu_request,
     image_entries,
 )
+from tests.support.real_parts import web_server
 from tools.warm_layers import own_template
 
 SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
@@ -111,6 +116,60 @@ def file_of(kernel: KernelPackage, name: str) -> Path:
     """Find a module of the kernel, compressed or not."""
     (path,) = kernel.modules.rglob(f"{name}.ko*")
     return path
+
+
+@pytest.fixture
+def with_user_space(kernel: KernelPackage, api: docker.APIClient, tmp_path: Path) -> Iterator[DriverImage]:
+    """The same driver, whose firmware comes in an archive with its library."""
+    tree = tmp_path / "web/fw-1.0.0"
+    (tree / "lib").mkdir(parents=True)
+    (tree / "lib/libfw.so.1.0.0").write_text("library\n")
+    (tree / "lib/libfw.so").symlink_to("libfw.so.1.0.0")
+    shutil.copytree(SOURCE / "firmware", tree / "firmware")
+    with tarfile.open(tree.with_suffix(".tar"), "w") as archive:
+        archive.add(tree, arcname=tree.name)
+    sha256 = hashlib.sha256(tree.with_suffix(".tar").read_bytes()).hexdigest()
+    with web_server.served(tree.parent) as url:
+        content = UserspaceArchive(url=f"{url}/{tree.with_suffix('.tar').name}", sha256=sha256)
+        userspace = Userspace(content=content, version_file="lib/libfw.so.1.0.0")
+        request = replace(firmware_request(kernel), userspace=userspace, firmware_path="/userspace/firmware")
+        (tmp_path / "image").mkdir()
+        yield build(api, request, tmp_path / "image")
+
+
+@pytest.mark.long
+def test_a_user_space_is_exported_with_its_firmware(
+    kernel: KernelPackage, with_user_space: DriverImage, tmp_path: Path
+) -> None:
+    """The kernel finds the firmware, pods the library; a mount keeps it over an upgrade; all goes with the driver."""
+    export = "/run/driverwright/drivers.fw"
+    library = f"cat /host{export}/lib/libfw.so"
+    did = boot(
+        kernel,
+        with_user_space,
+        {
+            "host": f"{HOST}; mkdir -p /host/run /pod; mount -t tmpfs tmpfs /host/run; mkdir /host/run/driverwright",
+            "load": f"{POD} USERSPACE='{export} aaaa' {LOAD}",
+            "verdict": VERDICT,
+            "says": "dmesg | grep -o 'its firmware says.*'",
+            "library": library,
+            "mount": f"mount -o bind /host{export} /pod && cat /pod/lib/libfw.so",
+            "upgrade": f"{POD} USERSPACE='{export} bbbb' {LOAD}",
+            "link": f"readlink /host{export}; {library}",
+            "still": "cat /pod/lib/libfw.so; umount /pod",
+            "unload": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload",
+            "after": "ls -A /host/run/driverwright",
+        },
+        tmp_path,
+    )
+    assert did["load"].code == 0, did["load"].output
+    assert did["verdict"].verdict["result"] == "Loaded"
+    assert did["says"].output == "its firmware says: good day\n"
+    assert did["library"].output == did["mount"].output == did["still"].output == "library\n"
+    assert did["upgrade"].code == 0, did["upgrade"].output
+    assert did["link"].output == ".drivers.fw@bbbb\nlibrary\n"
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output == "owners\n"
 
 
 def test_firmware_is_found_by_the_kernel(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:

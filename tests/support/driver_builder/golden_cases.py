@@ -93,6 +93,27 @@ CASES: dict[str, Case] = {
         spec={"source": {"archive": {"url": "https://example.com/e.tar.gz", "sha256": CHECKSUM, "path": "driver"}}}
     ),
     "package": Case(spec={"source": {"package": {"name": "edu-dkms", "version": "1.0-1"}}}),
+    "user-space": Case(
+        spec={
+            "userspace": {
+                "archive": {"url": "https://example.com/edu-libraries.tar.xz", "sha256": CHECKSUM},
+                "versionFile": "lib/libedu.so.1.0.0",
+                "sizeLimit": "64Mi",
+            }
+        }
+    ),
+    "user-space-of-packages": Case(
+        spec={
+            "module": {"names": ["edudrv"], "firmwarePath": "/userspace/usr/lib/firmware"},
+            "userspace": {
+                "packages": [
+                    {"name": "libedu1", "version": "1.0.0-1"},
+                    {"name": "firmware-edu", "version": "1:1.0.0-2"},
+                ],
+                "hostPath": "/run/nvidia/driver",
+            },
+        }
+    ),
     "own-template": Case(
         spec={"build": {"templateConfigMap": {"name": "mine", "key": "Dockerfile"}, "baseImage": "debian:12"}},
         in_a_job=True,

@@ -66,6 +66,16 @@ def test_a_mount_may_be_anything(host: HostTree) -> None:
     assert find_files(host.path, described) == {"/opt/*": ["/opt/a"]}
 
 
+def test_what_a_driver_exports_is_found_by_its_link(host: HostTree) -> None:
+    """It is relative, as the loader makes it; a container gets what it shows when the container starts."""
+    path = "/run/driverwright/team.edu"
+    described = resource({"path": path, "type": "Mount", "readOnly": True})
+    assert find_files(host.path, described) == {path: []}
+    host.file("/run/driverwright/.team.edu@aaaa/lib/libedu.so")
+    host.link(path, "/run/driverwright/.team.edu@aaaa")
+    assert find_files(host.path, described) == {path: [path]}
+
+
 @pytest.mark.parametrize(
     ("glob", "expected"),
     [("/dev/edu*", ("/dev", 1)), ("/dev/bus/*/x", ("/dev/bus", 2)), ("/dev/kvm", ("/dev", 1)), ("/*", ("/", 1))],

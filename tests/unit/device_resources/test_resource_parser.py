@@ -116,6 +116,12 @@ def test_null_is_a_field_that_is_not_given() -> None:
         pytest.param(
             _with_path(type="Mount", permissions="r"), "permissions: only a path of type Device", id="of a mount"
         ),
+        pytest.param(
+            _with_path(type="Mount", path="/run/driverwright/team.edu"), "readOnly: set readOnly: true", id="writable"
+        ),
+        pytest.param(
+            _with_path(type="Mount", path="/run/nvidia/driver", readOnly=False), "set readOnly: true", id="NVIDIA's"
+        ),
         pytest.param(_with_path(type="device"), "did you mean Device?", id="type in lower case"),
         pytest.param(_with_path(limit=0), "0 is not a whole number from 1 to 1000", id="limit too low"),
         pytest.param(_with_path(limit=True), "True is not a whole number", id="boolean as number"),

@@ -116,6 +116,13 @@ REFUSED = [
         id="source in an archive",
     ),
     pytest.param(
+        {"userspace": {"archive": {"url": "http://a.example/x.tar", "sha256": SHA256}, "versionFile": "a"}},
+        {"allowed_source_hosts": "b.example"},
+        "spec.userspace.archive.url: 'http://a.example/x.tar' is not allowed by --allowed-source-hosts of"
+        " driver-builder",
+        id="user space in an archive",
+    ),
+    pytest.param(
         {"build": {"args": {"HEADERS_MIRROR": "http://a.example/debian"}}},
         {"allowed_source_hosts": "mirror.example.com"},
         "spec.build.args.HEADERS_MIRROR: 'http://a.example/debian' is not allowed by --allowed-source-hosts of"

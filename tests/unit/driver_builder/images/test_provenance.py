@@ -8,6 +8,7 @@ import pytest
 from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.images.provenance import config_digest, provenance, public_url
 from driver_builder.images.verified_image import VerifiedImage
+from driver_builder.model import images
 from driver_builder.model.build import (
     BuildRequest,
     ModuleSpec,
@@ -20,11 +21,13 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.images import Reused
+from driver_builder.model.userspace import Userspace, UserspacePackages
 from driver_builder.modules.verify import VerifiedModule
 from tests.support.driver_builder.factories import target
 from tests.support.driver_builder.module_signing import a_signer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+USERSPACE = Userspace(content=UserspacePackages(pins=(("libedu1", "1.0-1"),)))
 REQUEST = BuildRequest(
     recipe="k1",
     driver="team/edu",
@@ -126,12 +129,28 @@ def test_a_public_url_has_no_secret(url: str, expected: str) -> None:
     assert public_url(url) == expected
 
 
+def test_a_user_space_is_known_by_its_files_and_by_what_it_is_made_of() -> None:
+    """Links between files are only in the latter."""
+    request, files = replace(REQUEST, userspace=USERSPACE), {"/userspace/a": "1"}
+    known = {
+        provenance(asked, MADE, userspace=found)[images.USERSPACE_LABEL]
+        for asked, found in (
+            (request, files),
+            (request, {"/userspace/a": "2"}),
+            (replace(request, userspace=replace(USERSPACE, version_file="b")), files),
+        )
+    }
+    assert len(known) == 3
+    assert images.USERSPACE_LABEL not in provenance(REQUEST, MADE)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         pytest.param(replace(REQUEST, template="ubuntu"), id="template"),
         pytest.param(replace(REQUEST, own_template=OwnTemplate(place="", text="FROM x")), id="own template"),
         pytest.param(replace(REQUEST, firmware_path="/source/fw"), id="firmware"),
+        pytest.param(replace(REQUEST, userspace=USERSPACE), id="user space"),
         pytest.param(replace(REQUEST, args={"DEBUG": "1"}), id="arguments"),
         pytest.param(replace(REQUEST, modules=(ModuleSpec(name="edudrv"),)), id="parameters"),
     ],

@@ -27,6 +27,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.images import ImageRef, Reused
+from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from tests.support.driver_builder.factories import KERNEL, target
 
 MODULES = Path(__file__).parents[3] / "data" / "modules"
@@ -118,6 +119,37 @@ def test_everything_of_the_image_is_contained_in_it() -> None:
     }
     names = {item["name"] for item in content["packages"] if item["SPDXID"] in contained}
     assert names == {"dw_probe.ko", "dw_helper.ko", "fw.bin"}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(
+            UserspaceArchive(url="https://user:secret@example.com/edu.tar?a=b", sha256="c" * 64),
+            {
+                "downloadLocation": "https://example.com/edu.tar",
+                "checksums": [{"algorithm": "SHA256", "checksumValue": "c" * 64}],
+            },
+            id="archive",
+        ),
+        pytest.param(
+            UserspacePackages(pins=(("libedu1", "1:1.0-1"), ("edu-tools", "1.0-2"))),
+            {"comment": "packages libedu1=1:1.0-1 edu-tools=1.0-2"},
+            id="packages",
+        ),
+    ],
+)
+def test_a_user_space_is_one_part_of_the_image(
+    content: UserspaceArchive | UserspacePackages, expected: dict[str, object]
+) -> None:
+    """Whatever files it has: it says what it was made of."""
+    request = replace(REQUEST, userspace=Userspace(content=content))
+    made = document(request, {**FILES, "/userspace/lib/libedu.so.1": b"library"})
+    (part,) = (item for item in made["packages"] if item["SPDXID"] == "SPDXRef-Userspace")
+    assert {name: part[name] for name in expected} == expected
+    relation = {"spdxElementId": "SPDXRef-Image", "relationshipType": "CONTAINS", "relatedSpdxElement": part["SPDXID"]}
+    assert relation in made["relationships"]
+    assert "libedu.so.1" not in {item["name"] for item in made["packages"]}
 
 
 def test_modules_that_are_used_again_were_made_with_the_headers_of_their_own_kernel() -> None:

@@ -20,8 +20,10 @@ from driver_builder.model.build import (
     SourcePackage,
     source_digest,
 )
+from driver_builder.model.userspace import Userspace, UserspacePackages
 from tests.support.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, target
 
+USERSPACE = Userspace(content=UserspacePackages(pins=(("libedu1", "1.0-1"),)))
 REQUEST = BuildRequest(
     driver="driverwright/edu",
     version="1.0.0",
@@ -54,6 +56,7 @@ REQUEST = BuildRequest(
         pytest.param({"modules": (ModuleSpec(name="helper"), ModuleSpec(name="edudrv"))}, id="module parameter"),
         pytest.param({"rebuild": "token"}, id="rebuild"),
         pytest.param({"firmware_path": "/source/firmware"}, id="firmware"),
+        pytest.param({"userspace": USERSPACE}, id="user space"),
         pytest.param({"signing_certificate": b"der"}, id="signing certificate"),
     ],
 )

@@ -11,6 +11,9 @@ from tests.support.driver_builder.factories import DIGEST, IDENTITY, driver, spe
 OTHER_DIGEST = "sha256:" + "e" * 64
 
 
+USERSPACE = {"packages": [{"name": "libedu1", "version": "1.0-1"}]}
+
+
 def made(container: DriverContainer | None = None, **changes: Any) -> str:
     """Make the fingerprint of a driver."""
     words: dict[str, Any] = {"identities": {"edudrv": IDENTITY}, "image_digest": DIGEST, **changes}
@@ -34,6 +37,7 @@ def with_module(**changes: Any) -> DriverContainer:
         pytest.param(driver(spec_changes={"build": {"resources": {"limits": {"cpu": "2"}}}}), {}, id="resources"),
         pytest.param(driver(), {"image_digest": OTHER_DIGEST}, id="image with the same modules"),
         pytest.param(driver(), {"firmware": "sha256:1"}, id="firmware that nobody asked for"),
+        pytest.param(driver(), {"userspace": "sha256:1"}, id="user space that nobody asked for"),
     ],
 )
 def test_what_changes_nothing_on_a_node_replaces_no_pod(container: DriverContainer, changes: dict[str, Any]) -> None:
@@ -51,6 +55,7 @@ def test_what_changes_nothing_on_a_node_replaces_no_pod(container: DriverContain
         pytest.param(with_module(blacklist=["nouveau"]), {}, id="blacklist"),
         pytest.param(with_module(inTreeModulesToRemove=["nouveau"]), {}, id="modules that make room"),
         pytest.param(with_module(firmwarePath="/source/fw"), {"firmware": "sha256:1"}, id="firmware"),
+        pytest.param(driver(spec_changes={"userspace": USERSPACE}), {"userspace": "sha256:1"}, id="user space"),
     ],
 )
 def test_what_changes_a_node_replaces_pods(container: DriverContainer, changes: dict[str, Any]) -> None:
@@ -94,3 +99,18 @@ def test_the_form_is_fixed() -> None:
     assert made() == "v2:625c4a96a49647d6"
     assert fingerprints.is_of_this_form(made())
     assert not fingerprints.is_of_this_form("0123456789abcdef")
+
+
+def test_a_user_space_is_told_from_another_one_and_from_another_place() -> None:
+    """An image without the label counts as a whole."""
+    asked = driver(spec_changes={"userspace": USERSPACE})
+    elsewhere = driver(spec_changes={"userspace": {**USERSPACE, "hostPath": "/run/nvidia/driver"}})
+    known = {
+        made(asked, userspace="sha256:1"),
+        made(asked, userspace="sha256:2"),
+        made(elsewhere, userspace="sha256:1"),
+        made(asked),
+        made(asked, image_digest=OTHER_DIGEST),
+    }
+    assert len(known) == 5
+    assert made(asked, userspace="sha256:1", image_digest=OTHER_DIGEST) == made(asked, userspace="sha256:1")

@@ -21,7 +21,10 @@ def load(*modules: str, target: str = "aaaa1111", boot_id: str = BOOT, **changes
 def test_what_was_written_is_read() -> None:
     """All of it, in less than the limit."""
     full = Loaded(
-        loads=(load("a:1", "b:2", firmware=True), load(target="bbbb2222", boot_id=NEXT_BOOT, blacklist=True)),
+        loads=(
+            load("a:1", "b:2", firmware=True, nvidia=True),
+            load(target="bbbb2222", boot_id=NEXT_BOOT, blacklist=True),
+        ),
         outside_since=5,
         unload_since=7,
         held="refcnt 2",

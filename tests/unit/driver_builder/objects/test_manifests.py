@@ -318,6 +318,45 @@ def test_a_pod_gets_no_more_of_its_node_than_it_needs(
     assert environment(containers(pod)["hold"]) == {}
 
 
+USERSPACE = {"packages": [{"name": "libedu1", "version": "1.0-1"}], "sizeLimit": "100Mi"}
+NVIDIA = "/run/nvidia/driver"
+
+
+@pytest.mark.parametrize(
+    ("changes", "userspace", "export", "paths"),
+    [
+        pytest.param({}, "sha256:" + "1" * 64, f"/run/driverwright/driverwright.edu {'1' * 16}", ALWAYS, id="ours"),
+        pytest.param({}, "", f"/run/driverwright/driverwright.edu {DIGEST[7:23]}", ALWAYS, id="of an unknown image"),
+        pytest.param(
+            {"hostPath": NVIDIA},
+            "sha256:" + "1" * 64,
+            f"{NVIDIA} {'1' * 16}",
+            {**ALWAYS, "nvidia": ("/host/run/nvidia", "/run/nvidia", True)},
+            id="NVIDIA's place",
+        ),
+    ],
+)
+def test_a_user_space_is_exported_by_load(
+    changes: dict[str, Any], userspace: str, export: str, paths: dict[str, Any]
+) -> None:
+    """Which may take the memory for it; another pod's containers stay as they are."""
+    container = driver(spec_changes={"userspace": {**USERSPACE, **changes}})
+    pod = pod_spec(made(container, userspace=userspace))
+    found = containers(pod)
+    assert host_paths(pod) == paths
+    assert environment(found["load"])["USERSPACE"] == export
+    assert [found[name]["resources"]["limits"] for name in ("loader", "load", "hold")] == [
+        {"memory": "64Mi"},
+        {"memory": "164Mi"},
+        {"memory": "64Mi"},
+    ]
+
+
+def test_nvidias_place_stays_mounted_for_what_a_pod_has_left_there() -> None:
+    """The next pod removes it."""
+    assert "nvidia" in host_paths(pod_spec(made(folders=("nvidia",))))
+
+
 def test_a_pod_knows_its_node_where_rebuilds_are_of_nodes() -> None:
     """The words are the same in all pods of the DaemonSet."""
     load = containers(pod_spec(made(node_rebuilds={"a": "t1"})))["load"]

@@ -81,6 +81,29 @@ def test_the_unload_pod_is_bound_to_its_node_and_says_what_to_take() -> None:
     assert manifests.TARGET_LABEL not in pod["metadata"]["labels"], "no DaemonSet may take it for its own"
 
 
+def test_a_user_space_at_nvidias_place_goes_with_its_driver() -> None:
+    """The unload pod has that folder of the node; after a boot there is nothing of it."""
+    world = World()
+    world.add_node("node-0", KERNEL)
+    packages = [{"name": "libcuda1", "version": "1.0-1"}]
+    world.add_driver(userspace={"packages": packages, "hostPath": "/run/nvidia/driver"})
+    world.settle()
+    known = memory(world)
+    assert known is not None
+    assert (known.loads[0].nvidia, known.loads[0].has_files) == (True, False)
+    world.delete_driver("edu")
+    for _ in range(2):
+        world.reconcile()
+        world.turn()
+    world.reconcile()
+    (pod,) = unload_pods(world)
+    assert [mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]] == [
+        "/host/lib/modules",
+        "/host/run/driverwright",
+        "/host/run/nvidia",
+    ]
+
+
 def test_files_are_taken_after_a_boot_as_well() -> None:
     """No module is left then, but the blacklist is: a pod takes it before the finalizer goes."""
     world = World()

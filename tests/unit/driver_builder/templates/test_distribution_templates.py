@@ -4,6 +4,7 @@ The places where headers are looked for are tried for real, by the rendered shel
 package managers: the repositories of these distributions are not there when tests run.
 """
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.reasons import Reason, remedy_of
 from driver_builder.templates.template_engine import PARTS
 from driver_builder.templates.template_values import template_values
@@ -112,6 +114,10 @@ def test_hadolint_finds_nothing(node: Node, tmp_path: Path) -> None:
         "rebuild": "0f",
         "firmware_path": "/source/fw",
     }
+    shapes["user space"] = dockerfile(
+        node, userspace=Userspace(content=ARCHIVE), firmware_path="/userspace/lib/firmware"
+    )
+    shapes["packages of a user space"] = dockerfile(node, userspace=Userspace(content=PACKAGES))
     shapes["all else"] = dockerfile(node, modules=(ModuleSpec(name="a"), ModuleSpec(name="b-c")), **changes)
     for name, text in shapes.items():
         (tmp_path / f"{name}.Dockerfile").write_text(text)
@@ -128,6 +134,29 @@ def test_firmware_is_taken_along_where_there_is_any(node: Node) -> None:
     assert 'cp -rL "/source/fw/." /out/firmware/' in with_firmware
     assert with_firmware.index("/out/firmware/") < with_firmware.index("find /out -exec touch")
     assert [line for line in plain.splitlines() if line not in with_firmware.splitlines()] == []
+
+
+ARCHIVE = UserspaceArchive(url="https://example.com/edu.tar.xz", sha256="0" * 64, path="root")
+PACKAGES = UserspacePackages(pins=(("libedu1", "1:1.0-1~deb12u1"), ("edu-tools", "1.0-2")))
+
+
+@each_node
+@pytest.mark.parametrize("content", [ARCHIVE, PACKAGES], ids=["archive", "packages"])
+def test_a_user_space_has_a_stage_of_its_own(node: Node, content: UserspaceArchive | UserspacePackages) -> None:
+    """It comes to the image beside the modules, and changes no other stage."""
+    plain, text = dockerfile(node), dockerfile(node, userspace=Userspace(content=content))
+    before, stage, after = re.split(r"(?ms)^(FROM \S+ AS userspace\n.*?)(?=^FROM )", text)
+    assert before + after == plain + "COPY --from=userspace /userspace/ /userspace/\n"
+    assert ("https://example.com/edu.tar.xz" in stage) is (content is ARCHIVE)
+
+
+@each_node
+def test_firmware_of_a_user_space_goes_to_the_place_of_firmware(node: Node) -> None:
+    """Nothing of it is taken from the build of the modules."""
+    text = dockerfile(node, userspace=Userspace(content=ARCHIVE), firmware_path="/userspace/lib/firmware")
+    assert 'cp -rL "/userspace/lib/firmware/." /firmware/' in text
+    assert text.endswith("COPY --from=userspace /firmware/ /firmware/\n")
+    assert "/out/firmware" not in text
 
 
 DOCUMENTED = [

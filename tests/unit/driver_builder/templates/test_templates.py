@@ -27,6 +27,7 @@ from driver_builder.model.build import (
     SourcePackage,
 )
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.userspace import Userspace, UserspacePackages
 from driver_builder.reasons import Reason
 from driver_builder.templates import templates
 from driver_builder.templates.template_values import modules_text, template_values
@@ -385,6 +386,19 @@ def test_firmware_is_not_left_out(directory: Path) -> None:
     assert templates.render(knows, directory) == "COPY /source/fw /out"
     with pytest.raises(BuildFailed, match=r"module\.firmwarePath '/a b' cannot be written to a Dockerfile"):
         templates.render(replace(knows, firmware_path="/a b"), directory)
+
+
+def test_a_user_space_is_not_left_out(directory: Path) -> None:
+    """A template that does not know of it is refused; its values are words."""
+    content = UserspacePackages(pins=(("a", "1-1"), ("b", "1-2")))
+    with pytest.raises(BuildFailed, match=r"leaves out spec\.userspace: it does not mention userspace_packages"):
+        templates.render(replace(REQUEST, userspace=Userspace(content=content)), directory)
+    text = "{{ userspace_packages | join(' ') }} {{ userspace_archive }}"
+    knows = own(text, userspace=Userspace(content=content))
+    assert templates.render(knows, directory) == "a=1-1 b=1-2 None"
+    wrong = Userspace(content=UserspacePackages(pins=(("a b", "1"),)))
+    with pytest.raises(BuildFailed, match="userspace package 'a b' cannot be written to a Dockerfile"):
+        templates.render(replace(knows, userspace=wrong), directory)
 
 
 def test_an_unknown_template_is_refused_with_the_known_ones(directory: Path) -> None:
