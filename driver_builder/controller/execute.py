@@ -279,19 +279,11 @@ class Executor:
     def _write(self, action: _Write) -> None:
         match action:
             case ApplyDaemonSet():
-                path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
-                if action.hooks:
-                    # An apply leaves an empty hook of one that it takes away, which the API server refuses.
-                    pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
-                    body: Object = {"spec": {"template": {"spec": pod}}}
-                    self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
-                if isinstance(action, ApplyPlugin) and action.undo:
-                    self._client.patch(path, action.undo)
-                self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)
+                self._apply(action)
             case WidenDaemonSet():
                 selector = {"nodeSelector": {names.OS_VERSION_LABEL: None}}
                 recorded = {manifests.OS_VERSION_ANNOTATION: action.os_version}
-                body = {
+                body: Object = {
                     # The uid makes a conflict of a younger DaemonSet of the same name.
                     "metadata": {"uid": action.uid, "annotations": recorded},
                     "spec": {"template": {"spec": selector}},
@@ -318,6 +310,16 @@ class Executor:
                 self._set_finalizer(action)
             case _ as never:
                 assert_never(never)
+
+    def _apply(self, action: ApplyDaemonSet) -> None:
+        path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
+        if action.hooks:
+            # An apply leaves an empty hook of one that it takes away, which the API server refuses.
+            pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
+            self._client.patch(path, {"spec": {"template": {"spec": pod}}}, content_type=STRATEGIC_MERGE_PATCH)
+        if isinstance(action, ApplyPlugin) and action.undo:
+            self._client.patch(path, action.undo)
+        self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)
 
     def _set_finalizer(self, action: SetFinalizer) -> None:
         path = DRIVER_CONTAINERS.path(namespace=action.namespace, name=action.name)
