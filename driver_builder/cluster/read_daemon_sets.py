@@ -10,6 +10,7 @@ from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
 
+
 @dataclass(frozen=True, slots=True)
 class OwnedDaemonSet:
     """A DaemonSet with our label, and the uid of what controls it: a label alone makes none ours."""

@@ -318,8 +318,7 @@ class Executor:
         if action.hooks:
             # An apply leaves an empty hook of one that it takes away, which the API server refuses.
             pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
-            body: Object = {"spec": {"template": {"spec": pod}}}
-            self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
+            self._client.patch(path, {"spec": {"template": {"spec": pod}}}, content_type=STRATEGIC_MERGE_PATCH)
         if isinstance(action, ApplyPlugin) and action.undo:
             self._client.patch(path, action.undo)
         self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)

@@ -115,13 +115,12 @@ def _plugin(stages: StageView, node: Node, resource: str) -> _Plugin:
         return _Plugin(is_there=was, why="its device plugin is not ready yet")
     late = since + REGISTER_SECONDS
     is_early = since <= stages.now < late
-    if has and is_early and node.reported_at < since:
-        # What the kubelet had reported before is of the plugin that was there before this one.
-        return _Plugin(is_there=False, why=f"{resource} is not reported anew yet", due_at=late)
-    if has:
+    # What the kubelet had reported before is of the plugin that was there before this one.
+    if has and not (is_early and node.reported_at < since):
         return _Plugin(is_there=True)
     if is_early:
-        return _Plugin(is_there=was, why=f"it has no {resource} yet", due_at=late)
+        why = f"{resource} is not reported anew yet" if has else f"it has no {resource} yet"
+        return _Plugin(is_there=was, why=why, due_at=late)
     return _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
 
 

@@ -88,10 +88,8 @@ class World:
         """The same of the commands that validate plugins."""
         self.without_devices: set[str] = set()
         """Nodes where plugins find no device."""
-        self.late: set[str] = set()
-        """Nodes whose kubelet has not reported yet what has changed."""
-        self.stuck: set[str] = set()
-        """Nodes where the pods of plugins do not end."""
+        self.stuck, self.late = set[str](), set[str]()
+        """Nodes where the pods of plugins do not end, and those whose kubelet has not reported yet what has changed."""
         self.in_use: set[str] = set()
         """Nodes on which somebody uses the modules."""
         self.dead: set[str] = set()

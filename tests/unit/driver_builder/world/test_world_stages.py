@@ -384,7 +384,7 @@ def _deleted_set(world: World) -> None:
 def _added_to_set(world: World) -> None:
     obj = world.client.objects[PLUG_SET]
     obj["spec"]["template"]["spec"] |= {"hostPID": True, "dnsPolicy": "Default"}
-    written = {"f:template": {"f:spec": {"f:hostPID": {}, "f:dnsPolicy": {}}}}
+    written: dict[str, Any] = {"f:template": {"f:spec": {"f:hostPID": {}, "f:dnsPolicy": {}}}}
     obj["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "fieldsV1": {"f:spec": written}}]
 
 
