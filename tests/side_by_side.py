@@ -1,8 +1,8 @@
 """A plugin of pytest that runs the tests in several processes: ``-p tests.side_by_side``.
 
 One process finds the files and imports what several of them import, forks the others, and reports. Each of the others
-takes the next file when it has run its last one, and collects it only then. The largest files come first: they take
-longest, and no process works long after the others.
+takes the next file when it has run its last one, and collects it only then. Files that are known to take long come
+first, then the largest: no process works long after the others.
 
 Tests that are named one by one, and ``--collect-only``, are left to pytest.
 """
@@ -26,6 +26,15 @@ from _pytest.warnings import catch_warnings_for_item
 
 PROCESSES = len(os.sched_getaffinity(0)) + 2
 """More than cores: some tests wait for most of their time."""
+
+COSTLY = (
+    "driver_builder/loader/test_loader",
+    "driver_builder/world/test_world",
+    "nfd_worker/test_daemon",
+    "test_spec_rules",
+    "test_worker_and_server",
+)
+"""What the paths of files contain that take much longer than their size says."""
 
 NUMBER = 4
 """Bytes of the number of a file."""
@@ -65,7 +74,7 @@ class _Files:
         gc.disable()
         try:
             result = yield
-            self.found.sort(key=lambda file: file.path.stat().st_size, reverse=True)
+            self.found.sort(key=lambda file: (_is_costly(file.path), file.path.stat().st_size), reverse=True)
             _import_shared([file.path for file in self.found])
             return result
         finally:
@@ -96,6 +105,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if not config.option.collectonly and not any("::" in argument for argument in config.args):
         config.pluginmanager.register(_Files())
+
+
+def _is_costly(file: Path) -> bool:
+    return any(part in file.as_posix() for part in COSTLY)
 
 
 def _import_shared(files: Sequence[Path]) -> None:

@@ -27,6 +27,7 @@ from kube_api.resources import NODES
 from nfd_worker.cli.main import run as worker_cli
 from tests.support.admission import LONGEST_MESSAGE, CelError, Policy, Review
 from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.examples import few
 from tests.support.forbidden_acts import BUILDER_MUST_NOT, WORKER_MUST_NOT
 from tests.support.forbidden_changes import (
     AGENT_POLICY,
@@ -227,6 +228,7 @@ object_names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?", fullmatch=Tr
 kernels = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=64)
 
 
+@few(10)
 @given(object_names, object_names, kernels)
 def test_whatever_the_controller_writes_to_nodes_the_policy_accepts(namespace: str, name: str, kernel: str) -> None:
     """By the executor's own code: labels and annotations of any driver and kernel, set and taken away again."""

@@ -169,9 +169,13 @@ def failing_build() -> World:
     return world
 
 
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("make", STARTS.values(), ids=STARTS)
-def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], World]) -> None:
-    """For each action on the way: kill the controller right after it; the end is the same, nothing is built twice."""
+def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], World], every: int) -> None:
+    """Kill the controller right after an action on the way; ``make test-long`` does so for each of them.
+
+    The end is the same, and nothing is built twice.
+    """
     straight = make()
     actions: list[Action] = []
 
@@ -183,7 +187,7 @@ def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], W
     straight.settle()
     assert_all_ready(straight)
     assert actions
-    for number in range(len(actions)):
+    for number in range(0, len(actions), every):
         world = make()
         seen = 0
 

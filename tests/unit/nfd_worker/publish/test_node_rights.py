@@ -105,7 +105,7 @@ def may_set(some: NamespaceOptions) -> dict[str, Callable[[str], bool]]:
 
 
 @pytest.mark.costly
-@few(15)
+@few(8)
 @given(options)
 def test_the_policy_accepts_the_keys_that_the_worker_sets_and_no_other(some: NamespaceOptions) -> None:
     """One key that only the worker accepts would refuse all labels; one that only the policy accepts is worth more.
