@@ -118,9 +118,7 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
         yield _restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
-def _prepared(
-    part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order
-) -> DriverPlan:
+def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order) -> DriverPlan:
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
     if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
         return part
@@ -268,9 +266,7 @@ class _Hold:
     def _keep_driver(self, node: Node, record: Draining | None, found: Clearing) -> _Step:
         """Let those that have yielded be loaded again, with the driver as it is, and record why."""
         why = found.failed
-        failed = Draining(
-            driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck
-        )
+        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
         labels = {**_restored(node, record), **self.order.returning(node, self.driver).labels}
