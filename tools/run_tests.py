@@ -31,7 +31,12 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
-LIVES = ("tests/api/test_killed_controller.py", "tests/api/test_landings.py", "tests/api/test_soak.py")
+LIVES = (
+    "tests/api/test_killed_controller.py",
+    "tests/api/test_killed_upgrade.py",
+    "tests/api/test_landings.py",
+    "tests/api/test_soak.py",
+)
 """A controller's process and played nodes: they take minutes and hardly any processor time."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 SLOWEST = 10
