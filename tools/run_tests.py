@@ -33,6 +33,7 @@ UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
 LIVES = (
     "tests/api/test_killed_controller.py",
+    "tests/api/test_killed_upgrade.py",
     "tests/api/test_landings.py",
     "tests/api/test_soak.py",
     "tests/api/publish/test_killed_publish.py",

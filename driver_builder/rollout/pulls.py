@@ -15,6 +15,7 @@ from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, DeletePullPod, PullImage
 from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.status.rollout_status import Phase
 
 MAX_PULLS = 500
 """So many nodes of a driver get their next image at once."""
@@ -100,12 +101,15 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
     times = [part.requeue_at]
     kept: set[str] = set()
     hopeful = 0
+    # Until the canary is proven, no node is next after those that go.
+    is_canary = part.wave is not None and part.wave.phase is Phase.CANARY
     for node, image in part.images.items():
         pod = pulls.find(driver.key, node, image)
         if pod is not None and (node in part.budgeted or not pulls.is_over(pod)):
             kept.add(pod.uid)
             times.append(pulls.next_look(pod))
         if node in part.budgeted:
+            hopeful += is_canary
             continue
         if pod is None and hopeful < min(part.pulls, MAX_PULLS):
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)

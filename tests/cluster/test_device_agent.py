@@ -1,6 +1,7 @@
 """The device agent with a real kubelet: devices made by mknod, offered, allocated, lost, and offered again."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from kube_api.resources import PODS
 from testbed.testbed import Testbed
-from tests.support.real_parts.device_agent import DAEMON_SET, SECONDS, Place
+from tests.support.real_parts import reference_plugin
+from tests.support.real_parts.device_agent import DAEMON_SET, NAMESPACE, SECONDS, Place
 from tools import product_images
 
 RESOURCE = "driverwright.io/widget"
+REFERENCE = "example.com/widget"
+"""The first of the same devices, offered by a device plugin that grpcio serves (``tests/data/reference-plugin``)."""
 NODES_OF_DEVICES = [Path(f"/dev/driverwright-widget{number}") for number in range(2)]
 IN_CONTAINER = "/dev/widget"
 ZERO = os.makedev(1, 5)
@@ -136,6 +141,34 @@ def test_the_agent_is_small_and_rests(place: Place, record_property: Any) -> Non
     record_property("cpu_share", share)
     print(f"\ndevice-agent: {rss:.1f} MiB resident, {share:.2%} of a CPU at rest")
     assert rss <= MOST_MIB
+
+
+@pytest.mark.long
+def test_beside_a_device_plugin_by_grpcio(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """It takes less memory; memory, processor time at rest and how soon a lost device is noticed are printed."""
+    path, ground = NODES_OF_DEVICES[0], place.ground
+    for missing in (path for path in NODES_OF_DEVICES if not path.exists()):
+        _make_device(missing)
+    place.wait_for("2", "2")
+    with closing(ground.engine.client(timeout=600)) as engine:
+        base = f"{ground.registry.host}/driverwright/device-agent:latest"
+        image = reference_plugin.build(engine, ground.registry.host, base_image=base)
+    pod = reference_plugin.pod(image, name="reference", node=place.node, resource=REFERENCE, path=str(path))
+    place.client.create(PODS.path(namespace=NAMESPACE), pod)
+    other = Place(ground, place.node, REFERENCE)
+    other.wait_for("1", "1")
+    race = reference_plugin.Race(
+        ours=place, theirs=other, run=_run, take=path.unlink, bring=lambda: _make_device(path),
+        containers=(place.agent_container(), reference_plugin.container_of(place.pod("reference"))),
+    )  # fmt: skip
+    with capsys.disabled():
+        ours, theirs = race.measure()
+    assert 0 < ours.rss_mib < theirs.rss_mib
+    place.delete_pod("reference")
+
+
+def _run(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout
 
 
 def test_an_agent_that_ends_leaves_no_device(place: Place) -> None:

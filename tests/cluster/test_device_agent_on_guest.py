@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from kube_api import names
-from kube_api.resources import DAEMON_SETS, NODES
+from kube_api.resources import DAEMON_SETS, NODES, PODS
 from testbed.guest.guest import Guest
 from testbed.testbed import Testbed
 from tests.cluster.test_pod_on_node import build, daemon_set
+from tests.support.real_parts import reference_plugin
 from tests.support.real_parts.device_agent import NAMESPACE, Place
 from tools import product_images
 
 RESOURCE = "driverwright.io/edu"
+REFERENCE = "example.com/edu"
+"""The same device, offered by a device plugin that grpcio serves (``tests/data/reference-plugin``)."""
 NODE = "guest-devices"
 CONFIGURATION = f"""\
 resources:
@@ -29,12 +32,14 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def images(ground: Testbed) -> dict[str, str]:
-    """Build the images of the agent, the loader and the example's workload."""
+    """Build the images of the agent, the loader, the example's workload, and of the reference."""
     with closing(ground.engine.client(timeout=600)) as engine:
-        return product_images.build_all(
+        built = product_images.build_all(
             engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
             names=("device-agent", "loader", "edu-workload"),
         )  # fmt: skip
+        reference = reference_plugin.build(engine, ground.registry.host, base_image=built["device-agent"])
+    return {**built, "reference": reference}
 
 
 @pytest.fixture
@@ -55,9 +60,12 @@ def guest(ground: Testbed, images: dict[str, str]) -> Iterator[Guest]:
 
 
 def test_an_unprivileged_pod_computes_on_a_device_that_comes_and_goes(
-    ground: Testbed, guest: Guest, images: dict[str, str], tmp_path: Path
+    ground: Testbed, guest: Guest, images: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The agent waits for the driver; 10! by a pod without privileges; unplugged, allocatable sinks and recovers."""
+    """The agent waits for the driver; 10! by a pod without privileges; unplugged, allocatable sinks and recovers.
+
+    Then the same beside a device plugin by grpcio, with what both take.
+    """
     place = Place(ground, NODE, RESOURCE)
     place.deploy(images["device-agent"], CONFIGURATION)
     place.agent()
@@ -79,5 +87,21 @@ def test_an_unprivileged_pod_computes_on_a_device_that_comes_and_goes(
     place.wait_for("1", "0")
     guest.plug_edu()
     place.wait_for("1", "1")
+
+    other = Place(ground, NODE, REFERENCE)
+    pod = reference_plugin.pod(images["reference"], name="reference", node=NODE, resource=REFERENCE, path="/dev/edu0")
+    place.client.create(PODS.path(namespace=NAMESPACE), pod)
+    other.wait_for("1", "1")
+    containers = [reference_plugin.container_of(item) for item in (place.agent(), place.pod("reference"))]
+    race = reference_plugin.Race(
+        ours=place, theirs=other, containers=(containers[0], containers[1]), run=guest.check,
+        take=guest.unplug_edu, bring=guest.plug_edu,
+    )  # fmt: skip
+    with capsys.disabled():
+        print(f"\n{guest.kernel.release}, emulated, a device of QEMU that is unplugged", end="")
+        ours, theirs = race.measure()
+    assert 0 < ours.rss_mib < theirs.rss_mib
+
+    place.delete_pod("reference")
     place.client.delete(path)
     place.remove()

@@ -31,7 +31,7 @@ from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts.cluster_setup import admin, install, make_namespace
 from tests.support.real_parts.played_nodes import PlayedNodes
-from tests.support.real_parts.tapped import ANY_PORT, Tap
+from tests.support.real_parts.tapped import ANY_PORT, Tap, words_of, write_in_detail, write_name
 
 Json = dict[str, Any]
 
@@ -74,7 +74,8 @@ class Life:
     """One driver from its apply to its deletion, in a namespace of its own, with a controller that can be killed.
 
     ``registry_at`` is where its registry is to be, ``port`` where the controller is to tell its metrics,
-    ``resync_seconds`` how often it is to look though nothing changes.
+    ``resync_seconds`` how often it is to look though nothing changes, ``spec`` what its driver has beside the rest.
+    With ``detail`` the names of writes say what a Node gets and what a pod is for.
     """
 
     def __init__(
@@ -86,27 +87,33 @@ class Life:
         registry_at: tuple[str, int] = ANY_PORT,
         port: int = 0,
         resync_seconds: int = 5,
+        spec: Json | None = None,
+        detail: bool = False,
     ) -> None:
         self.name = name
+        self._spec = spec or {}
         self._port = port
         self._resync_seconds = resync_seconds
         self.writes: list[Boundary] = []
+        self.moments: list[Boundary] = []
+        """One boundary of each write: a patch of a Node in detail has one for each thing that it changes."""
         self.killed: list[Boundary] = []
         self._stage = "born"
         self._kills = kills
         self._parts = parts
         self._lock = threading.Lock()
-        self._root = parts.root
+        self.root = parts.root
         self._controller: subprocess.Popen[bytes] | None = None
         self._started = 0
         self._folder = parts.folder / name
         self._folder.mkdir()
-        self._api = Tap(parts.cluster.api_server, self._saw, ca_file=str(parts.cluster.ca_file))
+        named = write_in_detail if detail else write_name
+        self._api = Tap(parts.cluster.api_server, self._saw, ca_file=str(parts.cluster.ca_file), name=named)
         self.may_push = threading.Event()
         self.may_push.set()
         registry = f"http://{parts.builds.registry.host}"
         self._registry = Tap(registry, self._saw, coming=self._wait_to_push, at=registry_at)
-        self.nodes = PlayedNodes(parts.cluster, self._root, namespace=name, pool=name)
+        self.nodes = PlayedNodes(parts.cluster, self.root, namespace=name, pool=name)
         token = token_user(parts.cluster.admin_token)
         text = kubeconfig_text(f"http://{self._api.host}", parts.cluster.ca_file.read_bytes(), token)
         self._kubeconfig = write_kubeconfig(self._folder / "kubeconfig", text)
@@ -120,14 +127,19 @@ class Life:
     def _saw(self, name: str) -> bool:
         """Note a write; at a boundary that is wanted the controller is dead before this returns."""
         with self._lock:
-            number = 1 + sum((known.stage, known.name) == (self._stage, name) for known in self.writes)
-            boundary = Boundary(stage=self._stage, name=name, number=number)
-            self.writes.append(boundary)
-            if boundary not in self._kills or boundary in self.killed or self._controller is None:
+            boundaries = [self._next(word) for word in words_of(name)]
+            self.writes += boundaries
+            self.moments.append(boundaries[0])
+            wanted = [item for item in boundaries if item in self._kills and item not in self.killed]
+            if not wanted or self._controller is None:
                 return False
-            self.killed.append(boundary)
+            self.killed += wanted
             self.kill()
             return True
+
+    def _next(self, name: str) -> Boundary:
+        number = 1 + sum((known.stage, known.name) == (self._stage, name) for known in self.writes)
+        return Boundary(stage=self._stage, name=name, number=number)
 
     def _wait_to_push(self, name: str) -> None:
         if name == "begin a blob":
@@ -203,11 +215,11 @@ class Life:
 
     def begin(self) -> None:
         """Make the namespace, the source and two nodes."""
-        make_namespace(self._root, self.name)
+        make_namespace(self.root, self.name)
         module = (MODULES / "dw_helper.ko").read_bytes()
         files = {"build.sh": self._build_script, "Module.symvers": (MODULES / f"{KERNEL}.symvers").read_text()}
         source = {"metadata": {"name": "source"}, "data": {**files, "module": _base64(module)}}
-        self._root.create(CONFIG_MAPS.path(namespace=self.name), source)
+        self.root.create(CONFIG_MAPS.path(namespace=self.name), source)
         for letter in "ab":
             self.nodes.add(f"{self.name}-{letter}", KERNEL)
         self.nodes.start()
@@ -222,7 +234,7 @@ class Life:
         self.nodes.stop()
         self._api.close()
         self._registry.close()
-        self._root.delete(NAMESPACES.path(name=self.name))
+        self.root.delete(NAMESPACES.path(name=self.name))
 
     def enter(self, stage: str, do: Callable[[Life], None]) -> Json:
         """Do what a stage is about, wait until nothing moves any more, and give the state then."""
@@ -244,22 +256,33 @@ class Life:
             "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={version[0]}"]}, **module},
             "build": {"template": "quick", "baseImage": "debian:bookworm-slim"},
             "kernelMappings": [{"literal": KERNEL}],
+            **self._spec,
         }
         body = factories.driver_object("edu", spec_changes=changes)
         body["metadata"] = {"name": "edu", "namespace": self.name}
         del body["status"]
-        self._root.apply(self._path, body, field_manager="somebody")
+        self.root.apply(self._path, body, field_manager="somebody")
 
     def change_source(self) -> None:
         """Let somebody edit the source."""
         path = CONFIG_MAPS.path(namespace=self.name, name="source")
-        self._root.patch(path, {"data": {"build.sh": f"{self._build_script}echo edited\n"}})
+        self.root.patch(path, {"data": {"build.sh": f"{self._build_script}echo edited\n"}})
 
     def wait_for_version(self, version: str) -> None:
         """Wait until both nodes are proven to run a version, and the status says so."""
         label = names.ready_label(self.name, "edu")
         self.until(f"labels say {version}", lambda: set(self.nodes.ready_labels(label).values()) == {version})
         self.until("the status is Ready", lambda: self._ready() == ("True", "AllNodesReady"))
+
+    def wait_for_end_of_wave(self) -> None:
+        """Wait until every node has what is wanted, and nothing of the wave is left but what it brought."""
+
+        def is_over() -> bool:
+            moved = any(self.nodes.ready_labels(names.wave_label(self.name, "edu")).values())
+            pods = len(self.nodes.pods()) == len(self.nodes.names())
+            return pods and not moved and "rollout" not in (self._driver().get("status") or {})
+
+        self.until("the wave is over", is_over)
 
     def _conditions(self) -> dict[str, Json]:
         status = self._driver().get("status") or {}
@@ -284,7 +307,7 @@ class Life:
 
     def delete(self) -> None:
         """Delete the driver and wait until it is gone."""
-        self._root.delete(self._path)
+        self.root.delete(self._path)
         self.until("the driver is gone", lambda: self._driver() == {})
 
     # ------------------------------------------------------------ what can be seen
@@ -295,13 +318,13 @@ class Life:
 
     def _driver(self) -> Json:
         try:
-            return self._root.get(self._path)
+            return self.root.get(self._path)
         except NotFound:
             return {}
 
     def _daemon_sets(self) -> list[Json]:
         path = DAEMON_SETS.path(namespace=self.name)
-        return self._root.list(path, label_selector=manifests.DRIVER_LABEL).items
+        return self.root.list(path, label_selector=manifests.DRIVER_LABEL).items
 
     def _is_quiet(self) -> bool:
         """Return whether a second passes without a write, under a controller that lives and has the Lease."""
@@ -321,7 +344,7 @@ class Life:
         """Return what is the same in every life that went the same way: no times, no names of its own."""
         status = self._driver().get("status") or {}
         targets, conditions = status.get("targets") or (), status.get("conditions") or ()
-        events = self._root.list(EVENTS.path(namespace=self.name)).items
+        events = self.root.list(EVENTS.path(namespace=self.name)).items
         pulled = {obj["spec"]["template"]["spec"]["containers"][0]["image"] for obj in self._daemon_sets()}
         digests = {target["imageDigest"] for target in targets if "imageDigest" in target}
         assert {image.partition("@")[2] for image in pulled} == digests
@@ -329,6 +352,7 @@ class Life:
             "conditions": {item["type"]: (item["status"], item["reason"], item["message"]) for item in conditions},
             "targets": [{key: target.get(key) for key in _COMPARED} for target in targets],
             "finalizers": (self._driver().get("metadata") or {}).get("finalizers"),
+            "nodes": [_ours(obj, self.name) for obj in self.nodes.objects()],
             "labels": list(self.nodes.ready_labels(names.ready_label(self.name, "edu")).values()),
             "daemon sets": len(pulled),
             "pods": len(self.nodes.pods()),
@@ -340,6 +364,13 @@ class Life:
 _IN_PASSING = frozenset({"BuildStarted", "RollingOut"})
 """News of states that a controller may never see: another one may find them over."""
 _COMPARED = ("kernel", "state", "reason", "nodes", "readyNodes", "failures")
+
+
+def _ours(node: Json, life: str) -> list[str]:
+    """Name what a Node has of the controller: labels, annotations and taints."""
+    metadata, taints = node["metadata"], node["spec"].get("taints") or ()
+    keys = [*metadata["labels"], *(metadata.get("annotations") or ()), *(f"taint {item['key']}" for item in taints)]
+    return sorted(key.replace(f"{life}.", "life.") for key in keys if names.GROUP in key)
 
 
 def _base64(content: bytes) -> str:
@@ -374,11 +405,11 @@ class Parts:
         answer = requests.get(f"http://{self.builds.registry.host}/v2/{repository}/tags/list", timeout=30)
         return list(answer.json().get("tags") or []) if answer.status_code == 200 else []
 
-    def life(self, kills: frozenset[Boundary] = frozenset()) -> Life:
+    def life(self, kills: frozenset[Boundary] = frozenset(), *, spec: Json | None = None, detail: bool = False) -> Life:
         """Begin a life."""
         with self.lock:
             self.count += 1
-            made = Life(self, f"killed-{self.count}", kills)
+            made = Life(self, f"killed-{self.count}", kills, spec=spec, detail=detail)
             self.lives.append(made)
         made.begin()
         return made

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.objects import manifests, pull_pod, unload_pod
+from driver_builder.objects import manifests, pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -20,6 +20,9 @@ from tests.support.driver_builder import factories
 from tests.support.driver_builder.model_world import pod_status
 
 Json = dict[str, Any]
+
+USER = {"uses": "driver"}
+"""The label of pods that use the driver."""
 
 
 class PlayedNodes(threading.Thread):
@@ -40,6 +43,7 @@ class PlayedNodes(threading.Thread):
         self._kernels: dict[str, str] = {}
         self._beats: tuple[object, ...] = ()
         self._stopping = threading.Event()
+        self._has_users = False
 
     def add(self, name: str, kernel: str, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
         """Let a node join the pool."""
@@ -58,8 +62,15 @@ class PlayedNodes(threading.Thread):
 
     def ready_labels(self, label: str) -> dict[str, str | None]:
         """Return the value of a label by node."""
-        found = self._client.list(NODES.path(), label_selector=f"pool={self._pool}").items
-        return {obj["metadata"]["name"]: obj["metadata"]["labels"].get(label) for obj in found}
+        return {obj["metadata"]["name"]: obj["metadata"]["labels"].get(label) for obj in self.objects()}
+
+    def names(self) -> list[str]:
+        """Return the names of the nodes."""
+        return list(self._kernels)
+
+    def objects(self) -> list[Json]:
+        """Return the Nodes of the pool."""
+        return self._client.list(NODES.path(), label_selector=f"pool={self._pool}").items
 
     def run(self) -> None:
         """Play."""
@@ -86,6 +97,21 @@ class PlayedNodes(threading.Thread):
         """Return the pods."""
         return self._client.list(PODS.path(namespace=self._namespace), label_selector=self._selector).items
 
+    def use(self, node: str) -> None:
+        """Run a pod on a node that uses the driver."""
+        self._has_users = True
+        container = {"name": "user", "image": "i"}
+        body = {
+            "metadata": {"name": f"user-{node}", "labels": USER},
+            "spec": {"nodeName": node, "containers": [container]},
+        }
+        self._client.create(PODS.path(namespace=self._namespace), body)
+
+    def users(self) -> list[Json]:
+        """Return the pods that use the driver."""
+        selector = ",".join(f"{key}={value}" for key, value in USER.items())
+        return self._client.list(PODS.path(namespace=self._namespace), label_selector=selector).items
+
     def play(self) -> None:
         """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -95,6 +121,9 @@ class PlayedNodes(threading.Thread):
             self._beats = (now, *self._kernels)
         for pod in self.pods():
             self.play_pod(pod, now)
+        for pod in self.users() if self._has_users else ():
+            if "deletionTimestamp" in pod["metadata"]:
+                self._force_delete(pod)
 
     def send_heartbeats(self, now: str) -> None:
         """Say of each node that it is ready."""
@@ -112,10 +141,14 @@ class PlayedNodes(threading.Thread):
             self._bind(pod)
         elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
             if "startTime" not in pod["status"]:
-                self._client.patch(f"{path}/status", {"status": _unloaded(now)})
+                verdict = json.dumps({"result": "Unloaded"})
+                self._client.patch(f"{path}/status", {"status": _ended(unload_pod.CONTAINER, now, verdict)})
         elif pull_pod.PULL_LABEL in pod["metadata"]["labels"]:
             if "startTime" not in pod["status"]:
-                self._client.patch(f"{path}/status", {"status": _pulled(now)})
+                self._client.patch(f"{path}/status", {"status": _ended(pull_pod.CONTAINER, now)})
+        elif validation_pod.VALIDATION_LABEL in pod["metadata"]["labels"]:
+            if "startTime" not in pod["status"]:
+                self._client.patch(f"{path}/status", {"status": _ended(validation_pod.CONTAINER, now)})
         elif not self.has_reported(pod):
             self._client.patch(f"{path}/status", {"status": self._report(pod)})
 
@@ -156,28 +189,15 @@ class PlayedNodes(threading.Thread):
         self._ground.api.delete(f"{path}?gracePeriodSeconds=0")
 
 
-def _pulled(now: str) -> Json:
-    """Make the status of a pull pod whose node has the image."""
-    container = {
-        "name": pull_pod.CONTAINER,
-        "state": {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}},
-        "image": "i",
-        "imageID": "i",
-        "ready": False,
-        "restartCount": 0,
-    }
-    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [container]}
-
-
-def _unloaded(now: str) -> Json:
-    """Make the status of an unload pod that has taken everything."""
-    ended = {"exitCode": 0, "message": json.dumps({"result": "Unloaded"}), "startedAt": now, "finishedAt": now}
-    container = {
-        "name": unload_pod.CONTAINER,
+def _ended(container: str, now: str, message: str = "") -> Json:
+    """Make the status of a pod whose container has done what it was for."""
+    ended = {"exitCode": 0, "message": message, "startedAt": now, "finishedAt": now}
+    status = {
+        "name": container,
         "state": {"terminated": ended},
         "image": "i",
         "imageID": "i",
         "ready": False,
         "restartCount": 0,
     }
-    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [container]}
+    return {"phase": "Succeeded", "startTime": now, "containerStatuses": [status]}

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import errno
 import http.client
+import json
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from kube_api import names
+
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 ANY_PORT = ("127.0.0.1", 0)
 _PER_HOP = frozenset({"connection", "transfer-encoding", "keep-alive"})
 _FREE_SECONDS = 300.0
+_FIRST = ("lock", "taint", "wave", "validated", "ready", "draining")
+"""What a patch of a Node in detail is named by first."""
 
 Seen = Callable[[str], bool]
 """Told the name of each write after it was carried out; True: its sender gets no answer."""
+WriteName = Callable[[str, str, bytes, int], str]
+"""Names a write by method, path, body and the status of the answer; empty for what is none."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -37,7 +44,7 @@ class Tap:
     """Listens on a free port of this machine and passes everything on to ``upstream`` (http or https).
 
     ``coming`` is told the name of each write before it is carried out, and may take its time. An address ``at`` which
-    another run of the tests has is waited for.
+    another run of the tests has is waited for. ``name`` names writes, as :func:`write_name` does.
     """
 
     def __init__(
@@ -48,11 +55,13 @@ class Tap:
         ca_file: str = "",
         coming: Callable[[str], object] = lambda _name: None,
         at: tuple[str, int] = ANY_PORT,
+        name: WriteName | None = None,
     ) -> None:
         self._upstream = urlsplit(upstream)
         self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         self._seen = seen
         self._coming = coming
+        self._name = name or write_name
         self._open: set[http.client.HTTPConnection] = set()
         self._server = _listening(at, self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -103,12 +112,12 @@ class Tap:
 
     def _exchange(self, request: BaseHTTPRequestHandler, connection: http.client.HTTPConnection) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        self._coming(write_name(request.command, request.path, body, 200))
+        self._coming(self._name(request.command, request.path, body, 200))
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _PER_HOP}
         connection.request(request.command, request.path, body=body or None, headers=headers)
         answer = connection.getresponse()
         content = b"" if _is_watch(request.path) else answer.read()
-        name = write_name(request.command, request.path, body, answer.status)
+        name = self._name(request.command, request.path, body, answer.status)
         if name and self._seen(name):
             request.close_connection = True
             return
@@ -154,6 +163,8 @@ def write_name(method: str, path: str, body: bytes, status: int) -> str:
     kind, _, rest = re.sub(
         r"^.*?/(?=(?:nodes|drivercontainers|daemonsets|pods|events|configmaps)\b)", "", path
     ).partition("/")
+    if rest.endswith("/eviction"):
+        return "evict a pod"
     if kind == "drivercontainers":
         return "write the status" if rest.endswith("/status") else "write the finalizer"
     verbs = {"POST": "post", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
@@ -167,3 +178,36 @@ def _registry_write(method: str, path: str, body: bytes) -> str:
     if name.startswith("sha256:"):
         return "push the manifest of a document" if b'"subject"' in body else "push the manifest"
     return "list a document" if name.startswith("sha256-") else "tag the image"
+
+
+def write_in_detail(method: str, path: str, body: bytes, status: int) -> str:
+    """Name a write as :func:`write_name` does, with what a Node gets and loses, and what a pod is for."""
+    name = write_name(method, path, body, status)
+    if name == "write nodes":
+        return " ".join((name, *sorted(dict.fromkeys(_changes(json.loads(body))), key=_rank)))
+    if name in ("post pods", "delete pods"):
+        purpose = re.search(r"-(pull|validate|unload)-[0-9a-f]+", f"{urlsplit(path).path} {body.decode()}")
+        return f"{name} {purpose[1]}" if purpose else name
+    return name
+
+
+def words_of(name: str) -> list[str]:
+    """Return what a write in detail is, one by one: one patch may carry what are two in another run."""
+    kind, _, words = name.partition(" nodes ")
+    return [f"node {word}" for word in words.split()] if kind == "write" and words else [name]
+
+
+def _rank(word: str) -> tuple[int, str]:
+    return (_FIRST.index(word[1:]) if word[1:] in _FIRST else len(_FIRST)), word
+
+
+def _changes(node: dict[str, Any]) -> Iterator[str]:
+    """Yield what a patch of a Node sets and removes: the last word of each key."""
+    metadata = node.get("metadata") or {}
+    for kind in ("labels", "annotations"):
+        for key, value in (metadata.get(kind) or {}).items():
+            prefix, _, word = key.partition("/")
+            own = prefix.removesuffix(f".{names.GROUP}") if prefix.endswith(f".{names.GROUP}") else word
+            yield f"{'-' if value is None else '+'}{own.rpartition('.')[2]}"
+    if "taints" in (node.get("spec") or {}):
+        yield f"{'+' if node['spec']['taints'] else '-'}taint"

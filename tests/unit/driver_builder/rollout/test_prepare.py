@@ -364,6 +364,13 @@ def test_the_next_node_goes_in_place_of_one_without_its_image(pods: tuple[PullPo
     assert sorted(kinds(pulled(part(REPLACE, **THREE), *pods))) == sorted(expected)
 
 
+def test_no_image_comes_while_the_canary_is_prepared() -> None:
+    """Preparing it takes as long as its drain; another node gets the image in place of a canary, not after it."""
+    canary = replace(part(REPLACE, **THREE), wave=Wave(phase=Phase.CANARY, started=NOW))
+    assert sorted(kinds(pulled(canary, pull(is_proven=True)))) == ["HoldNode a", "ReplacePod a"]
+    assert kinds(pulled(canary, pull(message="ErrImagePull"))) == ["PullImage b"]
+
+
 def test_images_come_while_the_budget_is_used_up() -> None:
     """No driver is replaced now, and the next node gets its image."""
     assert kinds(pulled(part(**{**THREE, "reserve": ()}))) == ["PullImage a"]
