@@ -62,6 +62,19 @@ class Counted(dict[str, str]):
         return super().get(key, default)
 
 
+def test_a_report_of_a_kubelet_is_known_and_is_no_news() -> None:
+    """Each node reports again and again; what counts is what it reports."""
+
+    def read(heard: str, count: str) -> Node:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heard}
+        status = {"conditions": [ready], "allocatable": {"example.com/edu": count}}
+        return read_node({"metadata": {"name": "a"}, "status": status})
+
+    one, later = read("2023-11-14T22:13:20Z", "1"), read("2023-11-14T22:13:30Z", "2")
+    assert later.reported_at - one.reported_at == 10.0
+    assert (one == later, one == read("2023-11-14T22:13:20Z", "0")) == (True, False)
+
+
 def test_the_target_of_a_node_that_did_not_change_is_not_read_again() -> None:
     """However many drivers select it, and whatever other nodes do."""
     labels = [Counted(node(name).labels) for name in "ab"]
