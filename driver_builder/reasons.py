@@ -574,7 +574,7 @@ _DRIVERS = {
     ),
     Reason.DEPENDENT_NOT_UNLOADED: _means(
         "A driver that depends on this one cannot be unloaded on nodes: they keep both, and the wave takes other nodes",
-        "End what uses the modules that the message names, or name it in rollout.drain of this driver: the controller"
+        "End what uses the modules that the message names, or name it in rollout.drain: the controller"
         " tries the nodes again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
     ),
 }
