@@ -56,7 +56,7 @@ from driver_builder.api.spec_rules import (
 )
 from driver_builder.api.stages_parser import read_stages
 from driver_builder.api.userspace_parser import read_userspace
-from driver_builder.api.vendor_parser import check_module, read_vendor
+from driver_builder.api.vendor_parser import check_given, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.images import ImageRepository
@@ -118,7 +118,7 @@ def _spec(spec: Reader) -> DriverSpec:
     spec.object("retention").number("versions", low=1, high=1000)
     validation = _validation(spec)
     mappings = _mappings(spec)
-    check_module(module, mappings)
+    check_given(spec, module, mappings)
     return DriverSpec(
         version=spec.needed("version", VERSION),
         node_selector=spec.pairs("nodeSelector", LABEL_KEY, LABEL_VALUE),

@@ -38,11 +38,17 @@ def read_vendor(mapping: Reader) -> VendorSettings:
     return VendorSettings(loader=loader, dir_name=_folder(dir_name), container=container)
 
 
-def check_module(module: Reader, mappings: Sequence[KernelMapping]) -> None:
-    """Note the fields of ``spec.module`` that no image's own program would be given."""
+def check_given(spec: Reader, module: Reader, mappings: Sequence[KernelMapping]) -> None:
+    """Note the fields of ``spec`` and ``spec.module`` that nobody acts on where an image's own program loads."""
     number = next((index for index, item in enumerate(mappings) if item.vendor.loader is LoadedBy.IMAGE), None)
     if number is None:
         return
+    if spec.has("userspace"):
+        spec.wrong(
+            f"is not exported from the image of kernelMappings[{number}] (loader: image), whose own program installs "
+            "what belongs to its modules: remove it; kernels with another loader belong to another DriverContainer",
+            "userspace",
+        )
     for name in filter(module.given.get, _LOADED_BY_US):
         module.wrong(
             f"is not given to the image's own program, which loads the modules of kernelMappings[{number}] "

@@ -30,6 +30,7 @@ RESERVED_VALUES: dict[str, Any] = {
 
 
 PROGRAM = {"image": "r.io/x:1", "loader": "image"}
+USERSPACE = {"packages": [{"name": "libedu1", "version": "1.0-1"}]}
 TWO_AT_ONE = [{"path": "/a"}, {"path": "/b", "mountPath": "/a/"}]
 MODULE_SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}}
 
@@ -504,6 +505,13 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "kernelMappings[0]",
             "container.args or container.env",
             id="firmware that a program is not given",
+        ),
+        pytest.param(
+            {"kernelMappings": [{"regexp": "6", **PROGRAM}], "userspace": USERSPACE},
+            "spec.userspace",
+            "kernelMappings[0]",
+            "remove it",
+            id="a user space of an image whose own program loads",
         ),
         pytest.param(
             {"kernelMappings": [{"regexp": "6", **PROGRAM, "container": {"env": [{"name": "A"}, {"name": "A"}]}}]},
