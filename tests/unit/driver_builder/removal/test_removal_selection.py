@@ -125,7 +125,7 @@ def test_a_daemon_set_goes_once_its_nodes_are_known_to_be_elsewhere() -> None:
 
 
 def test_a_daemon_set_on_nodes_that_are_not_selected_goes_whatever_others_have_lost() -> None:
-    """What its pods stand on is known, and not to have the driver any more: first they go, ten minutes later it does."""
+    """What its pods stand on is known, and not to have the driver any more: they go, and it goes later."""
     world = fleet()
     world.add_node("node-1", KERNEL, pool="web")
     relabel(world, "node-1", **LOST)
