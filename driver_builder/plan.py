@@ -229,7 +229,10 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     actions += (*leaving.actions, *unwanted, *going.actions)
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
-    actions += () if is_astray else _surplus(view, {item.target.short_hash for item in kept} | lost)
+    with_nodes = {item.target.short_hash for item in kept}
+    parked = frozenset[str]() if is_astray else vacant.parked(view, leaving.loaded).difference(with_nodes, lost)
+    actions += () if is_astray else _surplus(view, with_nodes | lost | parked)
+    actions += vacant.park(view, parked)
     without_nodes = tuple(vacant.statuses(view, lost))
     known = evidence_of_weighed(view, parts)
     nameless = view.nodes if is_astray else stock.unknown

@@ -12,7 +12,7 @@ from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.objects import slots
+from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import is_current
@@ -58,18 +58,24 @@ def _has_something_to_lose(
     # A rebuild for some nodes changes nothing for the others. Pods of an older form know no second DaemonSet.
     if existing.fingerprint in written.kept or not is_of_this_form(existing.fingerprint):
         return False
-    pods = [
-        (view.nodes[node], pod)
-        for node in nodes
-        if node in view.nodes
-        for pod in view.pods_on(node)
-        if pod.target == existing.target
-    ]
+    every = [view.nodes[node] for node in nodes if node in view.nodes]
+    pods = [(node, pod) for node in every for pod in view.pods_on(node.name) if pod.target == existing.target]
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
         return False
-    return any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
-               for node, pod in pods)  # fmt: skip
+    if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
+           for node, pod in pods):  # fmt: skip
+        return True
+    # A node that was outside the selector for a while has kept its modules, and not its pod.
+    return any(not view.pods_on(node.name) and is_live(view, node, existing.target) for node in every)
+
+
+def is_live(view: DriverView, node: Node, target: str) -> bool:
+    """Return whether a Node records that modules of a target are loaded there on this boot."""
+    known = loaded.parse(node.annotations.get(view.record))
+    return known is not None and any(
+        load.target == target and load.modules and node.boot_id in (None, load.boot_id) for load in known.loads
+    )
 
 
 def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Action, ...]:

@@ -125,12 +125,14 @@ def test_a_daemon_set_goes_once_its_nodes_are_known_to_be_elsewhere() -> None:
 
 
 def test_a_daemon_set_on_nodes_that_are_not_selected_goes_whatever_others_have_lost() -> None:
-    """What its pods stand on is known, and not to have the driver any more."""
+    """What its pods stand on is known, and not to have the driver any more: they go, and it goes later."""
     world = fleet()
     world.add_node("node-1", KERNEL, pool="web")
     relabel(world, "node-1", **LOST)
     world.client.patch(DRIVER_PATH, {"spec": {"nodeSelector": {"pool": "web"}}})
     rounds(world, 10)
+    assert world.pods_on("node-0") == []
+    rounds(world, OUTSIDE_SECONDS)
     assert world.daemon_sets() == []
 
 
