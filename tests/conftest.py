@@ -31,15 +31,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, which says what it needs, and properties as ``costly``; of worlds also ``replay``.
+    """Mark each test by its folder, which says what it needs, and properties as ``costly``.
 
     Those of ``cluster`` share one, in one process.
     """
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("costly")
-            if item.path.parent.name == "world":
-                item.add_marker("replay")
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in REAL_PARTS:
             item.add_marker(folder)

@@ -24,7 +24,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
 
-PROCESSES = len(os.sched_getaffinity(0)) + 2
+PROCESSES = len(os.sched_getaffinity(0)) + 4
 """More than cores: some tests wait for most of their time."""
 
 COSTLY = (

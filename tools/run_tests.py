@@ -2,10 +2,10 @@
 
 The unit tests come first, on all cores (``tests.side_by_side``); with ``make unit`` they are all. Then four processes
 run side by side: one has the tests that share the cluster of three nodes and is shown as it goes, one those that mostly
-wait for a process of ours or need no node but this machine, one all others that need single parts, and one the unit
-tests that play a world again and again (``replay``); these three are shown when they end. Each leaves a JUnit file in
-``build/tests`` and, as it goes, what its tests took; what a failed test's testbed looked like is in
-``build/artefacts``. The long tests run one part after the other.
+wait for a process of ours or need no node but this machine, one all others that need single parts, and one the tests
+that play worlds; these three are shown when they end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what
+its tests took; what a failed test's testbed looked like is in ``build/artefacts``. The long tests run one part after
+the other.
 """
 
 import os
@@ -32,6 +32,7 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
+"""They need only Python as unit tests do, and as much time as half of all those."""
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
 LIVES = (
     "tests/api/test_killed_controller.py",
@@ -84,13 +85,13 @@ class Ended:
 def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
-    unit = Part("unit", (*UNIT, "-m", "long or costly" if long else f"{tier} and not replay"))
-    replays = Part("replays", (WORLDS, "-q", "-m", f"{tier} and replay"))
+    unit = Part("unit", (*UNIT, "-m", "long or costly") if long else (*UNIT, f"--ignore={WORLDS}", "-m", tier))
+    worlds = Part("worlds", (WORLDS, "-q", "-m", tier))
     elsewhere = [f"--ignore={path}" for path in (*LIVES, *HOST)]
     cluster = Part("cluster", (*REAL, *elsewhere, "-m", f"cluster and {tier}"))
     parts = Part("parts", (*REAL, *elsewhere, "-m", f"not cluster and {tier}"))
     lives = Part("lives", (*LIVES, *HOST, "-m", tier))
-    return [(unit,), (cluster,), (parts,), (lives,)] if long else [(unit,), (cluster, parts, lives, replays)]
+    return [(unit,), (cluster,), (parts,), (lives,)] if long else [(unit,), (cluster, parts, lives, worlds)]
 
 
 class Running:

@@ -127,6 +127,7 @@ INSTEAD: dict[str, Json] = {
     "kernelMappings.[].dirName": {"kernelMappings": [{"literal": "6.1", "image": "r.io/a:1", "dirName": "/a"}]},
     "kernelMappings.[].container": {
         "kernelMappings": [{"literal": "6.1", "image": "r.io/a:1", "loader": "image", "container": CONTAINER}],
+        "userspace": None,
         "module": {"names": ["a"]},
     },
     "kernelMappings.[].skip": {"kernelMappings": [{"literal": "6.1", "skip": True}]},

@@ -23,6 +23,8 @@ from tests.support.soak.fault_proxy import OTHER_DIGEST, FaultProxy, Passed
 from tests.support.soak.faults import Exchange, Fault, PlannedFault, Script, content_of, exchange_of
 from tests.support.soak.other_content import corrupted, other_content
 
+pytestmark = [pytest.mark.long]
+
 CONTENT = json.dumps({"items": list(range(100))}).encode()
 DIGEST = "sha256:" + "a" * 64
 

@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = [pytest.mark.long]
+
 ROOT = Path(__file__).parents[3]
 
 OF_ALL_KINDS = """

@@ -169,7 +169,6 @@ def failing_build() -> World:
     return world
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("make", STARTS.values(), ids=STARTS)
 def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], World], every: int) -> None:
@@ -205,7 +204,6 @@ def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], W
         assert world.daemon_sets() == straight.daemon_sets()
 
 
-@pytest.mark.replay
 def test_killed_after_every_action_it_still_arrives() -> None:
     """A controller that never lives longer than one action, its builds apart, brings the fleet up."""
     world = fleet(KERNEL, OTHER_KERNEL)

@@ -79,7 +79,6 @@ def test_after_a_boot_the_order_is_the_same_without_a_controller() -> None:
     assert loads_on(world, "node-0") == [OFED, PEERMEM]
 
 
-@pytest.mark.replay
 def test_killed_after_any_action_the_order_is_the_same() -> None:
     """For each action on the way: kill the controller right after it."""
 

@@ -188,7 +188,6 @@ def test_without_rights_the_status_says_what_is_missing_and_the_wave_goes_on() -
     assert world.client.evicted == []
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("writes", range(8))
 def test_a_controller_that_is_killed_after_any_write_ends_the_same(writes: int) -> None:
     """What was begun is on the Node."""

@@ -244,7 +244,6 @@ def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bo
         assert loaded == [FIRST, SECOND, *([THIRD] if third else [])]
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
     """Kill the controller right after a write; ``make test-long`` does so for each of them."""

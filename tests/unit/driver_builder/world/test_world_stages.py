@@ -567,7 +567,6 @@ def test_a_driver_that_waits_for_its_dependents_loses_labels_that_are_not_true()
     assert stages(world) == {"a": {VALID, RUN, PLUG}, "b": set()}
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("story", ["installation", "upgrade", "removal"])
 def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int) -> None:

@@ -202,7 +202,6 @@ def test_a_record_goes_with_the_option_where_the_driver_works() -> None:
     assert world.records() == []
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("writes", range(6))
 def test_a_controller_that_is_killed_after_any_write_leaves_no_taint(writes: int) -> None:
     """All that is known is on the Node."""

@@ -356,7 +356,6 @@ def test_a_command_without_an_image_is_not_acted_on() -> None:
     assert world.status()["unusedFields"] == ["spec.validation.command"]
 
 
-@pytest.mark.replay
 @pytest.mark.parametrize("fails", [1, 2], ids=["fails once", "fails for good"])
 def test_killed_after_any_action_it_runs_once_for_each_try(fails: int) -> None:
     """For each action on the way: kill the controller right after it; the end and the number of runs are the same."""
