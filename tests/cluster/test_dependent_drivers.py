@@ -96,10 +96,14 @@ def test_a_node_where_the_second_is_in_use_keeps_both_and_the_status_says_so(
     say(capsys, f"a dependent driver in use: {said}")
     assert guest.name in said
     assert f"driver {NAMESPACE}/{DRIVER}, which depends on it, is not unloaded" in said
-    acts.wait_until(
-        scenario,
+    # The controller tries to unload it for ten minutes.
+    scenario.cluster.wait(
         "the other node is upgraded",
-        lambda: version_on(other, FIRST_MODULE) not in {"", before[other.name]} and has_labels(scenario, other.name),
+        lambda: (
+            (version_on(other, FIRST_MODULE) not in {"", before[other.name]} and has_labels(scenario, other.name))
+            or None
+        ),
+        timeout=3 * acts.SETTLE_SECONDS,
     )
     acts.wait_until(scenario, f"{guest.name} is ready again", lambda: has_labels(scenario, guest.name))
     assert loads_on(guest) == loads
