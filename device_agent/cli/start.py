@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Run the agent's command line and exit."""
     without_tls()
-    if len(sys.argv) == 3 and sys.argv[1] == "get":
+    if len(sys.argv) == 3 and sys.argv[1] == "get" and sys.argv[2].startswith("/"):
         from device_agent.cli.get_command import get_page  # noqa: PLC0415 - probes need nothing else
 
         sys.exit(get_page(sys.argv[2], os.environ))

@@ -169,7 +169,7 @@ def endpoint(resource: str) -> str:
 
 
 async def _is_answered(socket: str) -> bool:
-    """Return whether somebody listens on a socket; one that a killed process left behind has nobody."""
+    """Return whether a process listens on a socket; none does on one that a killed process left behind."""
     try:
         async with asyncio.timeout(_CALL_SECONDS):
             _, writer = await asyncio.open_unix_connection(socket)

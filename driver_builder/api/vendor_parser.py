@@ -1,6 +1,6 @@
 """What a kernel mapping may say of a prebuilt image besides its name: who loads its modules, and from where. Pure.
 
-Place in the flow: ``spec_parser`` calls it. Fields that nobody would act on are refused by their names.
+Place in the flow: ``spec_parser`` calls it. Fields without effect are refused by their names.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def read_vendor(mapping: Reader) -> VendorSettings:
 
 
 def check_given(spec: Reader, module: Reader, mappings: Sequence[KernelMapping]) -> None:
-    """Note the fields of ``spec`` and ``spec.module`` that nobody acts on where an image's own program loads."""
+    """Note the fields of ``spec`` and ``spec.module`` without effect where an image's own program loads."""
     number = next((index for index, item in enumerate(mappings) if item.vendor.loader is LoadedBy.IMAGE), None)
     if number is None:
         return

@@ -55,6 +55,10 @@ class Load:
         """Return whether something stays on the node after a reboot."""
         return self.firmware or self.blacklist
 
+    def is_live(self, boot_id: str | None) -> bool:
+        """Return whether modules of it are loaded on a boot of the node; None for one that is not known."""
+        return bool(self.modules) and boot_id in (None, self.boot_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:

@@ -73,9 +73,7 @@ def _has_something_to_lose(
 def is_live(view: DriverView, node: Node, target: str) -> bool:
     """Return whether a Node records that modules of a target are loaded there on this boot."""
     known = loaded.parse(node.annotations.get(view.record))
-    return known is not None and any(
-        load.target == target and load.modules and node.boot_id in (None, load.boot_id) for load in known.loads
-    )
+    return known is not None and any(load.target == target and load.is_live(node.boot_id) for load in known.loads)
 
 
 def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Action, ...]:

@@ -98,7 +98,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
             gone.add(node.name)
             continue
         due.append(since + OUTSIDE_SECONDS)
-        if any(load.modules and node.boot_id in (None, load.boot_id) for load in known.loads):
+        if any(load.is_live(node.boot_id) for load in known.loads):
             still.add(node.name)
         if since != known.outside_since:
             outside = replace(known, outside_since=since)

@@ -1,5 +1,7 @@
 """The command line: settings from flags and environment, what is printed, and exit codes."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -111,3 +113,11 @@ def test_the_path_of_a_socket_is_short() -> None:
     endpoints = {endpoint(name) for name in names}
     assert len(endpoints) == 100
     assert max(map(len, endpoints)) + len("/") + 60 <= 107
+
+
+def test_help_of_get_asks_no_agent() -> None:
+    """Though what a probe runs is read without a parser."""
+    command = [sys.executable, "-m", "device_agent", "get", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert "usage: device-agent get" in result.stdout
