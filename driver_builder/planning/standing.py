@@ -211,7 +211,8 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
         standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
-    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old)
+    is_in_wave = by.lanes is not None and by.lanes.spare is not None
+    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old, is_in_wave=is_in_wave)
     works = None
     if record is not None and record.first == by.driver:
         works = standing in _OF_ONE_THAT_WORKS
@@ -242,9 +243,14 @@ def _is_first_load(node: Node, pod: DriverPod) -> bool:
     return judge(node, pod)[0] is Finding.NOTHING and not pod.message
 
 
-def _validated(standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool) -> tuple[Standing, str]:
-    """Return where a node stands whose driver works and is not validated."""
-    if found is None or found.validation is ValidationState.VALIDATED:
+def _validated(
+    standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool, is_in_wave: bool
+) -> tuple[Standing, str]:
+    """Return where a node stands whose driver works and is not validated.
+
+    A wave waits for that also where the ready label stays meanwhile.
+    """
+    if found is None or found.validation is ValidationState.VALIDATED or (found.version and not is_in_wave):
         return standing, why
     has_failed = found.validation is ValidationState.FAILED
     if standing is Standing.UPDATED:
