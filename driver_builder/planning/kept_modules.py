@@ -28,8 +28,8 @@ def may_reload(modules: Iterable[ModuleSpec], rebuilds: Rebuilds) -> bool:
 
 
 def is_tidying(action: TakeNode, known: Mapping[str, Pair]) -> bool:
-    """Return whether only the label of a wave that has ended is removed: no pod goes."""
-    return isinstance(action, MoveNode) and not known
+    """Return whether only the label of a wave that has ended is removed: no pod goes or comes."""
+    return isinstance(action, MoveNode) and not known and not action.lets_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

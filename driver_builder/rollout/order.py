@@ -15,7 +15,7 @@ from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
 from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
-from driver_builder.objects.yielding import Yielding, label_of, yielding_of
+from driver_builder.objects.yielding import Yielding, is_held_out, label_of, yielding_of
 from driver_builder.observed import inventory, pairs
 from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.evidence import Finding, judge
@@ -135,7 +135,7 @@ class Order:
     def _is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
         """Return whether a node gets the image of before again."""
         placed = self._placed(node, driver)
-        if not isinstance(action, MoveNode):
+        if not isinstance(action, MoveNode) or action.lets_in:
             return False
         return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
 
@@ -160,6 +160,9 @@ class Order:
         part, placed = self.parts.get(driver), self._placed(node, driver)
         if part is None:
             return False
+        if is_held_out(node.labels, node.annotations, driver):
+            # It has returned to the selector, with what it had before.
+            return True
         if placed is None:
             # It is paused, or its image cannot be judged now.
             known = self._placed(node, dependent)

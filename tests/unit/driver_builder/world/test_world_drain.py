@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
-from driver_builder.planning.actions import Action, TakeNode
+from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
 from kube_api import names
 from kube_api.client import Object
@@ -335,6 +335,36 @@ def test_a_rebuild_of_the_same_modules_drains_its_nodes(whose: str) -> None:
         world.now += 5.0
     world.arrive()
     assert_all_is_well(world)
+
+
+def test_a_node_that_returns_to_the_selector_is_drained_before_it_gets_another_image() -> None:
+    """Its modules of before are loaded and in use."""
+    world = drained_world(KERNEL, OTHER_KERNEL)
+    before = dict(world.live["node-0"])
+    world.move_node("node-0", "web")
+    world.one_round()
+    world.edit_source(GOOD[1])
+    let_in: list[str] = []
+
+    def look(action: Action) -> bool:
+        if isinstance(action, MoveNode) and action.lets_in:
+            let_in.append(action.node)
+            assert is_tainted(world.client.objects[NODES.path(name="node-0")])
+            assert web_path("web-node-0") not in world.client.objects
+            assert world.live["node-0"] == before
+        return world.look(action)
+
+    for done in range(40):
+        if done == 10:
+            world.move_node("node-0", "edu")
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert let_in == ["node-0"]
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.live["node-0"] != before
 
 
 def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
