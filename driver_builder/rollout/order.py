@@ -325,15 +325,17 @@ class Order:
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
-        placed = self._placed(node, driver)
+        placed, goes_back = self._placed(node, driver), self._goes_back(node, driver)
         if placed is not None:
-            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and placed.is_written else None
+            # The image of before fits, whatever is being written of the next one.
+            is_known = placed.lanes is not None and (goes_back or placed.is_written)
+            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and is_known else None
         else:
             # Of a driver that is paused the two DaemonSets are known.
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        label, value = _wave_label(driver), ends[self._goes_back(node, driver)]
+        label, value = _wave_label(driver), ends[goes_back]
         return {} if node.labels.get(label) == value else {label: value}
 
     def _why_not_back(self, node: Node, driver: str) -> str:
