@@ -222,7 +222,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
     # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
     leaving = Leaving(nodes=frozenset()) if is_astray else removal.leaving(view, wanted)
-    yielding, unwanted = removal.yielding(view)
+    outside = view.nodes if is_astray else leaving.nodes | leaving.outside
+    yielding, unwanted = removal.yielding(view, outside, parts)
     leaving = replace(leaving, nodes=leaving.nodes | yielding)
     behind = leave.staying(view, leaving.nodes)
     going = leave.with_staying(view, removal.remove(view, leaving.nodes.difference(behind)), behind)
@@ -230,9 +231,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     with_nodes = {item.target.short_hash for item in kept}
-    parked = frozenset[str]() if is_astray else vacant.parked(view, leaving.loaded).difference(with_nodes, lost)
-    actions += () if is_astray else _surplus(view, with_nodes | lost | parked)
-    actions += vacant.park(view, parked)
+    actions += () if is_astray else _surplus(view, with_nodes | lost)
     without_nodes = tuple(vacant.statuses(view, lost))
     known = evidence_of_weighed(view, parts)
     nameless = view.nodes if is_astray else stock.unknown
@@ -345,7 +344,7 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     behind = leave.staying(view, view.nodes)
     going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
     actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
-    actions += forget_proofs(view)
+    actions += (*forget_proofs(view), *removal.forget_outside(view))
     actions += (*going.actions, *plan_stages.remove(view), *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)

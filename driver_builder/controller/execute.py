@@ -237,7 +237,7 @@ class Executor:
                 labels[action.label] = action.version
                 annotations |= action.annotations
             elif isinstance(action, MoveNode):
-                labels[action.label] = action.value
+                labels |= {action.label: action.value, **({action.lets_in: None} if action.lets_in else {})}
             elif isinstance(action, RememberLoaded):
                 annotations[action.annotation] = action.value
             elif isinstance(action, HoldNode):

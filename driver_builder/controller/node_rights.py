@@ -3,7 +3,8 @@
 Labels that say which driver is proven and which stages follow, which image a node gets in a wave and which kernel it
 may boot, and annotations that say in which boot it was proven, what is loaded, how validations ended, and who works
 there. While a driver is replaced or not proven yet: our taints. While it is replaced: labels that keep the DaemonSets
-of others away, and those of drivers that depend on it. Everything else in ``spec``, and ``status``, is never written.
+of others away, and those of drivers that depend on it. On nodes outside its selector: the label that keeps its own pods
+away. Everything else in ``spec``, and ``status``, is never written.
 """
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL

@@ -9,7 +9,7 @@ from driver_builder.explain.explanation import Context, Step, broken, ok, waitin
 from driver_builder.objects import load_report, manifests, validated, validation_pod, vendor_pod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.tolerations import of_pending, with_ours
-from driver_builder.objects.yielding import yielding_of
+from driver_builder.objects.yielding import is_held_out, yielding_of
 from driver_builder.observed import evidence, pairs
 from driver_builder.observed.evidence import Finding, ValidationState, is_current
 from driver_builder.observed.inventory import Node, Taint
@@ -98,7 +98,7 @@ def pull_check(context: Context) -> Step:
     if pod.deleting:
         return waiting("pull", f"pod {pod.name} is terminating; its successor starts after it", _describe(pod))
     if context.daemon_set is not None and not is_current(pod, context.daemon_set):
-        return _of_before(context, pod)
+        return _of_before(context, f"pod {pod.name} runs the previous image")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
         step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"
         return broken("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
@@ -106,10 +106,9 @@ def pull_check(context: Context) -> Step:
     return ok("pull", f"pod {pod.name} is on the node" + (f"; the node {lock}" if lock else ""))
 
 
-def _of_before(context: Context, pod: DriverPod) -> Step:
-    """Say why a pod still has the image of before."""
+def _of_before(context: Context, words: str) -> Step:
+    """Say why a node still has what it had before."""
     node, lock = context.node, lock_of(context.node)
-    words = f"pod {pod.name} runs the previous image"
     if node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
         step = f"kubectl annotate node {node.name} {names.SKIP_ROLLOUT_ANNOTATION}-"
         return waiting("pull", f"{words}: the node is left out", step)
@@ -143,6 +142,8 @@ def _no_pod(context: Context) -> Step:
     if (record := yielding_of(context.node.annotations)) is not None and context.driver.key in record.drivers:
         words = f"driver {record.first}, on which it depends, is replaced on the node; it is loaded again after that"
         return waiting("pull", words, f"driver-builder explain {context.node.name} says how far {record.first} is")
+    if is_held_out(context.node.labels, context.node.annotations, context.driver.key):
+        return _of_before(context, "the node was outside spec.nodeSelector, and has the modules of before")
     homeless = [pod.name for pod in context.pods if not pod.node]
     name = context.daemon_set.name if context.daemon_set else ""
     daemon_set = f"kubectl -n {context.driver.namespace} describe daemonset {name}"

@@ -32,13 +32,15 @@ _LONGEST_BOOT_ID = 80
 _BOOT_ID = re.compile(rf"[A-Za-z0-9._+-]{{1,{_LONGEST_BOOT_ID}}}")
 _SOME_BOOT = "some-boot"
 _KERNEL = re.compile(r"(?!\.)[A-Za-z0-9._+~:-]{1,64}")
+_FINGERPRINT = re.compile(r"[A-Za-z0-9:]{1,40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What the pods of one target put on a node: ``modules`` are names with identities, in load order.
 
-    The modules live as long as the boot ``boot_id``; firmware and blacklist are files, which stay.
+    The modules live as long as the boot ``boot_id``; firmware and blacklist are files, which stay. ``fingerprint`` is
+    that of the pod that proved them, empty where it is not known.
     """
 
     target: str
@@ -49,6 +51,7 @@ class Load:
     blacklist: bool = False
     nvidia: bool = False
     """Whether the user space may be at NVIDIA's place, until the node boots."""
+    fingerprint: str = ""
 
     @property
     def has_files(self) -> bool:
@@ -80,6 +83,7 @@ class Loaded:
 
         After a load that is not proven, it is unknown whose build is live: both are kept.
         """
+        load = load if is_proven else replace(load, fingerprint="")
         others = [_beside(old, load, is_proven) for old in self.loads if old.target != load.target]
         before = next((old for old in self.loads if old.target == load.target), None)
         merged = load if before is None else _merged(before, load, is_proven)
@@ -99,6 +103,14 @@ class Loaded:
         if kept == self.loads:
             return self
         return replace(self, loads=kept, unload_since=None, held="", given_up="")
+
+    def as_written(self, before: "Loaded") -> "Loaded":
+        """Leave out the fingerprints that a record of ``before`` has not, where the rest of a load is the same."""
+        old = {load.target: load for load in before.loads if not load.fingerprint}
+        loads = (
+            old[load.target] if replace(load, fingerprint="") == old.get(load.target) else load for load in self.loads
+        )
+        return replace(self, loads=tuple(loads))
 
     @property
     def settled(self) -> "Loaded":
@@ -190,6 +202,7 @@ def _load(item: Mapping[str, Any]) -> Load:
         firmware=item.get("firmware") is True,
         blacklist=item.get("blacklist") is True,
         nvidia=item.get("nvidia") is True,
+        fingerprint=_matching(_FINGERPRINT, item["fingerprint"]) if "fingerprint" in item else "",
     )
 
 
@@ -221,6 +234,8 @@ def _item(load: Load) -> dict[str, Any]:
     item: dict[str, Any] = {"target": load.target, "kernel": load.kernel, "bootID": load.boot_id}
     if load.modules:
         item["modules"] = [f"{name}:{identity}" for name, identity in load.modules]
+    if _FINGERPRINT.fullmatch(load.fingerprint):
+        item["fingerprint"] = load.fingerprint
     files = {"firmware": load.firmware, "blacklist": load.blacklist, "nvidia": load.nvidia}
     return item | {name: True for name, there in files.items() if there}
 

@@ -110,9 +110,9 @@ def daemon_set(
     are not selected by the version of their operating system, which may change while its kernel runs, unless
     ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
-    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for. Where
-    the driver depends on others, its pods keep away from nodes with its yield label. ``vendor`` says how the modules of
-    a prebuilt image are loaded.
+    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for.
+    They keep away from nodes with the driver's yield label. ``vendor`` says how the modules of a prebuilt image are
+    loaded.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -152,10 +152,9 @@ def daemon_set(
     if vendor is not None and (vendor.is_for_many_kernels or not names_all(spec, identities)):
         pod = with_vendor(pod, spec, vendor, target=target, privileges=privileges, prepare=_loader_command("prepare"))
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
-    affinity = _affinity(driver, target, slot, yields=bool(spec.depends_on))
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": {"nodeSelector": selector, **pod, **({"affinity": affinity} if affinity else {})},
+        "spec": {"nodeSelector": selector, **pod, "affinity": _affinity(driver, target, slot)},
     }
     written = {
         FINGERPRINT_ANNOTATION: on_node,
@@ -183,19 +182,14 @@ def daemon_set(
     }
 
 
-def _affinity(driver: DriverContainer, target: KernelTarget, slot: Slot, *, yields: bool) -> Json | None:
-    """Return which nodes the pods are for besides the selector; None where nothing is written of that.
-
-    An image of before is kept from the nodes that move on by a patch (``PlaceDaemonSet``), which this must not undo.
-    """
-    if slot.place is not Place.MOVED and not yields:
-        return None
+def _affinity(driver: DriverContainer, target: KernelTarget, slot: Slot) -> Json:
+    """Return which nodes the pods are for besides the selector."""
     moved = slot.name if slot.place is Place.MOVED else slots.other(slot.name)
     return slots.affinity(
         names.wave_label(driver.namespace, driver.name),
         slots.name_in(target.short_hash, moved),
         slot.place,
-        names.yield_label(driver.namespace, driver.name) if yields else "",
+        names.yield_label(driver.namespace, driver.name),
     )
 
 

@@ -54,7 +54,7 @@ class Slot:
 ONLY = Slot()
 
 
-def affinity(label: str, named: str, place: Place, yields: str = "") -> Json | None:
+def affinity(label: str, named: str, place: Place, yields: str) -> Json:
     """Return the affinity of pods by the wave label ``label``, whose value for moved nodes is ``named``.
 
     ``yields`` is a label of nodes that the pods keep away from.
@@ -62,10 +62,7 @@ def affinity(label: str, named: str, place: Place, yields: str = "") -> Json | N
     expressions: list[Json] = []
     if place is not Place.ALL:
         expressions.append({"key": label, "operator": "In" if place is Place.MOVED else "NotIn", "values": [named]})
-    if yields:
-        expressions.append({"key": yields, "operator": "DoesNotExist"})
-    if not expressions:
-        return None
+    expressions.append({"key": yields, "operator": "DoesNotExist"})
     term = {"matchExpressions": expressions}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 

@@ -1,7 +1,10 @@
-"""The record of a node where a driver is replaced that others depend on: these yield meanwhile. Pure.
+"""The label that keeps a driver's pods away from a node, and the record of why. Pure.
 
-It is an annotation of the Node, written in the same patch as the labels that keep the pods of these drivers away, and
-removed once they are loaded again: a controller that is killed anywhere continues from it.
+Where a driver is replaced that others depend on, these yield meanwhile: that is recorded.
+
+The record is an annotation of the Node, written in the same patch as the labels of these drivers, and removed once they
+are loaded again: a controller that is killed anywhere continues from it. A label with the value :data:`OUTSIDE` has no
+record: the node was outside the driver's selector, and still had its modules.
 """
 
 import json
@@ -10,6 +13,8 @@ from dataclasses import dataclass
 
 from kube_api import names
 
+OUTSIDE = "outside"
+"""The value of the label on such nodes; otherwise it names the driver that is replaced."""
 MAX_BYTES = 16384
 _LONGEST = 317
 """Characters of a namespace and a name, with a slash between."""
@@ -47,6 +52,14 @@ def label_of(driver: str) -> str:
     """Return the label that keeps the pods of a driver, by ``namespace/name``, away from a node."""
     namespace, _, name = driver.partition("/")
     return names.yield_label(namespace, name)
+
+
+def is_held_out(labels: Mapping[str, str], annotations: Mapping[str, str], driver: str) -> bool:
+    """Return whether a driver's pods are kept from a Node because that was outside its selector."""
+    if labels.get(label_of(driver)) != OUTSIDE:
+        return False
+    record = yielding_of(annotations)
+    return record is None or driver not in record.drivers
 
 
 def is_yield_label(label: str) -> bool:

@@ -145,6 +145,13 @@ def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
     return bool(live) and any(load.boot_id == pod.proof.boot_id and live.issubset(load.modules) for load in known.loads)
 
 
+def is_anew(pod: DriverPod, node: Node) -> bool:
+    """Return whether a pod has another fingerprint than the one that proved its modules when the Node recorded them."""
+    known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
+    loads = known.loads if known is not None else ()
+    return any(load.target == pod.target and load.fingerprint not in ("", pod.fingerprint) for load in loads)
+
+
 def _is_proven_here(node: Node, label: str) -> bool:
     boot_id, _, kernel = node.annotations.get(label, "").partition(" ")
     return bool(kernel) and node.is_on_boot(boot_id) and _kernel_of(node, kernel) == kernel

@@ -1,7 +1,8 @@
 """What ``spec.validation`` adds to the evidence of a node: validated, failed, or not known yet. Pure.
 
 A node whose driver is loaded, and not validated on this boot, has no ready label. Where the label is there for the same
-modules on the same boot, as when the validation is first set, it stays until the validation fails.
+modules on the same boot, as when the validation is first set, it stays as it is until the validation fails. Modules of
+the same build that are loaded anew, with other parameters or for a rebuild, are not the same.
 
 Device nodes are checked by the driver pod. One that was made before they were set does not check them: it is replaced
 where the node has no label, and stays where it has one.
@@ -154,9 +155,19 @@ class Validation:
     finding: Finding
     progress: Progress | None
     is_unchecked: bool
-    is_labelled: bool
-    """The ready label is there for what the pod has loaded."""
+    labelled: str = ""
+    """What the ready label says, if it is there for what the pod has loaded."""
     why: str = ""
+
+    @property
+    def is_labelled(self) -> bool:
+        """Return whether the ready label is there for what the pod has loaded."""
+        return bool(self.labelled)
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the command has not ended for good."""
+        return self.progress is not None and self.progress.state is ValidationState.UNDECIDED
 
 
 def of_node(
@@ -168,9 +179,13 @@ def of_node(
     *,
     label: str,
     daemon_sets: Mapping[str, DaemonSet],
+    may_reload: bool,
     now: float,
 ) -> Validation | None:
-    """Return what is known of a node's validation; None where no load stands there."""
+    """Return what is known of a node's validation; None where no load stands there.
+
+    ``may_reload`` says that the same modules may be loaded anew for another fingerprint.
+    """
     found = proving(node, pods)
     if found is None:
         return None
@@ -181,13 +196,14 @@ def of_node(
     why = "" if command is None else command.why
     if unchecked and state is ValidationState.VALIDATED:
         state, why = ValidationState.UNDECIDED, UNCHECKED
+    is_as_labelled = evidence.is_as_labelled(pod, node, label) and not (may_reload and evidence.is_anew(pod, node))
     return Validation(
         state=state,
         pod=pod,
         finding=finding,
         progress=command,
         is_unchecked=unchecked,
-        is_labelled=label in node.labels and evidence.is_as_labelled(pod, node, label),
+        labelled=node.labels.get(label, "") if is_as_labelled else "",
         why=why,
     )
 
@@ -197,5 +213,8 @@ def weighed(found: NodeEvidence, validation: Validation | None) -> NodeEvidence:
     if found.version is None or validation is None or validation.state is ValidationState.VALIDATED:
         return found
     if validation.state is ValidationState.UNDECIDED and validation.is_labelled:
-        return found
+        if not validation.is_running:
+            return found
+        # Another version is said once it is validated.
+        return replace(found, version=validation.labelled, why=validation.why, validation=validation.state)
     return NodeEvidence(version=None, why=validation.why, validation=validation.state)

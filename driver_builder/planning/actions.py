@@ -162,10 +162,10 @@ class PlaceDaemonSet:
     target: str
     label: str
     named: str = ""
+    yields: str
     place: Place = Place.ALL
     node_selector: Mapping[str, str | None] = field(default_factory=dict)
     tolerations: tuple[Json, ...] | None = None
-    yields: str = ""
 
     def __str__(self) -> str:
         nodes = {
@@ -211,17 +211,21 @@ class ReplacePod:
 class MoveNode:
     """Let a node get its driver from the DaemonSet that the wave label names; ``value`` None removes the label.
 
-    The DaemonSet controller then replaces its pod. ``noted`` is as in :class:`ReplacePod`.
+    The DaemonSet controller then replaces its pod. ``noted`` is as in :class:`ReplacePod`. Where pods were kept from
+    the node, the label ``lets_in`` that kept them goes too.
     """
 
     node: str
     driver: str
     label: str
     value: str | None
+    lets_in: str = ""
     why: str = "its node needs another image or settings"
     noted: bool = False
 
     def __str__(self) -> str:
+        if self.lets_in:
+            return f"unlabel node {self.node}: {self.lets_in} ({self.why})"
         if self.value is None:
             return f"unlabel node {self.node}: {self.label} ({self.why})"
         return f"label node {self.node}: {self.label}={self.value} ({self.why})"

@@ -114,7 +114,7 @@ def placing(
         label=view.wave_label,
         named=named,
         place=place,
-        yields=view.keeps_away_from,
+        yields=view.yield_label,
     )
     if wanted is None or _reaches_the_same(item, wanted):
         return action

@@ -7,7 +7,7 @@ a wave the nodes that wait for it are of the same kind: there the driver works f
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.desired.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
@@ -155,7 +155,7 @@ class _Proven:
         self._yields = view.yield_label
         # Of stages that the spec has no more; of others more is known elsewhere.
         self._left = () if view.has_stages else tuple(stage_label(view.driver.key, stage) for stage in Stage)
-        self._records: dict[tuple[object, ...], loaded.Around | None] = {}
+        self._records: dict[tuple[object, ...], tuple[loaded.Around, ...]] = {}
 
     def is_ordinary(self, name: str) -> bool:
         """Return whether the only pod of a node proves on this boot what is wanted, and the Node says just that."""
@@ -187,8 +187,8 @@ class _Proven:
                 pod.leaves_modules, pod.firmware, pod.blacklist, pod.nvidia)  # fmt: skip
         if face not in self._records:
             self._records[face] = self._record(node, pod)
-        record = self._records[face]
-        return record is not None and record.is_of(annotations.get(self._view.record), proof.boot_id)
+        text = annotations.get(self._view.record)
+        return any(record.is_of(text, proof.boot_id) for record in self._records[face])
 
     def _has_traces(self, node: Node) -> bool:
         """Return whether a node has what goes where the driver is proven, or what the spec has no more."""
@@ -205,9 +205,13 @@ class _Proven:
         found = validation.progress(self._view.validation, pod, validated.parse(text), (), self._view.snapshot.now)
         return found is not None and found.state is ValidationState.VALIDATED
 
-    def _record(self, node: Node, pod: DriverPod) -> loaded.Around | None:
-        """Return what the Node has to record of such a pod, None if the pod does not prove what is wanted."""
+    def _record(self, node: Node, pod: DriverPod) -> tuple[loaded.Around, ...]:
+        """Return what the Node may record of such a pod; nothing if the pod does not prove what is wanted."""
         proves = evidence.judge(node, pod)[0] is Finding.WORKS and evidence.is_current(pod, self._daemon_set)
         if not proves or (pod.target, pod.slot) != (self._daemon_set.target, self._daemon_set.slot.name):
-            return None
-        return loaded.around(load_of(self._view, node, pod))
+            return ()
+        load = load_of(self._view, node, pod)
+        if load is None or self._view.validation.has_command:
+            return (loaded.around(load),)
+        # Earlier releases recorded no fingerprint.
+        return (loaded.around(load), loaded.around(replace(load, fingerprint="")))

@@ -9,6 +9,7 @@ from driver_builder.observed.evidence import NodeEvidence
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.validation import Validation
 from driver_builder.planning.actions import LabelNode
+from driver_builder.planning.kept_modules import may_reload
 from driver_builder.planning.plan_view import DriverView, TargetPart
 
 
@@ -51,6 +52,7 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
         view.validation_pods.get(node.name, ()),
         label=view.driver.ready_label,
         daemon_sets=view.daemon_sets,
+        may_reload=may_reload(view.modules, view.rebuilds),
         now=view.snapshot.now,
     )
 

@@ -25,6 +25,7 @@ from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.evidence import NodeEvidence, ValidationState, is_current
 from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
+from driver_builder.planning import held_out
 from driver_builder.planning.actions import Action, ApplyDaemonSet
 from driver_builder.planning.lanes import lanes, place
 from driver_builder.planning.plan_view import DriverView, TargetPart
@@ -83,6 +84,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         wave_label=view.wave_label,
         lanes=found,
         evidence=part.evidence if view.validation.is_set else {},
+        kept_out=held_out.waiting(view, nodes, item.target.short_hash),
     )
     standing = TargetStanding(
         target=item.target.short_hash,

@@ -181,14 +181,8 @@ class DriverView:
 
     @property
     def yield_label(self) -> str:
-        """Return the label of nodes that the driver leaves while one that it depends on is replaced there."""
+        """Return the label of nodes that the driver's pods keep away from."""
         return names.yield_label(self.driver.namespace, self.driver.name)
-
-    @property
-    def keeps_away_from(self) -> str:
-        """Return the label of nodes that its pods keep away from; empty if it depends on no other driver."""
-        has_first = isinstance(self.driver.spec, DriverSpec) and bool(self.driver.spec.depends_on)
-        return self.yield_label if has_first else ""
 
     @property
     def wave_label(self) -> str:

@@ -28,6 +28,7 @@ def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
         firmware=pod.firmware,
         blacklist=pod.blacklist,
         nvidia=pod.nvidia,
+        fingerprint=pod.fingerprint,
     )
 
 

@@ -69,6 +69,8 @@ class NodeStanding:
     why: str = ""
     moves: bool = False
     """Whether it gets what is wanted from another DaemonSet than now."""
+    is_kept_out: bool = False
+    """Whether it gets what is wanted once pods may come there again."""
     can_return: bool = False
     """Whether another DaemonSet has the image of before for it."""
     yields: bool = False
@@ -84,7 +86,7 @@ class NodeStanding:
     @property
     def is_half_done(self) -> bool:
         """Return whether it works there with an image that is outdated already, and others have yielded to that."""
-        return self.works is True and self.is_outdated and not self.moves
+        return self.works is True and self.is_outdated and not (self.moves or self.is_kept_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,8 @@ class Weighing:
     lanes: Lanes | None = None
     evidence: Mapping[str, NodeEvidence] = field(default_factory=dict)
     """That of nodes whose driver may be loaded and not validated."""
+    kept_out: frozenset[str] = frozenset()
+    """Nodes that have returned to the selector with other modules (:mod:`driver_builder.planning.held_out`)."""
 
     def is_in_front(self, node: Node) -> bool:
         """Return whether a node belongs to the DaemonSet that brings what is wanted."""
@@ -203,7 +207,10 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     yields = record is not None and by.driver in record.drivers
     is_old = yields or is_replaced or had_driver(node, by.label, by.record)
     is_in_front = by.is_in_front(node)
-    if replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
+    is_kept_out = node.name in by.kept_out
+    if is_kept_out:
+        standing, why = Standing.WORKING, "it has the modules of before, and was outside the selector"
+    elif replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
         standing, why = Standing.NEW, "its driver pod loads the image of before first"
     elif replaced:
         standing, why = min((_of_outdated(node, pod, is_old=is_old) for pod in replaced), key=_most_to_lose)
@@ -211,7 +218,8 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         standing, why = _of_current(node, staying[0], is_old=is_old)
     else:
         standing, why = _waiting(is_old=is_old), "its driver pod is being replaced" if pods else "no driver pod"
-    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old)
+    is_in_wave = by.lanes is not None and by.lanes.spare is not None
+    standing, why = _validated(standing, why, by.evidence.get(node.name), is_old=is_old, is_in_wave=is_in_wave)
     works = None
     if record is not None and record.first == by.driver:
         works = standing in _OF_ONE_THAT_WORKS
@@ -222,12 +230,13 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         **_said_of(node),
         target=by.target,
         standing=standing,
-        replaced=replaced,
+        replaced=() if is_kept_out else replaced,
+        is_kept_out=is_kept_out,
         noted=frozenset(pod.uid for pod in replaced if by.outdated[pod.uid]),
-        asked=any(pod.uid in by.asking for pod in replaced),
+        asked=not is_kept_out and any(pod.uid in by.asking for pod in replaced),
         why=why,
         moves=not is_in_front,
-        can_return=is_in_front and by.lanes is not None and by.lanes.spare is not None,
+        can_return=is_in_front and not is_kept_out and by.lanes is not None and by.lanes.spare is not None,
         yields=yields and label_of(by.driver) in node.labels,
         works=works,
     )
@@ -242,9 +251,14 @@ def _is_first_load(node: Node, pod: DriverPod) -> bool:
     return judge(node, pod)[0] is Finding.NOTHING and not pod.message
 
 
-def _validated(standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool) -> tuple[Standing, str]:
-    """Return where a node stands whose driver works and is not validated."""
-    if found is None or found.validation is ValidationState.VALIDATED:
+def _validated(
+    standing: Standing, why: str, found: NodeEvidence | None, *, is_old: bool, is_in_wave: bool
+) -> tuple[Standing, str]:
+    """Return where a node stands whose driver works and is not validated.
+
+    A wave waits for that also where the ready label stays meanwhile.
+    """
+    if found is None or found.validation is ValidationState.VALIDATED or (found.version and not is_in_wave):
         return standing, why
     has_failed = found.validation is ValidationState.FAILED
     if standing is Standing.UPDATED:

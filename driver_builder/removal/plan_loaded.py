@@ -83,4 +83,7 @@ def _text(view: DriverView, node: Node, targets: Mapping[str, str]) -> str | Non
     for pod in view.unload_pods.get(node.name, ()):
         if pod.target in left and pod.verdict is not None and pod.verdict.result == UNLOADED:
             now = now.without(pod.target)
+    if known is not None and not view.validation.has_command:
+        # No Node is written for a fingerprint alone before a validation may ask for it.
+        now = now.as_written(known)
     return loaded.render(now) if now.loads else None

@@ -20,13 +20,16 @@ from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
+from driver_builder.planning import held_out
 from driver_builder.planning.actions import (
     Action,
     DeleteDaemonSet,
     LabelNode,
+    RememberLoaded,
     StartPod,
 )
-from driver_builder.planning.plan_view import DriverView
+from driver_builder.planning.held_out import is_kept_out, keep_out
+from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.pod_loads import load_of
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
 from driver_builder.status.unloading import Unloading
@@ -74,6 +77,8 @@ class Leaving:
     """
 
     nodes: frozenset[str]
+    outside: frozenset[str] = frozenset()
+    """Those that are outside the selector, and not for long."""
     loaded: frozenset[str] = frozenset()
     actions: tuple[Action, ...] = ()
     requeue_at: float | None = None
@@ -86,7 +91,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     gone = {node for item in skipped for node in item.nodes}
     # Ordinary nodes are not looked at.
     selected = {node for item in wanted for node in view.weighed(item)}
-    due: list[float] = []
+    due: dict[str, float] = {}
     still: set[str] = set()
     actions: list[Action] = []
     for node in view.others:
@@ -98,33 +103,47 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         if view.snapshot.now >= since + OUTSIDE_SECONDS:
             gone.add(node.name)
             continue
-        due.append(since + OUTSIDE_SECONDS)
+        due[node.name] = since + OUTSIDE_SECONDS
         if any(load.is_live(node.boot_id) for load in known.loads):
             still.add(node.name)
+            actions += keep_out(view, node)
         if since != known.outside_since:
             outside = replace(known, outside_since=since)
             actions.append(remember(view, node, outside, "the driver no longer selects it"))
     return Leaving(
         nodes=frozenset(gone),
+        outside=frozenset(due),
         loaded=frozenset(still),
         actions=tuple(actions),
-        requeue_at=min(due, default=None),
+        requeue_at=min(due.values(), default=None),
     )
 
 
-def yielding(view: DriverView) -> tuple[frozenset[str], tuple[LabelNode, ...]]:
+def yielding(
+    view: DriverView, outside: Collection[str], parts: Iterable[TargetPart]
+) -> tuple[frozenset[str], tuple[LabelNode, ...]]:
     """Return the nodes that a driver leaves while one that it depends on is replaced there.
 
-    A label of which the Node records nothing is removed: nothing else would let the driver come back.
+    Its pods are kept from those ``outside`` its selector too, and for a while from some that have returned. A label
+    that nothing explains is removed: nothing else would let the driver come back.
     """
     label = view.yield_label
     labelled = [node for node in view.others if label in node.labels]
     known = {node.name for node in labelled if _is_to_yield(view, node)}
-    unwanted = (node.name for node in labelled if node.name not in known)
+    unwanted = [node for node in labelled if node.name not in known and node.name not in outside]
+    if not unwanted:
+        return frozenset(known), ()
+    returned = held_out.returned(view, parts)
     why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
     return frozenset(known), tuple(
-        LabelNode(node=name, driver=view.driver.key, label=label, version=None, why=why) for name in unwanted
+        LabelNode(node=node.name, driver=view.driver.key, label=label, version=None, why=_why_in(view, node) or why)
+        for node in unwanted
+        if node.name not in returned
     )
+
+
+def _why_in(view: DriverView, node: Node) -> str:
+    return "its driver pod may come: it takes no module away" if is_kept_out(view, node) else ""
 
 
 def _is_to_yield(view: DriverView, node: Node) -> bool:
@@ -148,14 +167,30 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
         for node in chosen
     }
     steps = _limited(view, steps)
+    # In the patch that ends the record.
+    over = (view.nodes[name] for name, item in steps.items() if any(map(_is_end, item.actions)))
+    let_in = (action for node in over for action in held_out.let_in(view, node, "the driver has left it"))
     return Removal(
-        actions=tuple(action for item in steps.values() for action in item.actions),
+        actions=(*(action for item in steps.values() for action in item.actions), *let_in),
         holds=frozenset(preparing),
         unloading=Unloading(
             waiting=_in_state(steps, WAITING), in_use=_in_state(steps, IN_USE), stays=_in_state(steps, STAYS)
         ),
         requeue_at=min((item.requeue_at for item in steps.values() if item.requeue_at is not None), default=None),
     )
+
+
+def forget_outside(view: DriverView) -> tuple[LabelNode, ...]:
+    """Remove the label that keeps pods from nodes of which nothing is recorded."""
+    nodes = (node for node in view.nodes.values() if view.yield_label in node.labels)
+    why = "the driver is gone"
+    return tuple(
+        action for node in nodes if memory_of(view, node) is None for action in held_out.let_in(view, node, why)
+    )
+
+
+def _is_end(action: Action) -> bool:
+    return isinstance(action, RememberLoaded) and action.value is None
 
 
 def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteDaemonSet, ...]:

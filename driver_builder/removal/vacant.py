@@ -1,9 +1,7 @@
-"""Targets without nodes whose DaemonSets are kept. Pure.
+"""Targets without nodes, only because nodes have lost the labels that name their kernel. Pure.
 
-Place in the flow: where nodes have lost the labels that name their kernel, ``plan`` keeps DaemonSets and status
-entries, and so the recorded version of the operating system and the rolled-out digest, until every node of the driver
-has its labels again. Where all nodes are outside the selector and still have the modules, it keeps the DaemonSet
-without pods: if the nodes return, another image comes there in a wave.
+Place in the flow: ``plan`` keeps their DaemonSets and status entries, and so the recorded version of the operating
+system and the rolled-out digest, until every node of the driver has its labels again.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -11,12 +9,9 @@ from dataclasses import replace
 
 from driver_builder.desired.desired_target import DesiredTarget
 from driver_builder.model.kernels import KernelTarget, parse_target
-from driver_builder.objects.slots import Place
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
-from driver_builder.planning.actions import PlaceDaemonSet
-from driver_builder.planning.lanes import is_live, placing
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.removal.unload_step import memory_of
 from driver_builder.status.status import TargetStatus
@@ -30,32 +25,8 @@ def vacant(view: DriverView, wanted: Iterable[DesiredTarget], selected: Set[str]
     if not any(_may_be_of_it(view, node, selected) for node in view.others):
         return frozenset()
     with_nodes = {item.target.short_hash for item in wanted}
-    found = (item for item in view.daemon_sets.values() if item.target not in with_nodes and not _is_parked(view, item))
+    found = (item for item in view.daemon_sets.values() if item.target not in with_nodes)
     return frozenset(item.target for item in found if not _serves_others(view, item))
-
-
-def parked(view: DriverView, outside: Iterable[str]) -> frozenset[str]:
-    """Return the targets, by their short hash, of which nodes ``outside`` the selector have modules on this boot."""
-    nodes = [view.nodes[name] for name in outside]
-    # Of two DaemonSets none is left that says for both images which nodes have them.
-    return frozenset(
-        item.target
-        for item in view.daemon_sets.values()
-        if item.target not in view.pairs and any(is_live(view, node, item.target) for node in nodes)
-    )
-
-
-def park(view: DriverView, targets: Set[str]) -> tuple[PlaceDaemonSet, ...]:
-    """Let DaemonSets be for nodes of a wave that there is not: they have no pods, and keep the image of before."""
-    return tuple(
-        placing(view, item.target, item, place=Place.MOVED, named=item.target_label)
-        for item in view.daemon_sets.values()
-        if item.target in targets and not _is_parked(view, item)
-    )
-
-
-def _is_parked(view: DriverView, daemon_set: DaemonSet) -> bool:
-    return daemon_set.slot.place is Place.MOVED and daemon_set.target not in view.pairs
 
 
 def statuses(view: DriverView, kept: Set[str]) -> Iterator[TargetStatus]:

@@ -16,13 +16,14 @@ from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.bound_pod import PodKind
-from driver_builder.objects.yielding import Yielding, label_of, yielding_of
+from driver_builder.objects.yielding import Yielding, is_held_out, label_of, yielding_of
 from driver_builder.observed import inventory, pairs
 from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.actions import MoveNode, ReplacePod, StartPod, TakeNode
+from driver_builder.planning.kept_modules import KeptModules, is_tidying
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Placed
 from kube_api import names
@@ -106,7 +107,7 @@ class Order:
     def obstacle(self, action: TakeNode, driver: str) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
         needs, node = self.needs.get(driver), inventory.by_name(self.snapshot.nodes).get(action.node)
-        if needs is None or node is None or _is_tidying(action, self._pairs(driver)):
+        if needs is None or node is None or is_tidying(action, self._pairs(driver)):
             return ""
         record = yielding_of(node.annotations)
         if label_of(driver) in node.labels and record is not None and driver in record.drivers:
@@ -135,7 +136,7 @@ class Order:
     def _is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
         """Return whether a node gets the image of before again."""
         placed = self._placed(node, driver)
-        if not isinstance(action, MoveNode):
+        if not isinstance(action, MoveNode) or action.lets_in:
             return False
         return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
 
@@ -160,6 +161,9 @@ class Order:
         part, placed = self.parts.get(driver), self._placed(node, driver)
         if part is None:
             return False
+        if is_held_out(node.labels, node.annotations, driver):
+            # It has returned to the selector, with what it had before.
+            return True
         if placed is None:
             # It is paused, or its image cannot be judged now.
             known = self._placed(node, dependent)
@@ -322,15 +326,17 @@ class Order:
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
-        placed = self._placed(node, driver)
+        placed, goes_back = self._placed(node, driver), self._goes_back(node, driver)
         if placed is not None:
-            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and placed.is_written else None
+            # The image of before fits, whatever is being written of the next one.
+            is_known = placed.lanes is not None and (goes_back or placed.is_written)
+            ends = (placed.lanes.front_value, placed.lanes.spare_value) if placed.lanes and is_known else None
         else:
             # Of a driver that is paused the two DaemonSets are known.
             ends = next(((pair.moved.target_label, None) for pair in self._pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        label, value = _wave_label(driver), ends[self._goes_back(node, driver)]
+        label, value = _wave_label(driver), ends[goes_back]
         return {} if node.labels.get(label) == value else {label: value}
 
     def _why_not_back(self, node: Node, driver: str) -> str:
@@ -358,28 +364,11 @@ class Order:
         # Where this one works, a pod of theirs may load at any moment.
         works = any(judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT) for pod in self._pods(node, driver))
         found = tuple(key for key in every if self._is_loaded(node, key) or (works and self._pods(node, key)))
-        return () if not found or self._keeps_modules(node, driver, action) else found
+        return () if not found or self.kept(driver).stay(action) else found
 
-    def _keeps_modules(self, node: Node, driver: str, action: TakeNode) -> bool:
-        """Return whether the modules of a driver stay loaded when it is replaced: nothing is in the way then."""
-        part, known = self.parts[driver], self._pairs(driver)
-        if _is_tidying(action, known):
-            return True
-        spec, pods = part.driver.spec, self._pods(node, driver)
-        if not isinstance(spec, DriverSpec) or any(module.parameters for module in spec.module.load_order):
-            # What a module is loaded with may be what changes.
-            return False
-        if not pods or node.name in part.rebuilds.pending:
-            return False
-        wanted = pairs.by_target(of_driver(self.snapshot.daemon_sets, driver), known)
-        for pod in pods:
-            item = wanted.get(pod.target)
-            if isinstance(action, MoveNode) and pod.target in known:
-                pair = known[pod.target]
-                item = pair.moved if action.value == pair.moved.target_label else pair.others
-            if item is None or not _is_kept(node, pod, item, is_rebuilt=bool(part.rebuilds.of_driver)):
-                return False
-        return True
+    def kept(self, driver: str) -> KeptModules:
+        """Return which modules of a driver stay loaded when it is replaced."""
+        return KeptModules.of(self.parts[driver], self.snapshot)
 
     def _is_broken(self, node: Node, driver: str) -> bool:
         """Return whether the pods of a driver say that it does not work on a node; not while one loads."""
@@ -460,22 +449,10 @@ class Order:
         return [pod for pod in found if not pod.deleting]
 
 
-def _is_tidying(action: TakeNode, known: Mapping[str, pairs.Pair]) -> bool:
-    """Return whether only the label of a wave that has ended is removed."""
-    return isinstance(action, MoveNode) and not known
-
-
 def _has_same(pod: DriverPod, wanted: Mapping[str, DaemonSet]) -> bool:
     """Return whether a pod has the modules of the DaemonSet of its target, as far as that is known."""
     item = wanted.get(pod.target)
     return item is None or pod.expected == item.expected
-
-
-def _is_kept(node: Node, pod: DriverPod, item: DaemonSet, *, is_rebuilt: bool) -> bool:
-    """Return whether the modules that a pod has loaded are those of a DaemonSet, and are not loaded anew."""
-    if judge(node, pod)[0] is not Finding.WORKS or not pod.expected or pod.expected != item.expected:
-        return False
-    return not is_rebuilt or pod.fingerprint == item.fingerprint
 
 
 def _selects(part: DriverPlan, node: Node) -> bool:

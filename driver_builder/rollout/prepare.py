@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects.yielding import is_yield_label, render_yielding, yielding_of
-from driver_builder.observed import inventory, pairs
-from driver_builder.observed.by_driver import of_driver, pods_of
+from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import (
     Action,
     EvictPod,
@@ -384,30 +383,10 @@ class _Hold:
 
     def _drain_settings(self, node: Node) -> DrainSettings | None:
         """Return how a node is drained; None where it is not, or where the same modules stay loaded."""
-        spec = self.part.driver.spec
-        if not isinstance(spec, DriverSpec) or spec.rollout.drain is None or self._is_live(spec, node.name):
+        spec, action = self.part.driver.spec, self.taken.get(node.name)
+        if not isinstance(spec, DriverSpec) or spec.rollout.drain is None:
             return None
-        return spec.rollout.drain
-
-    def _is_live(self, spec: DriverSpec, node: str) -> bool:
-        """Return whether the wanted modules are the loaded ones: then nothing that uses them is in the way."""
-        if any(module.parameters for module in spec.module.load_order):
-            # What a module is loaded with may be what changes.
-            return False
-        wanted = {target: item.expected for target, item in self._daemon_sets().items()}
-        pods = self._pods_on(node)
-        return bool(pods) and all(pod.expected and pod.expected == wanted.get(pod.target) for pod in pods)
-
-    def _daemon_sets(self) -> dict[str, DaemonSet]:
-        """Return what brings the image of each target; in a wave nodes move to it, unless the spec was set back."""
-        every = of_driver(self.snapshot.daemon_sets, self.driver)
-        moves = {action.value for action in self.part.actions if isinstance(action, MoveNode)}
-        known = pairs.pairs(every)
-        back = {target: pair.others for target, pair in known.items() if pair.moved.target_label not in moves}
-        return pairs.by_target(every, known) | (back if None in moves else {})
-
-    def _pods_on(self, node: str) -> list[DriverPod]:
-        return [pod for pod in pods_of(self.snapshot.pods, self.driver).on(node) if not pod.deleting]
+        return None if action is not None and self.order.kept(self.driver).stay(action) else spec.rollout.drain
 
     def _record(self, node: Node) -> Draining | None:
         """Return the record of this driver; what nobody can read belongs to who holds the lock."""

@@ -259,7 +259,8 @@ def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | No
 
 
 def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> MoveNode:
-    action = MoveNode(node=node.node, driver=view.driver.key, label=view.wave_label, value=value)
+    lets_in = view.yield_label if node.is_kept_out else ""
+    action = MoveNode(node=node.node, driver=view.driver.key, label=view.wave_label, value=value, lets_in=lets_in)
     return replace(action, why=why, noted=True) if why else action
 
 
@@ -269,7 +270,10 @@ def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes
     Those that only the status records come last: if it is not written, nothing waits behind them.
     """
     chosen = tuple(chosen)
-    moved: list[TakeNode] = [_move(view, node, lanes.front_value) for node in chosen if node.moves and lanes]
+    value = lanes.front_value if lanes else None
+    moved: list[TakeNode] = [
+        _move(view, node, value) for node in chosen if node.is_kept_out or (node.moves and lanes is not None)
+    ]
     actions: list[TakeNode] = [
         ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.node, noted=pod.uid in node.noted)
         for node in chosen

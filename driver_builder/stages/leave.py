@@ -5,16 +5,15 @@ Nothing is held back where the same modules stay loaded. Removals and repairs as
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.observed import inventory, pairs
-from driver_builder.observed.by_driver import of_driver, pods_of
-from driver_builder.observed.evidence import is_current
+from driver_builder.observed import inventory
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.actions import Action, HoldNode, LabelNode, MoveNode, ReplacePod
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import Action, HoldNode, LabelNode
+from driver_builder.planning.kept_modules import KeptModules
 from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.removal.removal import Removal
 from driver_builder.rollout.node_lock import lock_of
@@ -76,9 +75,9 @@ def _is_asked(part: DriverPlan, snapshot: Snapshot) -> bool:
 
 
 def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
-    stages, driver = StageView.of(snapshot, part.driver), _Driver.of(part, snapshot)
+    stages, kept = StageView.of(snapshot, part.driver), KeptModules.of(part, snapshot)
     nodes = inventory.by_name(snapshot.nodes)
-    taken = {action.node for action in before.actions if isinstance(action, TAKES) and driver.loses(action)}
+    taken = {action.node for action in before.actions if isinstance(action, TAKES) and not kept.stay(action)}
     going = {action.node for action in part.actions if isinstance(action, TAKES)}
     locked = {action.node for action in part.actions if isinstance(action, HoldNode) and _takes_lock(action)}
     first: list[Action] = []
@@ -123,51 +122,3 @@ def _takes_lock(action: HoldNode) -> bool:
 def _is_locked(node: Node, driver: str, now: float) -> bool:
     lock = lock_of(node)
     return lock is not None and lock.holder == driver and not lock.is_expired(now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Driver:
-    """What a driver has on its nodes, and would have."""
-
-    pods: Any
-    by_uid: Mapping[str, DriverPod]
-    daemon_sets: Mapping[str, DaemonSet]
-    pairs: Mapping[str, pairs.Pair]
-    wave_label: str
-    has_parameters: bool
-
-    @classmethod
-    def of(cls, part: DriverPlan, snapshot: Snapshot) -> "_Driver":
-        own = pods_of(snapshot.pods, part.driver.key)
-        every = of_driver(snapshot.daemon_sets, part.driver.key)
-        known, spec = pairs.pairs(every), part.driver.spec
-        return cls(
-            pods=own.on,
-            by_uid={pod.uid: pod for pod in own},
-            daemon_sets=pairs.by_target(every, known),
-            pairs=known,
-            wave_label=names.wave_label(part.driver.namespace, part.driver.name),
-            has_parameters=isinstance(spec, DriverSpec) and bool(spec.module.parameters),
-        )
-
-    def loses(self, action: ReplacePod | MoveNode) -> bool:
-        """Return whether a node loses the modules that are loaded there."""
-        if isinstance(action, ReplacePod):
-            pod = self.by_uid.get(action.uid)
-            return pod is not None and not self._stays(pod, self.daemon_sets.get(pod.target))
-        pods = [pod for pod in self.pods(action.node) if not pod.deleting]
-        pair = next((self.pairs[pod.target] for pod in pods if pod.target in self.pairs), None)
-        if action.value is None and pair is None:
-            # The label of a wave that has ended: the pod stays.
-            return False
-        wanted = None
-        if pair is not None:
-            wanted = pair.moved if action.value == pair.moved.target_label else pair.others
-        return not pods or not all(self._stays(pod, wanted) for pod in pods)
-
-    def _stays(self, pod: DriverPod, wanted: DaemonSet | None) -> bool:
-        """Return whether a pod's modules stay loaded when another pod takes its place."""
-        if pod.contrary is not None or wanted is None:
-            return False
-        is_same = bool(pod.expected) and pod.expected == wanted.expected and not self.has_parameters
-        return is_same or is_current(pod, wanted)

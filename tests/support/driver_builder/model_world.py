@@ -82,6 +82,8 @@ class World:
         """Nodes without the device nodes that drivers expect."""
         self.invalid: dict[str, int] = {}
         """How often the command of a validation fails on a node, from now on."""
+        self.validating: set[str] = set()
+        """Nodes where the command of a validation does not end."""
         self.validations: list[tuple[str, str, str]] = []
         """Which driver's command ran on which node, in which boot, in this order."""
         self.plugin_validations: list[tuple[str, str, str]] = []
@@ -524,7 +526,7 @@ class World:
             is_new = not pod.get("status") and "deletionTimestamp" not in pod["metadata"]
             is_of_plugin = plugin_validation_pod.PLUGIN_VALIDATION_LABEL in _labels(pod)
             is_ours = is_of_plugin or validation_pod.VALIDATION_LABEL in _labels(pod)
-            if not is_new or not is_ours or node in self.dead:
+            if not is_new or not is_ours or node in self.dead | self.validating:
                 continue
             done = self.plugin_validations if is_of_plugin else self.validations
             done.append((_labels(pod)[manifests.DRIVER_LABEL], node, self.boots[node]))

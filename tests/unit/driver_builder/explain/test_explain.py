@@ -17,7 +17,7 @@ from driver_builder.objects import validated, validation_pod
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.proof_pod import Program
 from driver_builder.objects.pull_pod import PullPod
-from driver_builder.objects.yielding import Yielding, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Taint
 from driver_builder.observed.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.plan import plan
@@ -63,6 +63,13 @@ def yielding(seen: Snapshot) -> Snapshot:
     (first, *others) = seen.nodes
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first="apps/ofed", drivers=(seen.drivers[0].key,)))}
     first = replace(first, annotations={**first.annotations, **record})
+    return replace(seen, nodes=(first, *others), pods=())
+
+
+def kept_out(seen: Snapshot) -> Snapshot:
+    """Let the node have returned to the selector."""
+    (first, *others) = seen.nodes
+    first = replace(first, labels={**first.labels, label_of(seen.drivers[0].key): OUTSIDE})
     return replace(seen, nodes=(first, *others), pods=())
 
 
@@ -228,6 +235,7 @@ CASES: list[tuple[str, Callable[[], Snapshot], str, str, str, str]] = [
     ("older image", lambda: with_pod(fingerprint=OLD), "pull", W, "runs the previous image", "driver-builder plan"),
     ("others go first", lambda: yielding(with_pod(fingerprint=OLD)), "pull", W, "driver apps/ofed, on which it depends",
      "explain node-a"),
+    ("outside before", lambda: kept_out(ready_snapshot()), "pull", W, "has the modules of before", "driver-builder plan"),
     ("a lock", lambda: locked(with_pod(fingerprint=OLD)), "pull", W, "is locked by gpu-partitioner until", "annotate"),
     ("not drained", undrained, "pull", B, "DrainTimeout: the node could not be drained: pod apps/web stays",
      "PodDisruptionBudget"),

@@ -66,18 +66,16 @@ def test_two_daemon_sets_of_one_kernel_keep_apart_by_the_version_of_the_system()
         (Place.OTHERS, [{"key": "driverwright.io/driverwright.edu.wave", "operator": "NotIn", "values": ["-b"]}]),
     ],
 )
-def test_pods_of_a_dependent_driver_keep_away_where_it_yields(place: Place, expected: list[dict[str, Any]]) -> None:
-    """Before, in and after a wave; other drivers have no affinity but that of a wave."""
+def test_pods_keep_away_from_nodes_with_the_yield_label(place: Place, expected: list[dict[str, Any]]) -> None:
+    """Before, in and after a wave."""
     slot = Slot(SECOND if place is Place.MOVED else FIRST, place)
     named = f"{target().short_hash}-b"
     expressions = [{**item, "values": [named]} for item in expected]
     yields = {"key": "driverwright.io/driverwright.edu.yield", "operator": "DoesNotExist"}
-    container = driver(spec_changes={"dependsOn": [{"name": "ofed"}]})
     term = {"nodeSelectorTerms": [{"matchExpressions": [*expressions, yields]}]}
     wanted = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
-    assert pod_spec(made(container, slot=slot))["affinity"] == wanted
+    assert pod_spec(made(slot=slot))["affinity"] == wanted
     assert affinity(str(names.wave_label("driverwright", "edu")), named, place, yields["key"]) == wanted
-    assert ("affinity" in pod_spec(made(slot=slot))) is (place is Place.MOVED)
 
 
 def test_a_release_of_64_characters_is_selected_by_what_the_label_holds() -> None:

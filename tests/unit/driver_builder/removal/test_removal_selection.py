@@ -5,7 +5,7 @@ import pytest
 from driver_builder.removal.removal import OUTSIDE_SECONDS
 from kube_api import names
 from kube_api.resources import NODES
-from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.removals import READY, condition, fleet, memory, rounds, skip, unload_pods
 from tests.support.driver_builder.worlds import DRIVER_PATH
@@ -58,7 +58,7 @@ def test_a_node_outside_the_selector_keeps_module_and_label_for_ten_minutes() ->
     world = fleet()
     world.move_node("node-0", "web")
     rounds(world, OUTSIDE_SECONDS - 30)
-    assert world.nodes()["node-0"] == {READY: "1.0.0"}
+    assert world.nodes()["node-0"] == {READY: "1.0.0", names.yield_label(NAMESPACE, "edu"): "outside"}
     assert world.live["node-0"]
     world.kill()
     rounds(world, 120)

@@ -256,7 +256,7 @@ def test_the_labels_that_another_drain_has_left_are_restored_with_ones_own() -> 
 def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
     """Whatever uses them is not in the way of a pod that only takes over."""
     seen = with_images(snapshot())
-    known = pod(seen)
+    known = pod(seen, leaves_modules=True)
     action = replace(REPLACE, uid=known.uid)
     changes: dict[str, Any] = {"pods": (known,), "daemon_sets": (daemon_set(seen),)}
     found = drained(part(action), node(), **changes)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
+from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
 from kube_api import names
 from kube_api.client import Object
@@ -18,6 +19,7 @@ from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_rollout as waves
 from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, Step, WaveWorld, driver_of, live
 
+COMMAND: Object = {"image": "registry.example.com/edu-test:1", "command": ["/test"]}
 APPS, RESOURCE = "apps", "example.com/fpga"
 LABEL = "example.com/fpga.deploy.plugin"
 DRAIN = {"resources": [RESOURCE], "pauseLabels": [LABEL], "deadline": "60s"}
@@ -113,12 +115,13 @@ def is_tainted(node: Object) -> bool:
     return any(item["key"] == names.UPGRADING_TAINT for item in (node.get("spec") or {}).get("taints") or ())
 
 
-def drained_world(*kernels: str, **rollout: Any) -> DrainWorld:
-    """Make a world of one driver with a drain, which works."""
+def drained_world(*kernels: str, identity: str = "", validation: Object | None = None) -> DrainWorld:
+    """Make a world of one driver with a drain, which works; all builds have the same ``identity``, if one is given."""
     world = DrainWorld()
+    world.identity = identity
     for name, kernel in zip(NODE_NAMES, kernels, strict=False):
         world.add_node(name, kernel)
-    world.add_driver("edu", rollout={"drain": DRAIN, **rollout})
+    world.add_driver("edu", rollout={"drain": DRAIN}, validation=validation)
     world.arrive()
     return world
 
@@ -261,6 +264,107 @@ def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, his
     world.heal()
     world.arrive()
     assert_all_is_well(world)
+
+
+def stay_drained(world: DrainWorld, node: str) -> None:
+    """Let time pass in which nothing that uses the driver may come to a node."""
+    for _ in range(20):
+        world.reconcile(world.look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert {f"{node}: taint", f"{node}: label", f"{node}: {names.LOCK_ANNOTATION}"} <= set(world.leftovers())
+    assert web_path(f"web-{node}") not in world.client.objects
+
+
+@pytest.mark.parametrize("what", ["modules", "parameters"])
+def test_a_node_is_given_back_once_its_new_driver_is_validated(what: str) -> None:
+    """Until then neither pods nor the ready label come back, also where only parameters have changed."""
+    world = drained_world(KERNEL, identity="SAME" if what == "parameters" else "", validation=COMMAND)
+    world.validating.add("node-0")
+    if what == "modules":
+        world.edit_source(GOOD[1])
+    else:
+        spec = {"spec": {"module": {"parameters": {"edudrv": ["level=2"]}}}}
+        world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu"), spec)
+    stay_drained(world, "node-0")
+    assert names.ready_label(NAMESPACE, "edu") not in world.nodes()["node-0"]
+    world.validating.clear()
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_before() -> None:
+    """Nothing comes back to the driver that has failed."""
+    world = drained_world(KERNEL, validation={**COMMAND, "retries": 0})
+    before = dict(world.live["node-0"])
+    world.invalid["node-0"] = 1
+    world.edit_source(GOOD[1])
+    for _ in range(60):
+        world.reconcile()
+        world.finish_builds()
+        world.turn()
+        assert world.live["node-0"] == before or web_path("web-node-0") not in world.client.objects
+        world.now += 5.0
+    assert world.status()["rollout"]["returned"] == ["node-0"]
+    assert (world.leftovers(), world.live["node-0"]) == ([], before)
+    assert web_path("web-node-0") in world.client.objects
+
+
+@pytest.mark.parametrize("whose", ["driver", "node"])
+def test_a_rebuild_of_the_same_modules_drains_its_nodes(whose: str) -> None:
+    """The loader loads them anew under whatever uses them."""
+    world = drained_world(KERNEL, identity="SAME")
+    reloaded: list[str] = []
+
+    def look(action: Action) -> bool:
+        if isinstance(action, TakeNode) and world.pods_on("node-0"):
+            reloaded.append(action.node)
+            assert is_tainted(world.client.objects[NODES.path(name="node-0")])
+            assert web_path("web-node-0") not in world.client.objects
+        return world.look(action)
+
+    if whose == "driver":
+        world.annotate_driver("edu", "now")
+    else:
+        world.patch_node("node-0", {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "now"}}})
+    while not reloaded:
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    world.arrive()
+    assert_all_is_well(world)
+
+
+def test_a_node_that_returns_to_the_selector_is_drained_before_it_gets_another_image() -> None:
+    """Its modules of before are loaded and in use."""
+    world = drained_world(KERNEL, OTHER_KERNEL)
+    before = dict(world.live["node-0"])
+    world.move_node("node-0", "web")
+    world.one_round()
+    world.edit_source(GOOD[1])
+    let_in: list[str] = []
+
+    def look(action: Action) -> bool:
+        if isinstance(action, MoveNode) and action.lets_in:
+            let_in.append(action.node)
+            assert is_tainted(world.client.objects[NODES.path(name="node-0")])
+            assert web_path("web-node-0") not in world.client.objects
+            assert world.live["node-0"] == before
+        return world.look(action)
+
+    for done in range(40):
+        if done == 10:
+            world.move_node("node-0", "edu")
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 5.0
+    assert let_in == ["node-0"]
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.live["node-0"] != before
 
 
 def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:

@@ -670,3 +670,24 @@ def test_what_cannot_be_loaded_again_as_it_was_is_unloaded_once_its_users_end() 
     world.arrive()
     assert_all_is_well(world)
     assert [why for why in world.failed if why.startswith("node-0")] == []
+
+
+@pytest.mark.parametrize("later", [1, 2])
+def test_what_is_being_written_of_the_next_image_does_not_come_where_the_image_of_before_fits(later: int) -> None:
+    """A dependent driver in a wave of its own yields, and is edited then: it is loaded again with the image of before."""
+    world = ordered(2, budget=2)
+
+    def has_label(label: str) -> bool:
+        return label in world.client.objects[NODES.path(name="node-0")]["metadata"]["labels"]
+
+    world.edit(SECOND, "int a;")
+    while not has_label(names.wave_label(NAMESPACE, SECOND)):
+        world.rounds(1)
+    world.edit(FIRST, "int y;")
+    while not has_label(names.yield_label(NAMESPACE, SECOND)):
+        world.rounds(1)
+    world.rounds(later)
+    world.edit(SECOND, "int b;")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []

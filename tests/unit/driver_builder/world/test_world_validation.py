@@ -255,6 +255,67 @@ def test_a_validation_set_with_a_new_driver_does_not_run_against_the_old_one() -
     assert ready(world) == dict.fromkeys("abc", "2.0.0")
 
 
+PARAMETERS: dict[str, Any] = {"parameters": {"edudrv": ["level=2"]}}
+
+
+@pytest.mark.parametrize("is_set_before", [True, False], ids=["set before", "set with them"])
+def test_modules_that_are_loaded_with_other_parameters_are_not_those_of_the_label(is_set_before: bool) -> None:
+    """They are of the same build: the label goes all the same until they are validated, one node after the other."""
+    world = fleet(**({"validation": COMMAND} if is_set_before else {}))
+    world.identity = "SAME"
+    settle(world)
+    world.validations.clear()
+    edit(world, version="2.0.0", validation=COMMAND, module=PARAMETERS)
+    for _ in range(80):
+        world.reconcile()
+        validated_now = [node for _, node, _ in world.validations]
+        assert {name for name, value in ready(world).items() if value == "2.0.0"} <= set(validated_now)
+        for step in (world.finish_builds, *world.steps()):
+            step()
+            assert sum(value is None for value in ready(world).values()) <= 1
+        world.now += 1
+    settle(world)
+    assert ready(world) == dict.fromkeys("abc", "2.0.0")
+    assert [node for _, node, _ in world.validations] == ["a", "b", "c"]
+
+
+def test_a_rebuild_of_the_same_modules_is_validated_before_its_node_has_the_label() -> None:
+    """They were loaded anew."""
+    world = fleet(validation=COMMAND)
+    world.identity = "SAME"
+    settle(world)
+    world.validating.add("a")
+    world.annotate_driver("edu", "now")
+    for _ in range(20):
+        world.reconcile()
+        world.finish_builds()
+        world.turn()
+        world.now += 1
+    assert ready(world) == without("a")
+    world.validating.clear()
+    settle(world)
+    assert ready(world) == ALL_READY
+
+
+def test_where_the_same_modules_stay_loaded_the_label_says_the_new_version_once_they_are_validated() -> None:
+    """The wave waits for that on each node."""
+    world = fleet(validation=COMMAND)
+    world.identity = "SAME"
+    settle(world)
+    world.validating.update("abc")
+    edit(world, version="2.0.0", module={"blacklist": ["other"]})
+    for _ in range(20):
+        world.reconcile()
+        assert ready(world) == ALL_READY
+        world.finish_builds()
+        world.turn()
+        world.now += 1
+    assert "waits for a: validation is running" in world.status()["rollout"]["message"]
+    world.validating.clear()
+    settle(world)
+    assert ready(world) == dict.fromkeys("abc", "2.0.0")
+
+
 def test_a_failed_validation_halts_the_wave() -> None:
     """The other nodes keep the driver that works there, and the node returns to it."""
     world = fleet(validation={**COMMAND, "retries": 0})
