@@ -5,7 +5,8 @@ and nothing that depends on the time, so is the plan. Of a driver whose share ch
 nothing was to be done.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driver_builder.desired.conflicts import Conflict
@@ -40,6 +41,8 @@ class Inputs:
     dependencies: Dependencies = NONE
     pending: tuple[Json, ...] = ()
     """What tolerates the taints of drivers that are not proven yet."""
+    resource_kept: Mapping[str, str] = field(default_factory=dict)
+    """By node, the driver that keeps the resource which this one offers as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,8 @@ class DriverView:
     """By node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
+    resource_kept: Mapping[str, str] = field(default_factory=dict)
+    """By node, the driver that keeps the resource which this one offers as well."""
     dependencies: Dependencies = NONE
     """What it needs of others, and they of it."""
     wanted: tuple[DesiredTarget, ...] = ()

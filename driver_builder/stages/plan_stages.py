@@ -63,7 +63,7 @@ def plan_stages(
     ``known`` is the evidence of those that are not ordinary, ``relabelled`` what becomes of ready labels; the driver
     is ``leaving`` some.
     """
-    stages = StageView.of(view.snapshot, view.driver)
+    stages = StageView.of(view.snapshot, view.driver, view.resource_kept)
     objects = _objects(stages, view, spec)
     if stages.settings is None:
         left = [node for node in view.others if stages.has_traces(node) or node.name in stages.validations]
@@ -139,6 +139,10 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is not None and not config.is_own:
         words = f"ConfigMap {view.driver.namespace}/{name} exists, and the driver does not control it"
         return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
+    known, stray = stages.plugin_set, view.snapshot.plugin_strays.get(view.driver.key)
+    if known is None and stray is not None and not stray.is_ours:
+        words = f"DaemonSet {view.driver.namespace}/{name} exists, and the driver does not control it"
+        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
     actions: list[Action] = []
     is_same = config is not None and config.text == plugin.config_text(settings)
     if config is not None and not (settings.is_of_agent and is_same):
@@ -148,7 +152,6 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
     manifest = plugin.daemon_set(view.driver, spec, settings, agent_image=view.settings.device_agent_image)
-    known = stages.plugin_set
     if known is None or not plugin.is_as_wanted(known, manifest):
         has_additions = known is not None and plugin.has_additions(known, manifest)
         actions.append(
@@ -159,6 +162,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
                 target="",
                 manifest=manifest,
                 undo=plugin.without_additions(known, manifest) if known is not None and has_additions else {},
+                uid=known.uid if known is not None else stray.uid if stray is not None else "",
             )
         )
     return _Objects(actions=tuple(actions))
