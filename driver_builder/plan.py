@@ -186,6 +186,7 @@ def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | Non
         dependencies=inputs.dependencies,
         resource_kept=inputs.resource_kept,
         written=memory.written(driver.key),
+        settled=memory.settled(driver.key),
     )
     part = _plan_driver(view, inputs, resolved, memory)
     memory.keep(driver.key, inputs, part)

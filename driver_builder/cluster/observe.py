@@ -39,7 +39,7 @@ from driver_builder.observed.snapshot import (
 )
 from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.references.signing_secrets import SigningSecrets
-from driver_builder.stages.plugin_validation import to_look_at
+from driver_builder.stages.plugin_validation import NextNodes
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
@@ -73,6 +73,7 @@ class Observer:
         self._clock = clock
         self._refused = {} if refused_evictions is None else refused_evictions
         self._pods = PodReader()
+        self._next_nodes = NextNodes()
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
@@ -128,7 +129,7 @@ class Observer:
             discoveries=discoveries.done,
             running_discoveries=discoveries.running,
         )
-        if looked_at := to_look_at(snapshot):
+        if looked_at := self._next_nodes.of(snapshot):
             snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
         self._contents.sweep()
         in_use = set(map(id, snapshot.sources.values()))

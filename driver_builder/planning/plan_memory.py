@@ -16,6 +16,7 @@ from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.ordinary import Ordinary
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
+from driver_builder.planning.settled import Settled
 from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import previous_ahead
 from driver_builder.status.rollout_status import previous_wave
@@ -59,6 +60,7 @@ class PlanMemory:
         self._parts: dict[str, _Known] = {}
         self._ordinary: dict[str, Ordinary] = {}
         self._written: dict[str, Written] = {}
+        self._settled: dict[str, Settled] = {}
 
     def recall(self, driver: str, inputs: Inputs) -> DriverPlan | None:
         """Return what was planned for these inputs, None if that is not known or no longer true."""
@@ -89,9 +91,13 @@ class PlanMemory:
         """Return the DaemonSets that were wanted for a driver, by target; planning adds to them."""
         return self._written.setdefault(driver, {})
 
+    def settled(self, driver: str) -> Settled:
+        """Return the nodes where nothing of a driver's stages was to be done; planning changes them."""
+        return self._settled.setdefault(driver, Settled())
+
     def forget_others(self, drivers: frozenset[str]) -> None:
         """Forget the drivers that are gone."""
-        for known in (self._parts, self._ordinary, self._written):
+        for known in (self._parts, self._ordinary, self._written, self._settled):
             for driver in known.keys() - drivers:
                 del known[driver]
 

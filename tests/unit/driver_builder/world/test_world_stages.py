@@ -1,6 +1,6 @@
 """``spec.stages`` on a model of a cluster: the plugin comes after its driver, and leaves before it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,7 @@ class Watched(World):
         return takes and not is_over
 
 
-def fleet(names: str = "abc", **changes: Any) -> Watched:
+def fleet(names: Iterable[str] = "abc", **changes: Any) -> Watched:
     """Make nodes of one kernel and a driver."""
     world = Watched()
     for name in names:
