@@ -14,15 +14,16 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from device_agent.config.options import Settings
-from device_agent.devices.command import slots
+from device_agent.devices.command import Running
 from device_agent.devices.find import fixed_folder
 from device_agent.errors import ConfigurationError
 from device_agent.metrics import Counts, render
 from device_agent.served import Served
-from device_agent.telemetry import Pages, serve
+from device_agent.telemetry import serve
 from device_agent.uevents import DeviceEvents, watch_devices
 from device_resources.resource import Resource
 from file_watch.inotify import FileWatch, Place, watch_files
+from kube_api.pages import Page, health
 from kube_api.text import first_few
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Agent:
         """
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._slots = slots()
+        self._commands = Running()
         self._last_turn = self._loop.time()
         with ExitStack() as stack:
             await self._open(stack)
@@ -86,7 +87,11 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
-        pages = Pages(self._trouble, self._missing, lambda: render(self._counts()))
+        pages = {
+            "/healthz": lambda: health(self._trouble()),
+            "/readyz": lambda: health(self._missing()),
+            "/metrics": lambda: Page(render(self._counts())),
+        }
         if self._settings.port:
             stack.callback((await serve(self._settings.port, pages)).close)
         if self._settings.socket:
@@ -100,6 +105,7 @@ class Agent:
             await self._reload()
         for served in self._served.values():
             await served.refresh()
+        self._commands.collect_strays()
         self._last_turn = self._loop.time()
         if not self._is_settled:
             self._is_settled = True
@@ -174,7 +180,7 @@ class Agent:
 
     async def _offer(self, resource: Resource) -> None:
         """Look at the devices first: the kubelet's first list is right then."""
-        served = Served(resource, self._settings.root, self._settings.plugin_dir, self._slots, self._woken.set)
+        served = Served(resource, self._settings.root, self._settings.plugin_dir, self._commands, self._woken.set)
         self._served[resource.name] = served
         await served.refresh()
         registrar = self._tasks.create_task(served.plugin.keep_registered(self._settings.interval))

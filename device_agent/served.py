@@ -1,12 +1,11 @@
 """One resource while it is offered: what its devices were at the last look, its commands, and its plugin."""
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from device_agent.devices.command import CommandChecks
-from device_agent.devices.model import OfferedDevice, Unit, UnitState, offered
+from device_agent.devices.command import CommandChecks, Running
+from device_agent.devices.model import MAX_DEVICES, OfferedDevice, Unit, UnitState, is_too_much, offered
 from device_agent.devices.scan import scan
 from device_agent.kubelet.plugin import Plugin
 from device_agent.metrics import ResourceCounts
@@ -16,25 +15,26 @@ log = logging.getLogger(__name__)
 
 
 class Served:
-    """A resource and its plugin. ``slots`` limits how many commands run at once."""
+    """A resource and its plugin. ``running`` are the commands of all resources."""
 
     def __init__(
-        self, resource: Resource, root: str, folder: str, slots: asyncio.Semaphore, on_change: Callable[[], None]
+        self, resource: Resource, root: str, folder: str, running: Running, on_change: Callable[[], None]
     ) -> None:
         self.resource = resource
         self.plugin = Plugin(resource, folder, on_change)
         self._root = root
-        self._slots = slots
+        self._running = running
         self._on_change = on_change
-        self._checks = CommandChecks(resource.health, slots, on_change)
+        self._checks = CommandChecks(resource.health, running, on_change)
         self._states: tuple[UnitState, ...] = ()
         self._changes = 0
+        self._has_excess = False
 
     async def change(self, resource: Resource) -> None:
         """Take another description of the same resource; its registration stays."""
         await self._checks.stop()
         self.resource = self.plugin.service.resource = resource
-        self._checks = CommandChecks(resource.health, self._slots, self._on_change)
+        self._checks = CommandChecks(resource.health, self._running, self._on_change)
         self._states = ()
 
     async def refresh(self) -> None:
@@ -46,10 +46,15 @@ class Served:
             return self._checks.verdict(unit)
 
         known = [state.unit for state in self._states]
-        states = scan(self._root, self.resource, known, verdict)
+        try:
+            states = scan(self._root, self.resource, known, verdict)
+        except OSError as error:
+            log.warning("%s: not looked at, its devices stay as they were: %s", self.resource.name, error)
+            return
         self._checks.forget(lambda name: name not in asked)
         self._note(states)
         self._states = states
+        self._note_excess(is_too_much(self.resource, states))
         devices = offered(self.resource, states)
         if devices != self.plugin.service.devices:
             await self.plugin.service.publish(devices)
@@ -71,6 +76,11 @@ class Served:
             commands=self._checks.counts,
             changes=self._changes,
         )
+
+    def _note_excess(self, is_too_much: bool) -> None:
+        if is_too_much and not self._has_excess:
+            log.error("%s: has more than %d devices: the others are left out", self.resource.name, MAX_DEVICES)
+        self._has_excess = is_too_much
 
     def _note(self, states: tuple[UnitState, ...]) -> None:
         """Log what changed, and count units that became healthy or unhealthy."""

@@ -1,49 +1,14 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``: HTTP/1.0, one request a connection.
-
-``http.server`` would cost the resident process several MiB. Connections are few, and each has a deadline.
-"""
+"""``/healthz``, ``/readyz`` and ``/metrics``: one request a connection. Connections are few, each has a deadline."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 from device_agent.errors import ConfigurationError
+from kube_api.pages import Pages, answer_request
 
 _MOST_CONNECTIONS = 16
 _LONGEST_HEAD = 8192
 _SECONDS = 5.0
-
-
-class Pages(NamedTuple):
-    """What is served. ``trouble``: why the agent is not healthy. ``missing``: what it is not ready for."""
-
-    trouble: Callable[[], str]
-    missing: Callable[[], str]
-    metrics: Callable[[], str]
-
-
-def answer_request(head: bytes, pages: Pages) -> bytes:
-    """Answer one HTTP request, given its head."""
-    words = head.split(b"\r\n", 1)[0].split()
-    path = words[1].partition(b"?")[0] if len(words) > 1 else b""
-    if words[:1] != [b"GET"]:
-        return _response("405 Method Not Allowed", "only GET\n")
-    if path in (b"/healthz", b"/readyz"):
-        why = pages.trouble() if path == b"/healthz" else pages.missing()
-        return _response("503 Service Unavailable", f"{why}\n") if why else _response("200 OK", "ok\n")
-    if path == b"/metrics":
-        return _response("200 OK", pages.metrics())
-    return _response("404 Not Found", "available: /healthz, /readyz and /metrics\n")
-
-
-def _response(status: str, body: str) -> bytes:
-    content = body.encode()
-    head = (
-        f"HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + content
 
 
 async def serve(where: int | str, pages: Pages) -> asyncio.Server:

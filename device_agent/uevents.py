@@ -15,9 +15,9 @@ _NETLINK_KOBJECT_UEVENT = 15
 _LONGEST = 1 << 13
 _MOST_AT_ONCE = 1024
 _ACTIONS = frozenset({b"add", b"remove", b"bind", b"unbind", b"change", b"online", b"offline"})
-_VIRTUAL = b"/devices/virtual/"
-_CHURN = frozenset({b"net", b"block"})
-"""The network devices of pods and the disks of container images are virtual: they come and go all day."""
+_CHURN = (b"/devices/virtual/net/", b"/devices/virtual/block/", b"/devices/virtual/bdi/", b"/kernel/slab/")
+"""Network devices of pods with their queues, disks of container images, and caches that older kernels make for each
+cgroup: they come and go all day."""
 
 
 class DeviceEvents:
@@ -60,10 +60,8 @@ class DeviceEvents:
 
 def concerns_devices(message: bytes) -> bool:
     """Return whether an event can make a device come, go or change its driver."""
-    head, *lines = message.split(b"\0")
-    action, _, path = head.partition(b"@")
-    subsystem = next((line[10:] for line in lines if line.startswith(b"SUBSYSTEM=")), b"")
-    return action in _ACTIONS and not (subsystem in _CHURN and path.startswith(_VIRTUAL))
+    action, _, path = message.split(b"\0", 1)[0].partition(b"@")
+    return action in _ACTIONS and not path.startswith(_CHURN)
 
 
 def watch_devices() -> DeviceEvents | None:

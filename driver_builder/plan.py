@@ -19,6 +19,7 @@ from driver_builder.desired.conflicts import Conflict, conflicts
 from driver_builder.desired.dependencies import NONE, Dependencies, dependencies
 from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.desired.resolve import Resolved, resolve
+from driver_builder.desired.resource_conflicts import Kept, resource_conflicts
 from driver_builder.errors import InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
@@ -109,6 +110,11 @@ def plan(
     no_conflicts: dict[str, tuple[Conflict, ...]] = {}
     allowed = settings.template_versions.permissions
     kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
+    no_resources: Mapping[str, Kept] = {}
+    has_agent = bool(settings.device_agent_image)
+    resources = contained(
+        "driver", "all", lambda: resource_conflicts(snapshot, allowed, has_agent=has_agent), lambda _error: no_resources
+    )
     no_needs: dict[str, Dependencies] = {}
     invalid = (driver for driver in drivers if isinstance(driver.spec, InvalidDriver))
     written = {driver.key: _written_needs(snapshot, driver) for driver in invalid}
@@ -125,6 +131,7 @@ def plan(
             conflicts=kept.get(driver.key, ()),
             dependencies=needs.get(driver.key, NONE),
             pending=pending,
+            resource_kept=resources.get(driver.key, {}),
         )
         parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
     memory.forget_others(frozenset(driver.key for driver in drivers))
@@ -174,7 +181,12 @@ def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None
 def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
     view = DriverView.of(inputs.share, driver, inputs.settings)
     view = replace(
-        view, conflicts=inputs.conflicts, dependencies=inputs.dependencies, written=memory.written(driver.key)
+        view,
+        conflicts=inputs.conflicts,
+        dependencies=inputs.dependencies,
+        resource_kept=inputs.resource_kept,
+        written=memory.written(driver.key),
+        settled=memory.settled(driver.key),
     )
     part = _plan_driver(view, inputs, resolved, memory)
     memory.keep(driver.key, inputs, part)

@@ -138,6 +138,7 @@ class Reason(StrEnum):
     WAITING_FOR_STAGE = "WaitingForStage"
     NO_DEVICE_AGENT = "NoDeviceAgent"
     STAGE_NAME_TAKEN = "StageNameTaken"
+    RESOURCE_CONFLICT = "ResourceConflict"
     DEVICE_PLUGIN_FAILED = "DevicePluginFailed"
     RESOURCE_MISSING = "ResourceMissing"
     PLUGIN_VALIDATION_FAILED = "PluginValidationFailed"
@@ -590,8 +591,13 @@ _STAGES = {
         "Set --device-agent-image of driver-builder, or name the image of another device plugin",
     ),
     Reason.STAGE_NAME_TAKEN: _means(
-        "A ConfigMap with the name of the device plugin's exists, and the driver does not control it",
-        "Rename or delete the ConfigMap that the message names",
+        "A DaemonSet or a ConfigMap with the name of the device plugin's exists, and the driver does not control it:"
+        " it is left alone, and the driver has no device plugin",
+        "Rename or delete the object that the message names, or give the driver another name",
+    ),
+    Reason.RESOURCE_CONFLICT: _means(
+        "Another driver offers the same resource on the node, and keeps it: the stages of this one do not come there",
+        "Name different resources (spec.stages.devicePlugin), or select different nodes (spec.nodeSelector)",
     ),
     Reason.DEVICE_PLUGIN_FAILED: _means(
         "The pod of the device plugin does not run on a node",

@@ -1,1 +1,1 @@
-"""The only package that calls the Kubernetes API server; neither program imports the other."""
+"""What the programs have in common: the only code that calls the Kubernetes API server, names, texts, pages."""

@@ -179,9 +179,14 @@ class Daemon:
     def _open_endpoint(self, stack: ExitStack) -> Callable[[], Readers]:
         if self._settings.port == 0:
             return dict
-        from nfd_worker.telemetry import Endpoint, Pages  # noqa: PLC0415 - as in _open
+        from kube_api.pages import Page, health  # noqa: PLC0415 - as in _open
+        from nfd_worker.telemetry import Endpoint  # noqa: PLC0415 - as in _open
 
-        endpoint = Endpoint(self._settings.port, Pages(self._is_alive, self._metrics.render))
+        pages = {
+            "/healthz": lambda: health("" if self._is_alive() else "no discovery cycle for too long"),
+            "/metrics": lambda: Page(self._metrics.render()),
+        }
+        endpoint = Endpoint(self._settings.port, pages)
         stack.callback(endpoint.close)
         return endpoint.readers
 

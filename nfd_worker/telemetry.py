@@ -1,53 +1,21 @@
 """``/healthz`` and ``/metrics`` on a raw socket in the daemon's loop.
 
-``http.server`` would double the resident process. What is spoken here is HTTP/1.0: one request a connection, answered
-when its head is there. No client can hold up the loop: connections are few, and an answer goes into the kernel's
-buffer whole.
+One request a connection, answered when its head is there. No client can hold up the loop: connections are few, and an
+answer goes into the kernel's buffer whole.
 """
 
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
+from kube_api.pages import Pages, answer_request
 from nfd_worker.errors import ConfigurationError
 
 _MOST_CONNECTIONS = 16
 _LONGEST_REQUEST = 8192
 _SEND_BUFFER = 1 << 17
 """More than any answer has, so that none waits for the other side to read."""
-
-
-class Pages(NamedTuple):
-    """What is served. ``is_alive``: whether the loop does its work. ``metrics``: the text of the metrics."""
-
-    is_alive: Callable[[], bool]
-    metrics: Callable[[], str]
-
-
-def answer_request(request: bytes, pages: Pages) -> bytes:
-    """Answer one HTTP request, given its head."""
-    words = request.split(b"\r\n", 1)[0].split()
-    path = words[1].partition(b"?")[0] if len(words) > 1 else b""
-    if words[:1] != [b"GET"]:
-        return _response("405 Method Not Allowed", "only GET\n")
-    if path == b"/healthz":
-        if not pages.is_alive():
-            return _response("503 Service Unavailable", "no discovery cycle for too long\n")
-        return _response("200 OK", "ok\n")
-    if path == b"/metrics":
-        return _response("200 OK", pages.metrics())
-    return _response("404 Not Found", "available: /healthz and /metrics\n")
-
-
-def _response(status: str, body: str) -> bytes:
-    content = body.encode()
-    head = (
-        f"HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + content
 
 
 class Endpoint:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from device_agent.config.config_file import read_resources
 from device_agent.config.options import Settings
-from device_agent.devices.command import run_command
-from device_agent.devices.model import Unit, UnitState, offered
+from device_agent.devices.command import Running, run_command
+from device_agent.devices.model import MAX_DEVICES, Unit, UnitState, is_too_much, offered
 from device_agent.devices.scan import scan
 from device_resources.resource import Resource
 from kube_api.text import printable
@@ -26,6 +26,8 @@ def show(settings: Settings) -> int:
 
 def _rows(root: str, resource: Resource) -> Iterator[tuple[str, str, str, str, str]]:
     states = scan(root, resource, (), lambda unit: _verdict(resource, unit))
+    if is_too_much(resource, states):
+        sys.stderr.write(f"{resource.name}: has more than {MAX_DEVICES} devices: the others are left out\n")
     for name, device in offered(resource, states).items():
         yield resource.name, name, _numa(device.state), device.state.why or "healthy", _files(device.state.unit)
 
@@ -34,7 +36,7 @@ def _verdict(resource: Resource, unit: Unit) -> str:
     if not resource.health.command:
         return ""
     variables = {"DEVICE_ID": unit.id, "DEVICE_PATHS": ":".join(file.path for file in unit.files)}
-    why, _ = asyncio.run(run_command(resource.health, variables))
+    why, _ = asyncio.run(run_command(resource.health, variables, Running()))
     return why
 
 

@@ -5,69 +5,84 @@ that vanishes would else move all files behind it into other units, some of whic
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from device_agent.devices.model import MAX_DEVICES, DeviceFile, Matches, Unit
 from device_resources.resource import DeviceGroup, DevicePath, Resource
 
 
+class _Found(NamedTuple):
+    """The paths that match a glob: in their order, and to ask whether one is there."""
+
+    listed: Sequence[str]
+    there: frozenset[str]
+
+
 def assemble(resource: Resource, matches: Matches, known: Sequence[Unit]) -> tuple[Unit, ...]:
     """Make the units of a resource, those that are known first."""
+    found = {glob: _Found(listed, frozenset(listed)) for glob, listed in matches.items()}
     return tuple(
         unit
         for index, group in enumerate(resource.groups)
-        for unit in _group(index, group, matches, [unit for unit in known if unit.group == index])
+        for unit in _group(index, group, found, [unit for unit in known if unit.group == index])
     )
 
 
-def _group(index: int, group: DeviceGroup, matches: Matches, known: Sequence[Unit]) -> Iterator[Unit]:
+def _group(index: int, group: DeviceGroup, found: Mapping[str, _Found], known: Sequence[Unit]) -> Iterator[Unit]:
     required = [path for path in group.paths if not path.optional]
-    most = max(MAX_DEVICES // group.count, 1)
+    # One more than is offered, so that it is seen that there are more.
+    most = MAX_DEVICES // group.count + 1
     if required:
         combinations = [unit.required for unit in known]
-        combinations += _new_combinations(required, matches, known)
+        combinations += _new_combinations(required, found, known)
         for ordinal, files in enumerate(combinations[:most]):
-            yield _unit(index, ordinal, files, group, matches)
+            yield _unit(index, ordinal, files, group, found)
         return
     # Of files that are all optional a unit has what exists, at least one.
-    length = max(len(known), *(len(matches[path.path]) for path in group.paths))
+    length = max(len(known), *(len(found[path.path].listed) for path in group.paths))
     for ordinal in range(min(length, most)):
-        yield _unit(index, ordinal, (), group, matches)
+        yield _unit(index, ordinal, (), group, found)
 
 
-def _new_combinations(required: Sequence[DevicePath], matches: Matches, known: Sequence[Unit]) -> list[tuple[str, ...]]:
-    free = [_free(path, matches, [unit.required[position] for unit in known]) for position, path in enumerate(required)]
+def _new_combinations(
+    required: Sequence[DevicePath], found: Mapping[str, _Found], known: Sequence[Unit]
+) -> list[tuple[str, ...]]:
+    free = [
+        _free(path, found[path.path].listed, [unit.required[position] for unit in known])
+        for position, path in enumerate(required)
+    ]
     # A file may be used by several units, but no group has more units than one of its paths has matches.
-    whole = sum(_is_whole(unit, required, matches) for unit in known)
-    length = max(len(matches[path.path]) for path in required) - whole
+    whole = sum(_is_whole(unit, required, found) for unit in known)
+    length = max(len(found[path.path].listed) for path in required) - whole
     return list(zip(*free, strict=False))[: max(length, 0)]
 
 
-def _free(path: DevicePath, matches: Matches, used: Sequence[str]) -> list[str]:
+def _free(path: DevicePath, listed: Sequence[str], used: Sequence[str]) -> list[str]:
     """List the files that are left, each as often as it may still be used."""
     uses = Counter(used)
-    left = []
+    left: list[str] = []
     for number in range(1, path.limit + 1):
-        left += [file for file in matches[path.path] if uses[file] <= path.limit - number]
+        left += [file for file in listed if uses[file] <= path.limit - number]
         if len(left) >= MAX_DEVICES:
             break
     return left
 
 
-def _is_whole(unit: Unit, required: Sequence[DevicePath], matches: Matches) -> bool:
-    return all(file in matches[path.path] for path, file in zip(required, unit.required, strict=True))
+def _is_whole(unit: Unit, required: Sequence[DevicePath], found: Mapping[str, _Found]) -> bool:
+    return all(file in found[path.path].there for path, file in zip(required, unit.required, strict=True))
 
 
-def _unit(index: int, ordinal: int, required: tuple[str, ...], group: DeviceGroup, matches: Matches) -> Unit:
+def _unit(index: int, ordinal: int, required: tuple[str, ...], group: DeviceGroup, found: Mapping[str, _Found]) -> Unit:
     wanted = iter(required)
     files = []
     for path in group.paths:
-        found = matches[path.path]
+        listed, there = found[path.path]
         if path.optional:
-            has_one = found and ordinal < len(found) * path.limit
-            name = found[ordinal % len(found)] if has_one else None
+            has_one = listed and ordinal < len(listed) * path.limit
+            name = listed[ordinal % len(listed)] if has_one else None
         else:
             name = next(wanted)
-        if name is not None and name in found:
+        if name is not None and name in there:
             files.append(DeviceFile(path=name, described=path))
     return Unit(group=index, ordinal=ordinal, required=required, files=tuple(files))

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ _AT_ONCE = 2
 _LAST_MOMENTS = 2.0
 """Seconds in which commands that were killed may end before they are left alone."""
 
-_REAP_ATTEMPTS, _REAP_SECONDS = 100, 0.05
+_MOST_COLLECTED = 1000
 
 NOT_YET = "its command has not run yet"
 
@@ -39,12 +39,57 @@ class _Result:
     task: "asyncio.Task[None] | None" = None
 
 
+class Running:
+    """The commands that run now, of all resources: how many may at once, and which processes are theirs."""
+
+    def __init__(self) -> None:
+        self.slots = asyncio.Semaphore(_AT_ONCE)
+        self._starting = 0
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+
+    async def start(self, health: Health, variables: Mapping[str, str]) -> asyncio.subprocess.Process:
+        """Start a command in a session of its own.
+
+        Raises:
+            OSError: when it cannot be run.
+        """
+        self._starting += 1
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *health.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={"PATH": os.environ.get("PATH", os.defpath), **variables},
+                start_new_session=True,
+            )
+        finally:
+            self._starting -= 1
+        self._processes[process.pid] = process
+        return process
+
+    def collect_strays(self) -> None:
+        """Collect what commands left behind and has ended: as process 1 of a container the agent inherits it.
+
+        The end of a command is for those who wait for it: what has just been started is not known yet.
+        """
+        self._processes = {pid: process for pid, process in self._processes.items() if process.returncode is None}
+        for _ in range(0 if self._starting else _MOST_COLLECTED):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None or ended.si_pid in self._processes:
+                    return
+                os.waitpid(ended.si_pid, os.WNOHANG)
+            except ChildProcessError:
+                return
+
+
 class CommandChecks:
     """The commands of one resource. ``on_change`` is called when a verdict is another one than before."""
 
-    def __init__(self, health: Health, slots: asyncio.Semaphore, on_change: Callable[[], None]) -> None:
+    def __init__(self, health: Health, running: Running, on_change: Callable[[], None]) -> None:
         self._health = health
-        self._slots = slots
+        self._running = running
         self._on_change = on_change
         self._results: dict[str, _Result] = {}
         self.counts = {"success": 0, "failure": 0}
@@ -76,39 +121,27 @@ class CommandChecks:
     async def _ask(self, unit: Unit, result: _Result) -> None:
         variables = {"DEVICE_ID": unit.id, "DEVICE_PATHS": ":".join(file.path for file in unit.files)}
         try:
-            async with self._slots:
-                why, process = await run_command(self._health, variables)
+            async with self._running.slots:
+                why, process = await run_command(self._health, variables, self._running)
             self.counts["failure" if why else "success"] += 1
             if why != result.why:
                 result.why = why
                 self._on_change()
             if process is not None:
                 await process.wait()  # one that cannot be killed keeps no other unit's command waiting
-                await reap(process.pid)
         finally:
             result.task = None
 
 
-def slots() -> asyncio.Semaphore:
-    """Make what limits how many commands run at once."""
-    return asyncio.Semaphore(_AT_ONCE)
-
-
-async def run_command(health: Health, variables: dict[str, str]) -> tuple[str, asyncio.subprocess.Process | None]:
+async def run_command(
+    health: Health, variables: Mapping[str, str], running: Running
+) -> tuple[str, asyncio.subprocess.Process | None]:
     """Run a command; returns why it failed, with what it said, and the process. Empty if it succeeded.
 
     When its time is over it is killed, and may still be there.
     """
-    environment = {"PATH": os.environ.get("PATH", os.defpath), **variables}
     try:
-        process = await asyncio.create_subprocess_exec(
-            *health.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
+        process = await running.start(health, variables)
     except OSError as error:
         return f"its command cannot be run: {health.command[0]}: {error.strerror}", None
     try:
@@ -122,17 +155,6 @@ async def run_command(health: Health, variables: dict[str, str]) -> tuple[str, a
     said = printable(output.decode(errors="replace"), _SHOWN)
     status = process.returncode
     return f"its command ended with {status}: {said}".rstrip(": ") if status else "", process
-
-
-async def reap(group: int) -> None:
-    """Collect what a command left behind: as process 1 of a container the agent inherits it."""
-    for _ in range(_REAP_ATTEMPTS):
-        try:
-            pid, _status = os.waitpid(-group, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            await asyncio.sleep(_REAP_SECONDS)
 
 
 async def _finish(process: asyncio.subprocess.Process) -> bytes:

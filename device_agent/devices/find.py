@@ -3,16 +3,18 @@
 Everything is below one root: ``/`` on a plain machine, ``/host`` in the container.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from device_agent.devices.model import MAX_DEVICES
 from device_resources.resource import PathType, Resource
 
-MAX_MATCHES = 1024
-"""Files that one glob may match."""
+MAX_MATCHES = MAX_DEVICES + 1
+"""Files of one glob that are looked at: one more than can be devices, so that it is seen that there are more."""
 
 _MAX_ENTRIES = 65536
 """Entries of a folder that are looked at."""
@@ -43,7 +45,8 @@ def _expand(root: str, glob: str, fits: Callable[[os.stat_result], bool]) -> Ite
     for path in sorted(found):
         try:
             status = os.stat(f"{root}{path}")  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
-        except OSError:
+        except OSError as error:
+            raise_if_exhausted(error)
             continue
         if fits(status):
             yield path
@@ -59,8 +62,15 @@ def _names(folder: str, part: str) -> list[str]:
             names = (entry.name for entry in islice(entries, _MAX_ENTRIES))
             # Names that are no text can neither be sent to the kubelet nor be shown to people.
             return sorted(name for name in names if fnmatchcase(name, pattern) and name.isprintable())
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error)
         return []
+
+
+def raise_if_exhausted(error: OSError) -> None:
+    """Raise an error that says nothing of the file: the system could not look."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise error
 
 
 def _is_device(status: os.stat_result) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from device_resources.resource import DevicePath, Resource
 
 MAX_DEVICES = 4096
-"""Of one resource. The kubelet reads messages of at most 4 MiB."""
+"""Of one resource. The kubelet reads messages of at most 4 MiB; the longest ids make 1.8 of that."""
 
 Matches = Mapping[str, Sequence[str]]
 """Glob -> the paths of the host that match it, sorted."""
@@ -72,9 +72,19 @@ class OfferedDevice:
 
 
 def offered(resource: Resource, states: Sequence[UnitState]) -> dict[str, OfferedDevice]:
-    """List the devices of a resource by id: each unit as often as its group says."""
-    devices = (device for state in states for device in _shares(state, resource.groups[state.unit.group].count))
-    return {device.id: device for device, _ in zip(devices, range(MAX_DEVICES), strict=False)}
+    """List the devices of a resource by id: each unit as often as its group says, while there is room for the next."""
+    devices: dict[str, OfferedDevice] = {}
+    for state in states:
+        count = resource.groups[state.unit.group].count
+        if len(devices) + count > MAX_DEVICES:
+            break
+        devices |= {device.id: device for device in _shares(state, count)}
+    return devices
+
+
+def is_too_much(resource: Resource, states: Sequence[UnitState]) -> bool:
+    """Return whether there are more devices than :func:`offered` lists."""
+    return sum(resource.groups[state.unit.group].count for state in states) > MAX_DEVICES
 
 
 def _shares(state: UnitState, count: int) -> Iterator[OfferedDevice]:

@@ -1,11 +1,12 @@
 """Looks at the devices of a resource: files, drivers, NUMA nodes; what commands have found is added."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from device_agent.devices.assemble import assemble
 from device_agent.devices.find import find_files
 from device_agent.devices.model import Unit, UnitState
-from device_agent.devices.sysfs import has_driver, numa_nodes
+from device_agent.devices.sysfs import has_devices, has_driver, numa_nodes
 from device_resources.resource import PathType, Resource
 
 Verdict = Callable[[Unit], str]
@@ -13,14 +14,20 @@ Verdict = Callable[[Unit], str]
 
 
 def scan(root: str, resource: Resource, known: Sequence[Unit], verdict: Verdict) -> tuple[UnitState, ...]:
-    """Find the units of a resource and what is wrong with each."""
+    """Find the units of a resource and what is wrong with each.
+
+    Raises:
+        OSError: when the system could not look, which says nothing of the devices.
+    """
     units = assemble(resource, find_files(root, resource), known)
-    return tuple(_state(root, resource, unit, verdict) for unit in units)
+    # Once for all units, of which there may be thousands.
+    has_any = cache(lambda: has_devices(root, resource.health.driver or ""))
+    return tuple(_state(root, resource, unit, verdict, has_any) for unit in units)
 
 
-def _state(root: str, resource: Resource, unit: Unit, verdict: Verdict) -> UnitState:
+def _state(root: str, resource: Resource, unit: Unit, verdict: Verdict, has_any: Callable[[], bool]) -> UnitState:
     nodes = [file.path for file in unit.files if file.described.type is PathType.DEVICE]
-    why = _missing(unit) or _unbound(root, resource, nodes) or verdict(unit)
+    why = _missing(unit) or _unbound(root, resource, nodes, has_any) or verdict(unit)
     return UnitState(unit=unit, why=why, numa_nodes=numa_nodes(root, nodes))
 
 
@@ -32,6 +39,6 @@ def _missing(unit: Unit) -> str:
     return "" if present else "none of its files exists"
 
 
-def _unbound(root: str, resource: Resource, nodes: list[str]) -> str:
+def _unbound(root: str, resource: Resource, nodes: list[str], has_any: Callable[[], bool]) -> str:
     driver = resource.health.driver
-    return has_driver(root, nodes, driver) if driver else ""
+    return has_driver(root, nodes, driver, has_any) if driver else ""

@@ -2,21 +2,23 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+
+from device_agent.devices.find import raise_if_exhausted
 
 _MAX_LEVELS = 64
 _MAX_DRIVERS = 4096
 
 
-def has_driver(root: str, paths: list[str], driver: str) -> str:
+def has_driver(root: str, paths: list[str], driver: str, has_any: Callable[[], bool]) -> str:
     """Return why a driver is not bound to the device of any of these nodes; empty if it is.
 
     Nodes that sysfs does not know, such as those of a driver without a device class, cannot be asked: then any device
-    that is bound to the driver will do.
+    that is bound to the driver will do; ``has_any`` is :func:`has_devices` of the driver.
     """
     bound = [name for path in paths for folder in _device_folders(root, path) for name in _bound(folder)]
-    if driver in bound or (not bound and _has_devices(root, driver)):
+    if driver in bound or (not bound and has_any()):
         return ""
     return f"driver {driver} is not bound to it, but {bound[0]} is" if bound else f"no device is bound to {driver}"
 
@@ -32,7 +34,10 @@ def _numa_node(root: str, path: str) -> int | None:
         try:
             with open(f"{folder}/numa_node", "rb") as file:  # noqa: PTH123 - as in find.py
                 number = int(file.read(16))
-        except (OSError, ValueError):
+        except ValueError:
+            continue
+        except OSError as error:
+            raise_if_exhausted(error)
             continue
         return number if number >= 0 else None
     return None
@@ -65,7 +70,8 @@ def _bound(folder: str) -> list[str]:
         return []
 
 
-def _has_devices(root: str, driver: str) -> bool:
+def has_devices(root: str, driver: str) -> bool:
+    """Return whether any device is bound to a driver."""
     buses = f"{root.rstrip('/')}/sys/bus"
     return any(_has_links(f"{buses}/{bus}/drivers/{driver}") for bus in _entries(buses))
 
@@ -82,5 +88,6 @@ def _entries(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in islice(entries, _MAX_DRIVERS)]
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error)
         return []

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-from grpclib.server import Server
 
 from device_agent.errors import RegistrationFailed
 from device_agent.kubelet.channel import LIMITS, KubeletCodec, call
+from device_agent.kubelet.server import PluginServer
 from device_agent.kubelet.service import OFFERS, DeviceService
 from device_agent.protocol import messages
 from device_agent.protocol.messages import Empty, RegisterRequest
@@ -42,7 +42,7 @@ class Plugin:
         self._folder = folder
         self._endpoint = endpoint(resource.name)
         self._on_change = on_change
-        self._server: Server | None = None
+        self._server: PluginServer | None = None
         self._own: Identity | None = None
         self._kubelet: Identity | None = None
         self._registered_at = 0.0
@@ -142,7 +142,7 @@ class Plugin:
         if await _is_answered(self.socket):
             # To take its socket away would make it take ours away, and so on.
             raise RegistrationFailed(f"another plugin listens on {self.socket}: only one may offer a resource")
-        server = Server([self.service], codec=KubeletCodec(), config=LIMITS)
+        server = PluginServer([self.service], codec=KubeletCodec(), config=LIMITS)
         try:
             await server.start(path=self.socket)
         except OSError as error:

@@ -78,11 +78,11 @@ class DeviceService:
         }
 
     async def _options(self, stream: Stream[Any, Any]) -> None:
-        await stream.recv_message()
+        await _received(stream)
         await stream.send_message(OFFERS)
 
     async def _list_and_watch(self, stream: Stream[Any, Any]) -> None:
-        await stream.recv_message()
+        await _received(stream)
         self.watchers += 1
         try:
             sent: ListAndWatchResponse | None = None
@@ -105,14 +105,14 @@ class DeviceService:
         return ListAndWatchResponse(devices=tuple(_device(device) for device in self.devices.values()))
 
     async def _preferred(self, stream: Stream[Any, Any]) -> None:
-        request: PreferredAllocationRequest | None = await stream.recv_message()
+        request: PreferredAllocationRequest | None = await _received(stream)
         containers = request.containers if request else ()
         chosen = [preferred(self.devices, one.available, one.must_include, one.size) for one in containers]
         answers = tuple(ContainerPreferredAllocationResponse(device_ids=ids) for ids in chosen)
         await stream.send_message(PreferredAllocationResponse(containers=answers))
 
     async def _allocate(self, stream: Stream[Any, Any]) -> None:
-        request: AllocateRequest | None = await stream.recv_message()
+        request: AllocateRequest | None = await _received(stream)
         containers = request.containers if request else ()
         try:
             answers = tuple(allocate(self.resource, self.devices, one.device_ids) for one in containers)
@@ -126,8 +126,18 @@ class DeviceService:
         await stream.send_message(AllocateResponse(containers=answers))
 
     async def _pre_start(self, stream: Stream[Any, Any]) -> None:
-        await stream.recv_message()
+        await _received(stream)
         await stream.send_message(Empty())
+
+
+async def _received(stream: Stream[Any, Any]) -> Any:
+    """Take the message of a call, None if it has none."""
+    try:
+        return await stream.recv_message()
+    except NotImplementedError as error:
+        raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not supported") from error
+    except AssertionError as error:  # of grpclib
+        raise GRPCError(Status.INVALID_ARGUMENT, "the message ends too soon") from error
 
 
 def _device(device: OfferedDevice) -> Device:

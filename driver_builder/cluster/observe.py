@@ -21,12 +21,12 @@ from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
-from driver_builder.cluster.read_daemon_sets import read_plugin_config
+from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.objects import plugin
-from driver_builder.objects.plugin import PluginConfig, PluginSet
+from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import (
@@ -39,10 +39,10 @@ from driver_builder.observed.snapshot import (
 )
 from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.references.signing_secrets import SigningSecrets
-from driver_builder.stages.plugin_validation import to_look_at
+from driver_builder.stages.plugin_validation import NextNodes
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, NotFound
-from kube_api.resources import CONFIG_MAPS, NAMESPACES
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class Observer:
         self._clock = clock
         self._refused = {} if refused_evictions is None else refused_evictions
         self._pods = PodReader()
+        self._next_nodes = NextNodes()
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
@@ -114,6 +115,7 @@ class Observer:
             plugin_sets=plugin_sets,
             plugin_pods=found.plugin_pods,
             plugin_configs=dict(self._plugin_configs(drivers, plugin_sets)),
+            plugin_strays=dict(self._plugin_strays(drivers, plugin_sets)),
             plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
@@ -127,7 +129,7 @@ class Observer:
             discoveries=discoveries.done,
             running_discoveries=discoveries.running,
         )
-        if looked_at := to_look_at(snapshot):
+        if looked_at := self._next_nodes.of(snapshot):
             snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
         self._contents.sweep()
         in_use = set(map(id, snapshot.sources.values()))
@@ -163,8 +165,7 @@ class Observer:
         """Read the ConfigMaps of device plugins that are wanted, or were."""
         known = {item.driver for item in plugin_sets}
         for driver in drivers:
-            stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
-            if driver.key not in known and (stages is None or stages.device_plugin is None):
+            if driver.key not in known and not _wants_plugin(driver):
                 continue
             try:
                 obj = self._contents.get(CONFIG_MAPS.path(namespace=driver.namespace, name=plugin.name_of(driver)))
@@ -172,6 +173,21 @@ class Observer:
                 # What may not be read is written, which says why it cannot be.
                 continue
             yield driver.key, read_plugin_config(obj, driver.uid)
+
+    def _plugin_strays(
+        self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
+    ) -> Iterator[tuple[str, StraySet]]:
+        """Read the DaemonSets with the names of plugins' that are wanted and not there: somebody else may have one."""
+        known = {item.driver for item in plugin_sets}
+        for driver in drivers:
+            if driver.key in known or not _wants_plugin(driver):
+                continue
+            path, name = DAEMON_SETS.path(namespace=driver.namespace), plugin.name_of(driver)
+            # By a list: to read a single one would need another permission.
+            for obj in self._client.list(path, field_selector=f"metadata.name={name}").items:
+                stray = read_stray_set(obj, driver.uid)
+                if stray is not None:
+                    yield driver.key, stray
 
     def _terminating(self, drivers: Iterable[DriverContainer]) -> Iterator[str]:
         """Name the namespaces of deleted drivers that are being deleted as well."""
@@ -235,6 +251,11 @@ class Observer:
         if known is None or known[0] is not obj:
             known = self._files[f"{namespace}/{name}"] = (obj, _files(namespace, name, obj))
         return known[1]
+
+
+def _wants_plugin(driver: DriverContainer) -> bool:
+    stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
+    return stages is not None and stages.device_plugin is not None
 
 
 def _files(namespace: str, name: str, obj: Object) -> SourceFiles | SourceMissing:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.cluster_cache import ClusterCache
@@ -65,6 +66,8 @@ class PodReader:
         self._groups: dict[str, _Group] = {}
         self._owners: frozenset[str] = frozenset()
         """The DaemonSets that they were sorted by."""
+        self._plugins: tuple[list[tuple[PluginPod, ...]], tuple[PluginPod, ...]] = ([], ())
+        """The pods of plugins by group, and all of them."""
         self._proven: dict[str, PodsOfDriver] = {}
         """By driver, pods with the reports of their proof pods."""
         self._joins: dict[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]] = {}
@@ -86,10 +89,17 @@ class PodReader:
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
             unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
             validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and not pod.of_plugin),
-            plugin_pods=tuple(pod for group in self._groups.values() for pod in group.plugins),
+            plugin_pods=self._plugin_pods(),
             plugin_validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and pod.of_plugin),
             pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
+
+    def _plugin_pods(self) -> tuple[PluginPod, ...]:
+        """Give the pods of plugins; the same tuple for as long as they are the same."""
+        groups = [group.plugins for group in self._groups.values() if group.plugins]
+        if list(map(id, groups)) != list(map(id, self._plugins[0])):
+            self._plugins = (groups, tuple(chain.from_iterable(groups)))
+        return self._plugins[1]
 
     def _with_proofs(self, proofs: tuple[ProofPod, ...]) -> dict[str, PodsOfDriver]:
         """Return the pods of each driver, those that proof pods prove with what these report."""

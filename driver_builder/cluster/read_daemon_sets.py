@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
 from driver_builder.objects import manifests, plugin, slots
-from driver_builder.objects.plugin import PluginConfig, PluginSet
+from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
 from kube_api import names
@@ -40,6 +40,17 @@ def read_plugin_set(obj: Json) -> PluginSet:
             entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})
         ),
     )
+
+
+def read_stray_set(obj: Json, owner: str) -> StraySet | None:
+    """Read a DaemonSet with the name of a plugin's; None if the driver, whose uid is ``owner``, controls it."""
+    metadata, controller = obj["metadata"], controller_of(obj).get("uid")
+    if controller == owner:
+        return None
+    writers = {entry.get("manager") for entry in metadata.get("managedFields") or ()}
+    # Somebody may have taken away who controls it, as anything else.
+    is_ours = not controller and manifests.FIELD_MANAGER in writers
+    return StraySet(uid=metadata["uid"], is_ours=is_ours)
 
 
 def read_plugin_config(obj: Json, owner: str) -> PluginConfig:

@@ -312,9 +312,20 @@ class Executor:
             # An apply leaves an empty hook of one that it takes away, which the API server refuses.
             pod = {"containers": [{"name": name, "lifecycle": None} for name in action.hooks]}
             self._client.patch(path, {"spec": {"template": {"spec": pod}}}, content_type=STRATEGIC_MERGE_PATCH)
-        if isinstance(action, ApplyPlugin) and action.undo:
+        if isinstance(action, ApplyPlugin):
+            self._apply_plugin(path, action)
+        else:
+            self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)
+
+    def _apply_plugin(self, path: str, action: ApplyPlugin) -> None:
+        if not action.uid:
+            # Without force: the fields of a DaemonSet that somebody else has just made are a conflict.
+            self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER, force=False)
+            return
+        if action.undo:
             self._client.patch(path, action.undo)
-        self._client.apply(path, action.manifest, field_manager=manifests.FIELD_MANAGER)
+        body = {**action.manifest, "metadata": {**action.manifest["metadata"], "uid": action.uid}}
+        self._client.apply(path, body, field_manager=manifests.FIELD_MANAGER)
 
     def _set_finalizer(self, action: SetFinalizer) -> None:
         path = DRIVER_CONTAINERS.path(namespace=action.namespace, name=action.name)

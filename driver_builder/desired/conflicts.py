@@ -39,9 +39,14 @@ class Conflict:
 
 def words(module: str, other: str, nodes: Iterable[str]) -> str:
     """Return the message: which driver has the module as well, and where."""
+    return f"module {module} is also named by driver {other} {on_nodes(nodes)}"
+
+
+def on_nodes(nodes: Iterable[str]) -> str:
+    """Say on which nodes two drivers meet."""
     every = sorted(nodes)
     count = f"{len(every)} node{'' if len(every) == 1 else 's'}"
-    return f"module {module} is also named by driver {other} on {count}: {first_few(every, _SHOWN)}"
+    return f"on {count}: {first_few(every, _SHOWN)}"
 
 
 def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:

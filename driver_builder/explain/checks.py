@@ -14,6 +14,7 @@ from driver_builder.boundary import contained
 from driver_builder.desired.conflicts import Conflict, conflicts
 from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.desired.resolve import resolve, stock_of
+from driver_builder.desired.resource_conflicts import Kept, resource_conflicts
 from driver_builder.explain import explain_driver, explain_image, explain_node, explain_stages
 from driver_builder.explain.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
 from driver_builder.model.kernels import KernelTarget
@@ -65,6 +66,7 @@ def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: Pla
         target=target,
         decided=decided,
         conflict=_conflict(snapshot, settings, driver, target, spec),
+        resource_kept=_resource_kept(snapshot, settings, driver),
     )
     steps += _to_the_first_that_breaks(_checks(context))
     if any(step.verdict is Verdict.WAITING for step in steps):
@@ -93,6 +95,12 @@ def _conflict(
     nodes = stock_of(snapshot, driver, spec).targets.get(target, ())
     found = conflicts(snapshot, settings.template_versions.permissions).get(driver.key, ())
     return next((conflict for conflict in found if not set(nodes).isdisjoint(conflict.nodes)), None)
+
+
+def _resource_kept(snapshot: Snapshot, settings: PlanSettings, driver: DriverContainer) -> Kept:
+    """Return where another driver keeps the resource of this one, as ``plan`` does for all drivers together."""
+    allowed, has_agent = settings.template_versions.permissions, bool(settings.device_agent_image)
+    return resource_conflicts(snapshot, allowed, has_agent=has_agent).get(driver.key, {})
 
 
 def _target(snapshot: Snapshot, node: Node, driver: DriverContainer, spec: DriverSpec) -> KernelTarget | None:

@@ -15,11 +15,11 @@ from driver_builder.stages.stage_view import StageView
 
 def stage_checks(context: Context) -> Iterator[Step]:
     """Check each stage of a driver, whose ready label is on the node."""
-    stages = StageView.of(context.snapshot, context.driver)
+    stages = StageView.of(context.snapshot, context.driver, context.resource_kept)
     if stages.settings is None:
         return
     found = node_stages.of_node(stages, context.node, Standing(is_valid=True, works=True))
-    yield _run(context, stages)
+    yield _run(context, stages, found)
     if stages.settings.device_plugin is not None:
         yield _plugin(context, stages, found)
     if stages.settings.plugin_validation is not None:
@@ -34,8 +34,10 @@ def names_of(settings: StageSettings | None) -> tuple[str, ...]:
     return ("run", *plugin_checks, *(("plgok",) if settings.plugin_validation is not None else ()))
 
 
-def _run(context: Context, stages: StageView) -> Step:
+def _run(context: Context, stages: StageView, found: NodeStages) -> Step:
     node = context.node
+    if found.reason is Reason.RESOURCE_CONFLICT and not found.labels[Stage.RUN]:
+        return broken("run", found.why, remedy_of(found.reason))
     if stages.has_label(node, Stage.RUN):
         return ok("run", f"the node has {stages.labels[Stage.RUN]}: pods of the stages may run there")
     words = f"the node has no {stages.labels[Stage.RUN]}"

@@ -1,12 +1,13 @@
 """What ``explain`` answers: the checks from a DriverContainer to a ready node, each with a verdict. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.conflicts import Conflict
+from driver_builder.desired.resource_conflicts import Kept
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed import pairs
 from driver_builder.observed.inventory import Node
@@ -101,7 +102,8 @@ class Explanation:
 class Context:
     """What the checks of one driver on one node look at; ``decided`` is the plan for the driver.
 
-    ``conflict`` is another driver's module that keeps the driver from the nodes of the target.
+    ``conflict`` is another driver's module that keeps the driver from the nodes of the target, ``resource_kept`` the
+    driver that keeps the resource of this one's device plugin, by node.
     """
 
     snapshot: Snapshot
@@ -112,6 +114,7 @@ class Context:
     target: KernelTarget
     decided: DriverPlan
     conflict: Conflict | None = None
+    resource_kept: Kept = field(default_factory=dict)
 
     @property
     def status(self) -> TargetStatus | None:

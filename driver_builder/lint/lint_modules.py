@@ -1,12 +1,12 @@
-"""Drivers that name one module for the same nodes. Pure.
+"""Drivers that name one module or one resource for the same nodes. Pure.
 
-Place in the flow: ``lint`` calls it, if it knows the nodes. The controller lets one of the two keep the module.
+Place in the flow: ``lint`` calls it, if it knows the nodes. The controller lets one of the two keep it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired import conflicts
+from driver_builder.desired import conflicts, resource_conflicts
 from driver_builder.observed.inventory import Node
 
 
@@ -20,3 +20,16 @@ def shared_modules(
         both = conflicts.selected(spec, nodes) & conflicts.selected(others[other], nodes) if module else frozenset()
         if module and both:
             yield f"{conflicts.words(module, other, both)}; only one of them may load it"
+
+
+def shared_resource(
+    driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
+) -> Iterator[str]:
+    """Return which other driver offers the same resource by its device plugin, and on which nodes both are."""
+    nodes, resource = tuple(nodes), resource_conflicts.offered(spec)
+    for other in sorted(others.keys() - {driver}):
+        is_same = resource is not None and resource_conflicts.offered(others[other]) == resource
+        both = conflicts.selected(spec, nodes) & conflicts.selected(others[other], nodes) if is_same else frozenset()
+        if both:
+            where = conflicts.on_nodes(both)
+            yield f"resource {resource} is also offered by driver {other} {where}; only one of them may offer it"

@@ -49,6 +49,14 @@ class PluginSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StraySet:
+    """A DaemonSet with the name of a plugin's that no driver controls; ``is_ours`` says that we have written it."""
+
+    uid: str
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PluginPod:
     """One pod of such a DaemonSet, whose uid is ``owner``; ``ready_since`` is None while it is not ready."""
 

@@ -45,6 +45,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         plugin_sets=of_driver(snapshot.plugin_sets, key),
         plugin_pods=of_driver(snapshot.plugin_pods, key),
         plugin_configs=_only(snapshot.plugin_configs, {key}),
+        plugin_strays=_only(snapshot.plugin_strays, {key}),
         plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
         resource_users=snapshot.resource_users if _validates_plugin(driver) else {},
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.

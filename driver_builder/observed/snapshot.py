@@ -13,7 +13,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LoadReport
-from driver_builder.objects.plugin import PluginConfig, PluginPod, PluginSet
+from driver_builder.objects.plugin import PluginConfig, PluginPod, PluginSet, StraySet
 from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.slots import ONLY, Slot
@@ -206,6 +206,8 @@ class Snapshot:
     """Also those whose DaemonSet is gone: they still use the driver."""
     plugin_configs: Mapping[str, PluginConfig] = field(default_factory=dict)
     """By driver key, where our agent is its plugin or was."""
+    plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
+    """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
     plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes where a plugin is validated next."""

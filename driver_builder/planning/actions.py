@@ -98,9 +98,13 @@ class ApplyDaemonSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlugin(ApplyDaemonSet):
-    """Apply the DaemonSet of a device plugin; it has no target. ``undo`` first removes what others have added."""
+    """Apply the DaemonSet of a device plugin; it has no target. ``undo`` first removes what others have added.
+
+    It is the DaemonSet with this ``uid``, or a new one: never takes over what somebody else has made meanwhile.
+    """
 
     undo: Json = field(default_factory=dict)
+    uid: str = ""
 
     def __str__(self) -> str:
         return f"roll out the device plugin of {self.driver} (DaemonSet {self.namespace}/{self.name})"

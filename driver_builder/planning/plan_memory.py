@@ -5,7 +5,8 @@ and nothing that depends on the time, so is the plan. Of a driver whose share ch
 nothing was to be done.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driver_builder.desired.conflicts import Conflict
@@ -15,6 +16,7 @@ from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.planning.actions import LabelNode
 from driver_builder.planning.ordinary import Ordinary
 from driver_builder.planning.plan_view import DriverPlan, PlanSettings
+from driver_builder.planning.settled import Settled
 from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import previous_ahead
 from driver_builder.status.rollout_status import previous_wave
@@ -40,6 +42,8 @@ class Inputs:
     dependencies: Dependencies = NONE
     pending: tuple[Json, ...] = ()
     """What tolerates the taints of drivers that are not proven yet."""
+    resource_kept: Mapping[str, str] = field(default_factory=dict)
+    """By node, the driver that keeps the resource which this one offers as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class PlanMemory:
         self._parts: dict[str, _Known] = {}
         self._ordinary: dict[str, Ordinary] = {}
         self._written: dict[str, Written] = {}
+        self._settled: dict[str, Settled] = {}
 
     def recall(self, driver: str, inputs: Inputs) -> DriverPlan | None:
         """Return what was planned for these inputs, None if that is not known or no longer true."""
@@ -86,9 +91,13 @@ class PlanMemory:
         """Return the DaemonSets that were wanted for a driver, by target; planning adds to them."""
         return self._written.setdefault(driver, {})
 
+    def settled(self, driver: str) -> Settled:
+        """Return the nodes where nothing of a driver's stages was to be done; planning changes them."""
+        return self._settled.setdefault(driver, Settled())
+
     def forget_others(self, drivers: frozenset[str]) -> None:
         """Forget the drivers that are gone."""
-        for known in (self._parts, self._ordinary, self._written):
+        for known in (self._parts, self._ordinary, self._written, self._settled):
             for driver in known.keys() - drivers:
                 del known[driver]
 

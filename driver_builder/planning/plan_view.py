@@ -24,6 +24,7 @@ from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, 
 from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_reuse import Reusable
+from driver_builder.planning.settled import Settled
 from driver_builder.planning.standing import Placed, TargetStanding
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.node_notes import NodeNote, previous_notes
@@ -125,6 +126,8 @@ class DriverView:
     """By node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
+    resource_kept: Mapping[str, str] = field(default_factory=dict)
+    """By node, the driver that keeps the resource which this one offers as well."""
     dependencies: Dependencies = NONE
     """What it needs of others, and they of it."""
     wanted: tuple[DesiredTarget, ...] = ()
@@ -144,6 +147,8 @@ class DriverView:
     """Their names, by the target that is rolled out to them."""
     written: dict[str, tuple[tuple[object, ...], DaemonSet]] = field(default_factory=dict)
     """By target, the DaemonSet that was wanted the last time, with all that it was made from."""
+    settled: Settled = field(default_factory=Settled)
+    """The nodes where nothing of its stages was to be done the last time."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, settings: PlanSettings) -> "DriverView":

@@ -5,8 +5,9 @@ does: the ready label goes, a plugin that runs has no resource on the node, or i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from driver_builder.desired import resource_conflicts
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node
@@ -60,7 +61,34 @@ class _Plugin:
 
 
 def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
-    """Decide on one node."""
+    """Decide on one node.
+
+    Where another driver keeps the resource nothing of the stages comes. A kubelet that has had both plugins is left as
+    it is: which of them registered last is not known.
+    """
+    kept = _kept(stages, node) if standing.is_valid else ""
+    if kept and not stages.has_label(node, Stage.PLUG):
+        return NodeStages(
+            labels={**NO_LABELS, Stage.VALID: True},
+            actions=plugin_validation.forget(stages, node, kept),
+            why=kept,
+            reason=Reason.RESOURCE_CONFLICT,
+            leaves=True,
+        )
+    found = _decide(stages, node, standing)
+    return replace(found, why=kept, reason=Reason.RESOURCE_CONFLICT) if kept and found.reason is None else found
+
+
+def _kept(stages: StageView, node: Node) -> str:
+    """Say which other driver keeps the resource on a node; empty where there is none."""
+    other = stages.kept.get(node.name)
+    offered = stages.settings.device_plugin if stages.settings is not None else None
+    if other is None or offered is None:
+        return ""
+    return resource_conflicts.words(stages.driver.key, other, offered.resource_name)
+
+
+def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     settings = stages.settings
     if settings is None or not standing.is_valid:
         why = standing.why or "the driver is not proven there"

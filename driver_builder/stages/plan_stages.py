@@ -63,7 +63,7 @@ def plan_stages(
     ``known`` is the evidence of those that are not ordinary, ``relabelled`` what becomes of ready labels; the driver
     is ``leaving`` some.
     """
-    stages = StageView.of(view.snapshot, view.driver)
+    stages = StageView.of(view.snapshot, view.driver, view.resource_kept)
     objects = _objects(stages, view, spec)
     if stages.settings is None:
         left = [node for node in view.others if stages.has_traces(node) or node.name in stages.validations]
@@ -71,11 +71,7 @@ def plan_stages(
         return Staged(actions=(*objects.actions, *_on_nodes(stages, view, every)))
     ready = {action.node: action.version for action in relabelled
              if isinstance(action, LabelNode) and action.label == view.driver.ready_label}  # fmt: skip
-    every, others = {}, {node.name for node in view.others}
-    for node in view.nodes.values():
-        standing = _standing(view, node, known.get(node.name), ready, leaving, is_ordinary=node.name not in others)
-        if standing.is_valid or stages.has_traces(node) or node.name in stages.validations:
-            every[node.name] = node_stages.of_node(stages, node, standing)
+    every = _look(stages, view, known, ready, leaving)
     is_allowed = not permissions.of_stages(spec, view.settings.template_versions.permissions)
     starting = _starts(stages, view, every) if is_allowed else ()
     waits = any(item.starts for item in every.values())
@@ -86,6 +82,40 @@ def plan_stages(
         status=_status(stages, stages.settings, view, every, objects),
         requeue_at=min(times, default=None),
     )
+
+
+def _look(
+    stages: StageView,
+    view: DriverView,
+    known: Mapping[str, NodeEvidence],
+    ready: Mapping[str, str | None],
+    leaving: Set[str],
+) -> dict[str, NodeStages]:
+    """Decide on the nodes that are not settled, in the order of their names."""
+    settled, others = view.settled, {node.name for node in view.others}
+    uid = stages.plugin_set.uid if stages.plugin_set is not None else None
+    names = settled.begin((stages.settings, uid), view.nodes, stages.pods, stages.validations, stages.kept)
+    names |= ready.keys() | leaving | (settled.done & others)
+    every: dict[str, NodeStages] = {}
+    done, without = [], []
+    for name in sorted(names & view.nodes.keys()):
+        node = view.nodes[name]
+        standing = _standing(view, node, known.get(name), ready, leaving, is_ordinary=name not in others)
+        if not (standing.is_valid or stages.has_traces(node) or name in stages.validations):
+            without.append(name)
+            continue
+        found = every[name] = node_stages.of_node(stages, node, standing)
+        if name not in others and _is_done(stages, node, found):
+            done.append(name)
+    settled.end(names, done, without)
+    return every
+
+
+def _is_done(stages: StageView, node: Node, found: NodeStages) -> bool:
+    """Return whether a node has every stage, and nothing is to be done or waited for."""
+    is_settled = not (found.actions or found.reason or found.starts or found.why) and found.due_at is None
+    has_all = stages.settings is not None and found.labels[_last(stages.settings)]
+    return is_settled and has_all and not node_stages.labels_of(stages, node, found)
 
 
 def remove(view: DriverView) -> tuple[Action, ...]:
@@ -139,6 +169,10 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is not None and not config.is_own:
         words = f"ConfigMap {view.driver.namespace}/{name} exists, and the driver does not control it"
         return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
+    known, stray = stages.plugin_set, view.snapshot.plugin_strays.get(view.driver.key)
+    if known is None and stray is not None and not stray.is_ours:
+        words = f"DaemonSet {view.driver.namespace}/{name} exists, and the driver does not control it"
+        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
     actions: list[Action] = []
     is_same = config is not None and config.text == plugin.config_text(settings)
     if config is not None and not (settings.is_of_agent and is_same):
@@ -148,7 +182,6 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
     manifest = plugin.daemon_set(view.driver, spec, settings, agent_image=view.settings.device_agent_image)
-    known = stages.plugin_set
     if known is None or not plugin.is_as_wanted(known, manifest):
         has_additions = known is not None and plugin.has_additions(known, manifest)
         actions.append(
@@ -159,6 +192,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
                 target="",
                 manifest=manifest,
                 undo=plugin.without_additions(known, manifest) if known is not None and has_additions else {},
+                uid=known.uid if known is not None else stray.uid if stray is not None else "",
             )
         )
     return _Objects(actions=tuple(actions))
@@ -198,7 +232,10 @@ def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]
 def _status(
     stages: StageView, settings: StageSettings, view: DriverView, every: Mapping[str, NodeStages], objects: _Objects
 ) -> StageStatus:
-    counts = {stage: sum(stages.has_label(node, stage) for node in view.nodes.values()) for stage in Stage}
+    last, rest = _last(settings), [view.nodes[name] for name in every if name not in view.settled.done]
+    settled = len(view.settled.done)
+    counts = {stage: settled * (stage in _until(last)) + sum(stages.has_label(node, stage) for node in rest)
+              for stage in Stage}  # fmt: skip
     made = StageStatus(
         valid=counts[Stage.VALID], run=counts[Stage.RUN], plug=counts[Stage.PLUG], plgok=counts[Stage.PLGOK]
     )
@@ -210,15 +247,20 @@ def _status(
         same = [name for name, found in wrong.items() if found.reason is first.reason]
         words = f"{first_few(same, MAX_LISTED)}: {first.why.removeprefix(f'{first.reason}: ')}"
         return replace(made, reason=first.reason or Reason.WAITING_FOR_STAGE, message=words)
-    last = _last(settings)
-    valid = [name for name, found in every.items() if found.labels[Stage.VALID]]
-    done = [name for name in valid if every[name].labels[last] and stages.has_label(view.nodes[name], last)]
-    words = f"{len(done)} of {len(valid)} nodes with the driver have label {stages.labels[last]}"
-    if len(done) == len(valid):
+    valid = [node.name for node in rest if every[node.name].labels[Stage.VALID]]
+    late = [name for name in valid if not (every[name].labels[last] and stages.has_label(view.nodes[name], last))]
+    count = settled + len(valid)
+    words = f"{count - len(late)} of {count} nodes with the driver have label {stages.labels[last]}"
+    if not late:
         return replace(made, message=words)
-    late = next(name for name in valid if name not in done)
-    why = f"; {late}: {every[late].why}" if every[late].why else ""
+    why = f"; {late[0]}: {every[late[0]].why}" if every[late[0]].why else ""
     return replace(made, reason=Reason.WAITING_FOR_STAGE, message=words + why)
+
+
+def _until(last: Stage) -> tuple[Stage, ...]:
+    """Return the stages up to the last one."""
+    order = tuple(Stage)
+    return order[: order.index(last) + 1]
 
 
 def _last(settings: StageSettings) -> Stage:

@@ -19,7 +19,9 @@ from driver_builder.observed.inventory import Node, by_name
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.observed.validation import Progress, next_of, weigh
+from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, RememberValidated, StartPod, delete_pods
+from driver_builder.planning.settled import Settled
 from driver_builder.reasons import Reason
 from driver_builder.stages.stage_view import LOOK_SECONDS, StageView
 
@@ -80,15 +82,32 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
     return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
 
 
-def to_look_at(snapshot: Snapshot) -> tuple[str, ...]:
-    """Name the nodes whose pods have to be listed, because a plugin is validated there next."""
-    found: list[str] = []
-    for driver in snapshot.drivers:
-        if _is_asked(driver):
-            stages = StageView.of(snapshot, driver)
-            due = (node.name for node in by_name(snapshot.nodes).values() if _is_next(stages, node))
-            found += [name for name, _ in zip(due, range(MAX_LOOKED_AT), strict=False)]
-    return tuple(dict.fromkeys(found))
+class NextNodes:
+    """Names the nodes whose pods have to be listed, because a plugin is validated there next.
+
+    It remembers where none is: to ask again costs what changed.
+    """
+
+    def __init__(self) -> None:
+        self._settled: dict[str, Settled] = {}
+
+    def of(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the names, at most so many of each driver."""
+        before, self._settled = self._settled, {}
+        found: dict[str, None] = {}
+        for driver in filter(_is_asked, snapshot.drivers):
+            settled = self._settled[driver.key] = before.get(driver.key) or Settled()
+            found |= dict.fromkeys(_next_of(StageView.of(snapshot, driver), by_name(snapshot.nodes), settled))
+        return tuple(found)
+
+
+def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[str]:
+    names = sorted(settled.begin(stages.settings, nodes, stages.validations))
+    found = {name: of_node(stages, nodes[name]) if stages.has_label(nodes[name], Stage.PLUG) else None
+             for name in names}  # fmt: skip
+    rests = [name for name, item in found.items() if item is None or not (item.starts or item.due_at)]
+    settled.end(names, rests, ())
+    return [name for name, item in found.items() if item is not None and item.starts][:MAX_LOOKED_AT]
 
 
 def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:
@@ -108,13 +127,6 @@ def _is_asked(driver: DriverContainer) -> bool:
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
     is_active = not (driver.paused or driver.deleting)
     return is_active and stages is not None and stages.plugin_validation is not None
-
-
-def _is_next(stages: StageView, node: Node) -> bool:
-    if not stages.has_label(node, Stage.PLUG):
-        return False
-    found = of_node(stages, node)
-    return found is not None and found.starts
 
 
 def _progress(stages: StageView, node: Node) -> Progress | None:

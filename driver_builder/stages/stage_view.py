@@ -6,11 +6,13 @@ node after that, the driver stays, for at most :data:`LEAVE_SECONDS`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
+from driver_builder.desired.resource_conflicts import Kept
 from driver_builder.memo import remembers_last
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -41,10 +43,12 @@ class StageView:
     validations: Mapping[str, tuple[ValidationPod, ...]] = field(default_factory=dict)
     """By node, those that validate the plugin."""
     labels: Mapping[Stage, str] = field(default_factory=dict)
+    kept: Kept = field(default_factory=dict)
+    """By node, the driver that keeps the resource which this one offers as well."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, driver: DriverContainer) -> "StageView":
-        """Take from a snapshot what concerns the stages of a driver."""
+    def of(cls, snapshot: Snapshot, driver: DriverContainer, kept: Kept = MappingProxyType({})) -> "StageView":
+        """Take from a snapshot what concerns the stages of a driver; of all drivers together who keeps its resource."""
         return cls(
             driver=driver,
             settings=driver.spec.stages if isinstance(driver.spec, DriverSpec) else None,
@@ -53,6 +57,7 @@ class StageView:
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
             validations=_by_node(of_driver(snapshot.plugin_validation_pods, driver.key)),
             labels={stage: stage_label(driver.key, stage) for stage in Stage},
+            kept=kept,
         )
 
     def has_label(self, node: Node, stage: Stage) -> bool:

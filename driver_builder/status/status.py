@@ -317,6 +317,7 @@ _CONDITION_NEWS = (
     ("Degraded", Reason.NAMESPACE_FORBIDDEN),
     ("Stages", Reason.NO_DEVICE_AGENT),
     ("Stages", Reason.STAGE_NAME_TAKEN),
+    ("Stages", Reason.RESOURCE_CONFLICT),
     ("Stages", Reason.DEVICE_PLUGIN_FAILED),
     ("Stages", Reason.RESOURCE_MISSING),
     ("Stages", Reason.PLUGIN_VALIDATION_FAILED),

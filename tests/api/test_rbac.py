@@ -270,7 +270,9 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
         touched = {"spec": {"template": {"spec": {"nodeSelector": {label: None}}}}}
         changed = read_plugin_set(root.patch(path, touched))
         assert not plugin.is_as_wanted(changed, manifest)
-        executor.perform((bring,))
+        bring = dataclasses.replace(bring, uid=found.daemon_set.uid)
+        assert executor.perform((bring,)) == ()
+        assert plugin.is_as_wanted(read_plugin_set(root.get(path)), manifest)
         _added_to_a_plugin(root, executor, bring)
         made = root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
         without = dataclasses.replace(run, version=None, annotations={label: None})
@@ -281,6 +283,35 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
             root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))
     finally:
         queue.stop()
+
+
+@pytest.mark.parametrize("uid", ["", "11111111-2222-3333-4444-555555555555"], ids=["new", "known"])
+def test_driver_builder_takes_no_daemon_set_over(builder: Client, root: Client, uid: str) -> None:
+    """Neither one that was made meanwhile, nor one that has taken the place of its own."""
+    name, image = f"taken-{uid[:1] or 'new'}", "r.io/theirs:1"
+    labels = {"app": name}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": plugin.CONTAINER, "image": image}]}}
+    theirs = {
+        "apiVersion": DAEMON_SETS.api_version,
+        "kind": DAEMON_SETS.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=name)
+    made = root.create(DAEMON_SETS.path(namespace=NAMESPACE), theirs)
+    # All that an apply could merge with what is there.
+    ours = {**pod, "spec": {"containers": [{"name": plugin.CONTAINER, "image": "r.io/ours:1"}]}}
+    manifest = {**theirs, "spec": {**theirs["spec"], "template": ours}}  # type: ignore[dict-item]
+    bring = ApplyPlugin(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="", manifest=manifest,
+                        uid=uid)  # fmt: skip
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    try:
+        assert Executor(builder, queue).perform((bring,)) == ()
+        assert root.get(path)["spec"] == made["spec"]
+        assert root.get(path)["metadata"]["uid"] == made["metadata"]["uid"]
+    finally:
+        queue.stop()
+        root.delete(path)
 
 
 def _added_to_a_plugin(root: Client, executor: Executor, bring: ApplyPlugin) -> None:

@@ -26,7 +26,7 @@ from driver_builder.desired import dependencies, permissions
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
-from driver_builder.lint.lint_modules import shared_modules
+from driver_builder.lint.lint_modules import shared_modules, shared_resource
 from driver_builder.lint.lint_signing import unsigned
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
@@ -206,6 +206,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         yield Severity.WARNING, ("spec", "signing"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "module"), message
+    for message in shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "stages", "devicePlugin"), message
     for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
         # The manifest of a missing driver may be elsewhere.
         severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING

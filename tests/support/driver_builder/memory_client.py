@@ -140,7 +140,11 @@ class MemoryClient(Client):
         """Make an object be as in the body; as on the API server, a hook that is left out stays as an empty one."""
         self._maybe_fail()
         assert field_manager
-        assert force
+        known = self.objects.get(path)
+        asked, there = body["metadata"].get("uid"), known["metadata"]["uid"] if known is not None else None
+        # Whoever has made it wrote other fields.
+        if asked not in (None, there) or (known is not None and not force):
+            raise Conflict(f"PATCH {path}: 409", status=409)
         if _hooks(self.objects.get(path)) - _hooks(body):
             raise Invalid(f"PATCH {path}: 422 lifecycle.preStop: must specify a handler type", status=422)
         return self._store(path, body)

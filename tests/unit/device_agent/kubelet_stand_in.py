@@ -27,6 +27,7 @@ class Kubelet:
         self.watches = True
         self.registered: asyncio.Queue[RegisterRequest] = asyncio.Queue()
         self.lists: asyncio.Queue[dict[str, str] | None] = asyncio.Queue()
+        self.last = RegisterRequest()
         self._server: Server | None = None
         self._watches: list[asyncio.Task[None]] = []
         self._channels: list[Channel] = []
@@ -59,7 +60,8 @@ class Kubelet:
 
     async def next_registration(self) -> RegisterRequest:
         """Wait for a registration."""
-        return await asyncio.wait_for(self.registered.get(), SECONDS)
+        self.last = await asyncio.wait_for(self.registered.get(), SECONDS)
+        return self.last
 
     async def next_list(self) -> dict[str, str] | None:
         """Wait for a list: id -> health; None for the end of a stream."""

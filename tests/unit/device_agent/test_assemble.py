@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.devices.assemble import assemble
-from device_agent.devices.model import MAX_DEVICES, Unit, UnitState, offered
+from device_agent.devices.model import MAX_DEVICES, Unit, UnitState, is_too_much, offered
 from device_resources.resource import Resource
 from tests.unit.device_agent.host_tree import resource
 
@@ -83,7 +83,24 @@ def test_no_resource_has_more_devices_than_the_kubelet_can_be_told() -> None:
     """However many files there are, and however often each is shared."""
     shared = resource("/dev/a*", count=1000)
     units = assemble(shared, {"/dev/a*": [f"a{number}" for number in range(1024)]}, ())
-    assert len(offered(shared, [UnitState(unit=unit) for unit in units])) <= MAX_DEVICES
+    states = [UnitState(unit=unit) for unit in units]
+    assert len(offered(shared, states)) == 4000
+    assert is_too_much(shared, states)
+
+
+def test_a_rescan_of_many_devices_searches_no_list() -> None:
+    """What it costs grows with the devices, and not with their square."""
+
+    class Unsearched(list[str]):
+        def __contains__(self, _item: object) -> bool:
+            raise AssertionError("the whole list is searched for each device")
+
+    cards = resource("/dev/a*", {"path": "/dev/b*", "optional": True})
+    matches = {glob: Unsearched(f"{glob[:-1]}{number:05}" for number in range(5000)) for glob in ("/dev/a*", "/dev/b*")}
+    units = assemble(cards, matches, ())
+    assert assemble(cards, matches, units) == units
+    states = [UnitState(unit=unit) for unit in units]
+    assert (len(units), len(offered(cards, states)), is_too_much(cards, states)) == (MAX_DEVICES + 1, MAX_DEVICES, True)
 
 
 _FILES = st.lists(st.sampled_from([f"f{number}" for number in range(6)]), unique=True).map(sorted)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.devices.command import NOT_YET, CommandChecks, reap, run_command, slots
+from device_agent.devices.command import NOT_YET, CommandChecks, Running, run_command
 from device_agent.devices.model import Unit
 from device_resources.resource import Health
 
@@ -37,7 +37,7 @@ def test_a_command_succeeds_or_says_why(script: str, expected: str) -> None:
     health = Health(command=("/bin/sh", "-c", script), timeout_seconds=1 if "sleep" in script else 60)
 
     async def ask() -> str:
-        why, process = await run_command(health, {"DEVICE_ID": "x"})
+        why, process = await run_command(health, {"DEVICE_ID": "x"}, Running())
         assert process is not None
         await process.wait()
         return why
@@ -48,41 +48,69 @@ def test_a_command_succeeds_or_says_why(script: str, expected: str) -> None:
 def test_output_without_end_is_cut() -> None:
     """The command is not stopped by it, and the message is short."""
     script = "head -c 3000000 /dev/zero | tr '\\0' x; exit 1"
-    why, _ = asyncio.run(run_command(Health(command=("/bin/sh", "-c", script), timeout_seconds=60), {}))
+    why, _ = asyncio.run(run_command(Health(command=("/bin/sh", "-c", script), timeout_seconds=60), {}, Running()))
     assert why.startswith("its command ended with 1: xxx")
     assert len(why) < 300
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
     """No exception comes out."""
-    why, process = asyncio.run(run_command(Health(command=("/nowhere/check",)), {}))
+    why, process = asyncio.run(run_command(Health(command=("/nowhere/check",)), {}, Running()))
     assert (why, process) == ("its command cannot be run: /nowhere/check: No such file or directory", None)
 
 
-def test_what_a_command_leaves_behind_is_collected() -> None:
+@pytest.mark.parametrize("escapes", ["", "setsid "], ids=["its group", "a session of its own"])
+def test_what_a_command_leaves_behind_is_collected(tmp_path: Path, escapes: str) -> None:
     """As process 1 of a container the agent inherits it; here it is made the one who inherits."""
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
-    health = Health(command=("/bin/sh", "-c", "sleep 100 >/dev/null 2>&1 & :"), timeout_seconds=60)
+    left = tmp_path / "left"
+    script = f"{escapes}sh -c 'echo $$ >{left}.new; mv {left}.new {left}; exec sleep 0.3' >/dev/null 2>&1 & "
+    health = Health(command=("/bin/sh", "-c", f"{script} while [ ! -e {left} ]; do sleep 0.05; done"))
 
-    async def ask() -> int:
-        _, process = await run_command(health, {})
-        assert process is not None
-        await reap(process.pid)
-        return process.pid
+    async def ask() -> None:
+        running = Running()
+        why, process = await run_command(health, {}, running)
+        assert (why, process is not None and process.returncode) == ("", 0)
+        child = Path(f"/proc/{int(left.read_text())}")
+        assert _parent(child) in (os.getpid(), None)
+        async with asyncio.timeout(60):
+            while child.exists():
+                running.collect_strays()
+                await asyncio.sleep(0.02)
 
     try:
-        group = asyncio.run(ask())
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-group, os.WNOHANG)
+        asyncio.run(ask())
     finally:
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 0)
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def test_the_end_of_a_command_is_left_to_who_waits_for_it() -> None:
+    """Whenever strays are collected."""
+
+    async def ask() -> None:
+        running = Running()
+        script = Health(command=("/bin/sh", "-c", "exit 3"))
+        asked = [asyncio.create_task(run_command(script, {}, running)) for _ in range(20)]
+        while not all(task.done() for task in asked):
+            running.collect_strays()
+            await asyncio.sleep(0)
+        assert {task.result()[0] for task in asked} == {"its command ended with 3"}
+
+    asyncio.run(ask())
 
 
 def _checked(act: Callable[[CommandChecks, asyncio.Event], Awaitable[None]], script: str) -> None:
     async def work() -> None:
         changed = asyncio.Event()
         health = Health(command=("/bin/sh", "-c", script), timeout_seconds=60, period_seconds=5)
-        checks = CommandChecks(health, slots(), changed.set)
+        checks = CommandChecks(health, Running(), changed.set)
         await act(checks, changed)
         await checks.stop()
 

@@ -1,13 +1,17 @@
 """What is found on a host: files, drivers, NUMA nodes."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import pytest
 
+from device_agent.devices.command import Running
 from device_agent.devices.find import find_files, fixed_folder
 from device_agent.devices.scan import scan
+from device_agent.served import Served
 from tests.unit.device_agent.host_tree import HostTree, needs_root, resource
 
 DEVICE = "pci0000:00/0000:00:04.0"
@@ -156,3 +160,23 @@ def test_a_command_is_asked_last(host: HostTree) -> None:
     _bound(host)
     (bound,) = scan(host.path, described, (), lambda _: "it fails")
     assert (unbound.why, bound.why) == ("no device is bound to edu", "it fails")
+
+
+def test_no_answer_of_the_system_says_nothing_of_devices(tmp_path: Path) -> None:
+    """Without a free descriptor no folder can be read: the devices stay as they were."""
+    host = HostTree(tmp_path)
+    host.file("/run/card0")
+    described = resource({"path": "/run/card*", "type": "Mount"})
+
+    async def look() -> list[bool]:
+        served = Served(described, host.path, str(tmp_path), Running(), lambda: None)
+        await served.refresh()
+        soft, hard = getrlimit(RLIMIT_NOFILE)
+        setrlimit(RLIMIT_NOFILE, (3, hard))
+        try:
+            await served.refresh()
+        finally:
+            setrlimit(RLIMIT_NOFILE, (soft, hard))
+        return [device.state.is_healthy for device in served.plugin.service.devices.values()]
+
+    assert asyncio.run(look()) == [True]

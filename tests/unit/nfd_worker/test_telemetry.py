@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from kube_api.pages import Page, Pages, health
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.telemetry import Endpoint, Pages, answer_request
+from nfd_worker.telemetry import Endpoint
 
-PAGES = Pages(is_alive=lambda: True, metrics=lambda: "a_metric 1\n")
+PAGES: Pages = {"/healthz": lambda: health(""), "/metrics": lambda: Page("a_metric 1\n")}
 
 
 @pytest.fixture
@@ -34,28 +35,6 @@ def serve(endpoint: Endpoint, rounds: int = 10) -> None:
 def connect(endpoint: Endpoint) -> socket.socket:
     """Connect to the endpoint."""
     return socket.create_connection(("127.0.0.1", endpoint.port), timeout=5)
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status"),
-    [
-        (b"GET /healthz HTTP/1.1", b"200 OK"),
-        (b"GET /metrics?x=1 HTTP/1.1", b"200 OK"),
-        (b"GET / HTTP/1.1", b"404 Not Found"),
-        (b"POST /metrics HTTP/1.1", b"405 Method Not Allowed"),
-        (b"", b"405 Method Not Allowed"),
-        (b"GET", b"404 Not Found"),
-    ],
-)
-def test_requests_are_answered(request_line: bytes, status: bytes) -> None:
-    """Every request gets an HTTP answer, a malformed one as well."""
-    assert answer_request(request_line + b"\r\n\r\n", PAGES).startswith(b"HTTP/1.0 " + status)
-
-
-def test_a_loop_that_does_no_work_is_not_healthy() -> None:
-    """/healthz fails when the last cycle is too long ago, so that the kubelet restarts the worker."""
-    stuck = PAGES._replace(is_alive=lambda: False)
-    assert answer_request(b"GET /healthz HTTP/1.1\r\n\r\n", stuck).startswith(b"HTTP/1.0 503 ")
 
 
 def test_metrics_are_served_in_the_text_format(endpoint: Endpoint) -> None:
@@ -95,7 +74,7 @@ def test_silent_connections_do_not_keep_others_out(endpoint: Endpoint) -> None:
 
 def test_an_answer_does_not_wait_for_its_reader() -> None:
     """More than a network packet, to somebody who reads only later."""
-    endpoint = Endpoint(0, PAGES._replace(metrics=lambda: "x" * 100_000))
+    endpoint = Endpoint(0, {"/metrics": lambda: Page("x" * 100_000)})
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", endpoint.port))

@@ -33,6 +33,21 @@ def test_every_stage_has_a_check() -> None:
     assert found.sentence == "ready"
 
 
+def test_a_resource_that_another_driver_keeps_is_named() -> None:
+    """Both drivers are, and what to do."""
+    world = settled(stages=CHAIN)
+    world.now += 60
+    world.add_driver("other", stages=CHAIN)
+    world.settle()
+    seen = world.observe()
+    other = next(item for item in seen.drivers if item.name == "other")
+    found = explain(seen, seen.nodes[0], other, WITH_AGENT)
+    words = "drivers driverwright/other and driverwright/edu both offer example.com/edu; driverwright/edu keeps it"
+    assert found.first_broken is not None
+    assert (found.first_broken.name, found.first_broken.sentence) == ("run", words)
+    assert "Name different resources" in found.first_broken.next_step
+
+
 def test_a_driver_without_stages_has_no_more_checks() -> None:
     """And one with labels alone has one."""
     assert [step.name for step in explained(settled().observe()).steps] == list(CHECKS)

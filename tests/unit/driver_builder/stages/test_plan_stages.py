@@ -1,5 +1,6 @@
 """The objects of a plugin, who may name its images, and what drivers without stages are spared."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +10,22 @@ from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
 from driver_builder.objects import plugin, plugin_validation_pod
 from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.observed.by_driver import PodsOfDriver
+from driver_builder.observed.inventory import Node
 from driver_builder.observed.node_pods import NodePod, NodePods
-from driver_builder.observed.snapshot import Snapshot
+from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyPlugin, LabelNode, MakeConfigMap
+from driver_builder.planning.plan_memory import PlanMemory
+from driver_builder.planning.plan_view import DriverView
+from driver_builder.stages import leave, node_stages, plugin_validation
+from driver_builder.stages.node_stages import NodeStages, Standing
 from driver_builder.stages.plugin_validation import start
 from driver_builder.stages.stage_view import StageView
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
 from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
+from tests.unit.driver_builder.world.test_world_stages import CHAIN, PLGOK, fleet, settle
+from tests.unit.driver_builder.world.test_world_stages import WITH_AGENT as OF_WORLD
 
 RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
 PLUGIN: dict[str, Any] = {"devicePlugin": {"resource": RESOURCE}}
@@ -160,3 +169,101 @@ def test_a_driver_without_stages_looks_at_no_node_because_of_them(monkeypatch: p
     decided = plan(made, SETTINGS)
     assert decided.drivers[0].targets[0].ready_nodes == 20
     assert looked == []
+
+
+def _fleet_at_rest() -> Snapshot:
+    """Return a fleet in which every node has all stages, and nothing is to be done."""
+    world = fleet([f"node-{number:02}" for number in range(40)], stages=CHAIN)
+    settle(world)
+    seen = world.observe()
+    assert plan(seen, OF_WORLD).actions == ()
+    return seen
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note the nodes that stages are decided for."""
+    looked: list[str] = []
+    decide = node_stages.of_node
+
+    def traced(stages: StageView, item: Node, standing: Standing) -> NodeStages:
+        looked.append(item.name)
+        return decide(stages, item, standing)
+
+    monkeypatch.setattr(node_stages, "of_node", traced)
+    return looked
+
+
+def _touched(seen: Snapshot, name: str, **labels: str) -> Snapshot:
+    nodes = [replace(item, labels={**item.labels, **labels}) if item.name == name else item for item in seen.nodes]
+    return replace(seen, nodes=tuple(nodes))
+
+
+def _plugin_fails(seen: Snapshot, name: str) -> Snapshot:
+    pods = [replace(pod, ready_since=None, message="CrashLoopBackOff") if pod.node == name else pod
+            for pod in seen.plugin_pods]  # fmt: skip
+    return replace(seen, plugin_pods=tuple(pods))
+
+
+def _driver_pod_is_silent(seen: Snapshot, name: str) -> Snapshot:
+    return replace(seen, pods=tuple(replace(pod, ready=pod.ready and pod.node != name) for pod in seen.pods))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda seen: _touched(seen, "node-07", a="b"), id="node"),
+        pytest.param(lambda seen: _plugin_fails(seen, "node-07"), id="plugin"),
+        pytest.param(lambda seen: _driver_pod_is_silent(seen, "node-07"), id="driver"),
+    ],
+)
+def test_a_plan_looks_at_the_nodes_that_changed(looked_at: list[str], change: Callable[[Snapshot], Snapshot]) -> None:
+    """And says what one says that looks at all of them."""
+    seen, memory = _fleet_at_rest(), PlanMemory()
+    plan(seen, OF_WORLD, memory=memory)
+    looked_at.clear()
+    changed = change(seen)
+    made = plan(changed, OF_WORLD, memory=memory)
+    assert looked_at == ["node-07"]
+    assert made == plan(changed, OF_WORLD)
+    plan(seen, OF_WORLD, memory=memory)
+    assert plan(seen, OF_WORLD, memory=memory) == plan(seen, OF_WORLD)
+
+
+def test_of_pods_those_that_are_not_ordinary_are_asked_whether_their_modules_changed() -> None:
+    """All of a fleet's pods are looked at once, and not for each plan."""
+
+    class Unread(PodsOfDriver):
+        def __iter__(self) -> Iterator[DriverPod]:
+            raise AssertionError("every pod is looked at")
+
+    seen = _fleet_at_rest()
+    (container,) = seen.drivers
+    view = DriverView.of(seen, container, OF_WORLD)
+    pods = Unread(view.own_pods.pieces, view.own_pods.by_node)
+    others = (view.nodes["node-03"],)
+    assert leave.refuted(replace(view, own_pods=pods, others=others)) == {}
+    lost = replace(view.own_pods.on("node-03")[0], contrary=view.own_pods.on("node-03")[0].proof)
+    by_node = view.own_pods.by_node.with_changes({"node-03": lost})
+    found = leave.refuted(replace(view, own_pods=Unread(pods.pieces, by_node), others=others))
+    assert found == {"node-03": "its device plugin has to leave first: pod driverwright/edu-plug-node-03"}
+
+
+def test_the_next_validations_are_looked_for_where_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose record goes is next; the others are not asked again."""
+    seen, asked = _fleet_at_rest(), list[str]()
+    next_nodes, decide = plugin_validation.NextNodes(), plugin_validation.of_node
+
+    def traced(stages: StageView, item: Node) -> plugin_validation.PluginValidation | None:
+        asked.append(item.name)
+        return decide(stages, item)
+
+    monkeypatch.setattr(plugin_validation, "of_node", traced)
+    assert (next_nodes.of(seen), len(asked)) == ((), 40)
+    asked.clear()
+    nodes = list(seen.nodes)
+    without = {key: text for key, text in nodes[7].annotations.items() if key != PLGOK}
+    nodes[7] = replace(nodes[7], annotations=without)
+    changed = replace(seen, nodes=tuple(nodes))
+    assert (next_nodes.of(changed), next_nodes.of(changed)) == (("node-07",), ("node-07",))
+    assert asked == ["node-07", "node-07"]

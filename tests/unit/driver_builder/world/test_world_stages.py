@@ -1,6 +1,6 @@
 """``spec.stages`` on a model of a cluster: the plugin comes after its driver, and leaves before it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from kube_api.names import ready_label
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.worlds import told
 
 KEY = f"{NAMESPACE}/edu"
 READY = ready_label(NAMESPACE, "edu")
@@ -64,7 +65,7 @@ class Watched(World):
         return takes and not is_over and bool(self.plugins_on(action.node))
 
 
-def fleet(names: str = "abc", **changes: Any) -> Watched:
+def fleet(names: Iterable[str] = "abc", **changes: Any) -> Watched:
     """Make nodes of one kernel and a driver."""
     world = Watched()
     for name in names:
@@ -420,6 +421,146 @@ def test_a_config_map_of_somebody_else_is_left_alone() -> None:
     settle(world)
     assert world.client.get(CONFIG)["data"] == {"a": "b"}
     assert condition(world) == ("False", "StageNameTaken")
+
+
+def _theirs(world: World) -> tuple[str, Object, object]:
+    obj = world.client.get(PLUG_SET)
+    return obj["metadata"]["uid"], obj["spec"], obj["metadata"].get("labels")
+
+
+def test_a_daemon_set_of_somebody_else_is_left_alone() -> None:
+    """The status names it; once it is gone the plugin comes."""
+    world = fleet(stages=PLUGIN)
+    theirs = {"metadata": {"name": "edu-plug"}, "spec": {"selector": {}, "template": {"metadata": {}, "spec": {}}}}
+    world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), theirs)
+    made = _theirs(world)
+    settle(world)
+    assert _theirs(world) == made
+    assert condition(world) == ("False", "StageNameTaken")
+    assert f"DaemonSet {NAMESPACE}/edu-plug exists" in world.status()["stages"]["message"]
+    assert stages(world) == {name: {VALID, RUN} for name in "abc"}
+    world.delete_driver("edu")
+    settle(world)
+    assert _theirs(world) == made
+    assert DRIVER not in world.client.objects
+    world.add_driver(stages=PLUGIN)
+    world.client.delete(PLUG_SET)
+    settle(world)
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+
+
+def test_a_plugin_that_nobody_controls_any_more_is_ours_all_the_same() -> None:
+    """Somebody has taken its owner away; what we wrote is known by its writer."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    metadata = world.client.objects[PLUG_SET]["metadata"]
+    del metadata["ownerReferences"]
+    metadata["managedFields"] = [{"manager": "driver-builder", "fieldsV1": {}}]
+    settle(world)
+    assert (
+        world.client.get(PLUG_SET)["metadata"]["ownerReferences"][0]["uid"]
+        == world.client.get(DRIVER)["metadata"]["uid"]
+    )
+    assert condition(world) == ("True", "StagesReady")
+
+
+def _other(world: World, **changes: Any) -> None:
+    """Let somebody add a younger driver with another module, which offers the same resource."""
+    world.now += 60
+    world.add_driver("other", **changes)
+
+
+def _labels_of(world: World, driver: str) -> dict[str, set[str]]:
+    prefix = stage_label(f"{NAMESPACE}/{driver}", Stage.VALID).removesuffix(Stage.VALID)
+    return {name: {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} - {"ready"}
+            for name, labels in world.nodes().items()}  # fmt: skip
+
+
+def _condition_of(world: World, driver: str) -> dict[str, str]:
+    found: list[dict[str, str]] = [item for item in world.status(driver)["conditions"] if item["type"] == "Stages"]
+    return found[0]
+
+
+@pytest.mark.parametrize("offers", [PLUGIN, VENDOR], ids=["agent", "vendor"])
+def test_of_two_drivers_with_one_resource_the_one_that_has_it_keeps_it(offers: Any) -> None:
+    """Nothing of it moves; the other one has no plugin there, and says which driver keeps the resource."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.labels.clear()
+    _other(world, stages=offers)
+    settle(world)
+    assert world.labels == {name: [EVERY] for name in "abc"}
+    assert _labels_of(world, "other") == {name: {"valid"} for name in "abc"}
+    assert len(world.plugins_on("a")) == 1
+    assert condition(world) == ("True", "StagesReady")
+    found = _condition_of(world, "other")
+    assert (found["status"], found["reason"]) == ("False", "ResourceConflict")
+    words = f"drivers {NAMESPACE}/other and {NAMESPACE}/edu both offer example.com/edu; {NAMESPACE}/edu keeps it"
+    assert words in found["message"]
+    assert told(world, "other")["ResourceConflict"] == 1
+
+
+def test_a_younger_driver_that_offers_a_resource_already_keeps_it() -> None:
+    """Also while it is upgraded, and its own plugin is away: the older one gets nothing."""
+    world = fleet("a", stages={})
+    _other(world, stages=PLUGIN)
+    settle(world)
+    edit(world, stages=VENDOR)
+    settle(world)
+    assert (_labels_of(world, "other")["a"], stages(world)["a"]) == ({"valid", "run", "plug"}, {VALID})
+    assert condition(world) == ("False", "ResourceConflict")
+    world.change_source("int y;")
+    edit_other = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other")
+    world.client.patch(edit_other, {"spec": {"version": "2.0.0"}})
+    for _ in range(40):
+        world.reconcile()
+        assert RUN not in stages(world)["a"]
+        world.finish_builds()
+        world.turn()
+        world.now += 5
+    settle(world)
+    assert _labels_of(world, "other")["a"] == {"valid", "run", "plug"}
+    assert world.nodes()["a"][ready_label(NAMESPACE, "other")] == "2.0.0"
+
+
+def test_the_older_of_two_new_drivers_with_one_resource_gets_it() -> None:
+    """After a boot as well; when it goes, the other one comes in its place."""
+    world = Watched()
+    world.add_driver(stages=PLUGIN)
+    _other(world, stages=PLUGIN)
+    world.add_node("a", KERNEL)
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid"})
+    world.reboot("a", KERNEL)
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid"})
+    world.delete_driver("edu")
+    settle(world)
+    assert _labels_of(world, "other")["a"] == {"valid", "run", "plug"}
+    assert _condition_of(world, "other")["status"] == "True"
+
+
+def test_drivers_with_one_resource_on_different_nodes_have_their_plugins() -> None:
+    """A kubelet knows of its own node alone."""
+    world = fleet("a", stages=PLUGIN)
+    world.add_node("b", KERNEL, pool="other")
+    edit(world, nodeSelector={"pool": "edu"})
+    _other(world, stages=PLUGIN, nodeSelector={"pool": "other"})
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["b"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
+
+
+def test_kubelets_that_have_had_both_plugins_are_left_as_they_are() -> None:
+    """Which of them registered last is not known; the younger driver says so."""
+    world = fleet("a", stages=PLUGIN)
+    _other(world, stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
+    settle(world)
+    node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
+    node[stage_label(f"{NAMESPACE}/other", Stage.PLUG)] = "true"
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other"), {"spec": {"stages": VENDOR}})
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
+    assert _condition_of(world, "other")["reason"] == "ResourceConflict"
 
 
 def test_without_an_image_of_the_agent_the_reason_is_in_the_status() -> None:

@@ -1,0 +1,102 @@
+"""Device plugins that conflict: two drivers that offer one resource on one node. Pure.
+
+A kubelet knows one plugin of a resource: the one that registered last. If two drivers name a resource on one node, the
+one whose stages are there keeps it, otherwise the older DriverContainer that the settings allow; the stages of the
+other one do not come there, and it reports why. On different nodes each has its own.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.desired import permissions
+from driver_builder.desired.conflicts import selected
+from driver_builder.model.permissions import Permissions
+from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.snapshot import Snapshot
+
+Kept = Mapping[str, str]
+"""By node, the driver that keeps the resource there."""
+
+
+def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: bool) -> Mapping[str, Kept]:
+    """Return, by driver, the nodes where it leaves its resource to another one.
+
+    ``has_agent`` says that there is an image of our device agent: without it no driver offers by it.
+    """
+    nodes = inventory.by_name(snapshot.nodes)
+    found: dict[str, dict[str, str]] = {}
+    for drivers in _by_resource(snapshot.drivers):
+        chosen = {driver.key: _nodes_of(driver, spec, snapshot) for driver, spec in drivers}
+        refused = {driver.key for driver, spec in drivers if _is_refused(spec, allowed, has_agent=has_agent)}
+        for name in sorted(_in_several(chosen.values())):
+            there = [driver for driver, _ in drivers if name in chosen[driver.key]]
+            ranks = {driver.key: _rank(driver, nodes[name], is_refused=driver.key in refused) for driver in there}
+            keeps = min(ranks, key=ranks.__getitem__)
+            for driver in ranks.keys() - {keeps}:
+                found.setdefault(driver, {})[name] = keeps
+    return found
+
+
+def offered(spec: DriverSpec) -> str | None:
+    """Return the resource that a driver's device plugin offers, None without one."""
+    plugin = spec.stages.device_plugin if spec.stages is not None else None
+    return plugin.resource_name if plugin is not None else None
+
+
+def words(driver: str, other: str, resource: str) -> str:
+    """Return the message: both drivers, and which of them keeps the resource."""
+    return f"drivers {driver} and {other} both offer {resource}; {other} keeps it"
+
+
+def _by_resource(drivers: Iterable[DriverContainer]) -> list[list[tuple[DriverContainer, DriverSpec]]]:
+    """Put the drivers together that offer one resource: of hundreds, hardly any."""
+    found: dict[str, list[tuple[DriverContainer, DriverSpec]]] = {}
+    for driver in sorted(drivers, key=lambda item: item.key):
+        spec = driver.spec
+        resource = offered(spec) if isinstance(spec, DriverSpec) else None
+        if isinstance(spec, DriverSpec) and resource is not None:
+            found.setdefault(resource, []).append((driver, spec))
+    return [together for together in found.values() if len(together) > 1]
+
+
+def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:
+    """Return what is in more than one of the sets."""
+    once: set[str] = set()
+    twice: set[str] = set()
+    for names in sets:
+        twice |= once & names
+        once |= names
+    return twice
+
+
+def _nodes_of(driver: DriverContainer, spec: DriverSpec, snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes of a driver; of one that is being deleted those that its stages have not left."""
+    if not driver.deleting:
+        return selected(spec, snapshot.nodes)
+    label = stage_label(driver.key, Stage.RUN)
+    return frozenset(node.name for node in snapshot.nodes if label in node.labels)
+
+
+def _is_refused(spec: DriverSpec, allowed: Permissions, *, has_agent: bool) -> bool:
+    """Return whether a driver cannot have its plugin: it would never offer the resource that others wait for."""
+    plugin = spec.stages.device_plugin if spec.stages is not None else None
+    is_without_image = plugin is not None and plugin.is_of_agent and not has_agent
+    return is_without_image or bool(permissions.of_stages(spec, allowed))
+
+
+def _rank(driver: DriverContainer, node: Node, *, is_refused: bool) -> tuple[int, bool, float, str]:
+    """Return what decides, the smallest first: how far the stages are on the node, and the age.
+
+    A driver that is being replaced has its ready label, and a record of its stages, although these have left.
+    """
+    run = stage_label(driver.key, Stage.RUN)
+    if stage_label(driver.key, Stage.PLUG) in node.labels:
+        standing = 0
+    elif run in node.labels:
+        standing = 1
+    else:
+        standing = 2 if run in node.annotations and driver.ready_label in node.labels else 3
+    return standing, is_refused, driver.created_at, driver.key
