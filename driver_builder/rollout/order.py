@@ -398,10 +398,10 @@ class Order:
     def _is_unloading(self, node: Node, driver: str) -> bool:
         """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
         part = self.parts.get(driver)
-        pods = (action for action in part.actions if isinstance(action, StartPod)) if part is not None else ()
-        starts = (action for action in pods if action.kind is PodKind.UNLOAD)
-        running = (pod for pod in of_driver(self.snapshot.unload_pods, driver) if pod.ended_at is None)
-        return any(item.node == node.name for item in (*starts, *running))
+        actions = part.actions if part is not None else ()
+        starts = (item.node for item in actions if isinstance(item, StartPod) and item.kind is PodKind.UNLOAD)
+        running = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver) if pod.ended_at is None)
+        return node.name in {*starts, *running}
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""

@@ -9,7 +9,7 @@ from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.observed.proofs import with_proof
 from driver_builder.observed.snapshot import DriverPod, Snapshot
 from driver_builder.plan import plan
-from driver_builder.planning.actions import LabelNode, RememberLoaded, ReplacePod
+from driver_builder.planning.actions import DeletePod, LabelNode, RememberLoaded, ReplacePod, StartPod
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
@@ -63,7 +63,7 @@ def pod_of(snapshot: Snapshot) -> DriverPod:
 
 def test_a_running_program_is_proven_by_a_pod_on_its_node() -> None:
     """With what its pod says, and the time that the mapping gives it."""
-    (action,) = (item for item in plan(seen(labelled=False), SETTINGS).actions if name_of(item) == "StartProof")
+    (action,) = (item for item in plan(seen(labelled=False), SETTINGS).actions if isinstance(item, StartPod))
     (container,) = action.manifest["spec"]["containers"]
     given = {item["name"]: item["value"] for item in container["env"]}
     assert given == {**dict(ENVIRONMENT), "LOADER": "image", "LIVE_TIMEOUT": "300", "POD_UID": "uid-pod-node-a"}
@@ -94,9 +94,9 @@ def test_the_label_goes_with_a_pod_whose_program_ends() -> None:
 def test_the_proof_of_a_pod_that_is_gone_goes() -> None:
     """Also where the driver is deleted."""
     found = seen(proof(), proof("uid-before", uid="proof-0", name="edu-prove-0"))
-    assert [item.uid for item in plan(found, SETTINGS).actions if name_of(item) == "DeleteProofPod"] == ["proof-0"]
+    assert [item.uid for item in plan(found, SETTINGS).actions if isinstance(item, DeletePod)] == ["proof-0"]
     gone = replace(found, drivers=(replace(CONTAINER, deleting=True),), pods=())
-    deleted = [item.uid for item in plan(gone, SETTINGS).actions if name_of(item) == "DeleteProofPod"]
+    deleted = [item.uid for item in plan(gone, SETTINGS).actions if isinstance(item, DeletePod)]
     assert sorted(deleted) == ["proof-0", "proof-1"]
 
 

@@ -13,7 +13,7 @@ from driver_builder.objects.validated import Validated
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
-from driver_builder.planning.actions import LabelNode, RememberValidated
+from driver_builder.planning.actions import LabelNode, RememberValidated, StartPod
 from driver_builder.validation import validation_step
 from tests.support.driver_builder.factories import (
     BOOT_ID,
@@ -117,7 +117,7 @@ def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
     (action,) = [item for item in plan(seen(pods=(ended,)), SETTINGS).actions if isinstance(item, RememberValidated)]
     assert validated.parse(action.value) == NOT_RUN
     later = replace(seen(record=NOT_RUN), now=NOW + 30)
-    assert [item.node for item in plan(later, SETTINGS).actions if name_of(item) == "StartValidation"] == ["node-a"]
+    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, StartPod)] == ["node-a"]
 
 
 def test_the_next_try_is_looked_for_in_time() -> None:
@@ -142,7 +142,7 @@ def test_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = {item.name: item for item in (*made.nodes, *kept)}
     made = replace(made, nodes=tuple(nodes.values()))
     actions = plan(made, SETTINGS).actions
-    assert [action.node for action in actions if name_of(action) == "StartValidation"] == ["node-e", "node-f"]
+    assert [action.node for action in actions if isinstance(action, StartPod)] == ["node-e", "node-f"]
     assert not any(isinstance(action, LabelNode) and action.version is None for action in actions)
 
 

@@ -60,9 +60,9 @@ class Watched(World):
     def in_the_way(self, action: Action) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
         is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        is_unload = isinstance(action, StartPod) and action.kind is PodKind.UNLOAD
-        takes = isinstance(action, TakeNode) or is_unload
-        return takes and not is_over and bool(self.plugins_on(action.node))
+        if is_over or (isinstance(action, StartPod) and action.kind is not PodKind.UNLOAD):
+            return False
+        return isinstance(action, TakeNode | StartPod) and bool(self.plugins_on(action.node))
 
 
 def fleet(names: Iterable[str] = "abc", **changes: Any) -> Watched:
