@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.resolve import stock_of
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan
 from driver_builder.planning.actions import (
@@ -19,10 +20,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
-    DeleteProofPod,
-    DeletePullPod,
-    DeleteUnloadPod,
-    DeleteValidationPod,
+    DeletePod,
     DiscoverKernels,
     EvictPod,
     HoldNode,
@@ -30,14 +28,11 @@ from driver_builder.planning.actions import (
     MakeConfigMap,
     MoveNode,
     PlaceDaemonSet,
-    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
-    StartProof,
-    StartUnload,
-    StartValidation,
+    StartPod,
     TaintNode,
     WidenDaemonSet,
 )
@@ -51,6 +46,12 @@ VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label"
          "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
+_STARTS = {
+    PodKind.UNLOAD: "unload",
+    PodKind.VALIDATION: "validate",
+    PodKind.PROOF: "validate",
+    PodKind.PULL: "prepare",
+}
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
 
@@ -84,7 +85,7 @@ def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
     return tuple(_driver(snapshot, part) for part in decided.drivers)
 
 
-def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each action
+def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
     """Name what an action does, by one of :data:`VERBS`."""
     match action:
         case StartBuild():
@@ -95,7 +96,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "look up"
         case ApplyDaemonSet() | MakeConfigMap():
             return "roll out"
-        case HoldNode() | PullImage() | EvictPod():
+        case HoldNode() | EvictPod():
             return "prepare"
         case ReplacePod() | MoveNode():
             return "replace"
@@ -105,15 +106,9 @@ def verb(action: Action) -> str:  # noqa: PLR0911, PLR0912  # one for each actio
             return "taint" if is_wanted else "untaint"
         case DeleteDaemonSet():
             return "remove"
-        case StartUnload():
-            return "unload"
-        case StartValidation() | StartProof():
-            return "validate"
-        case DeleteProofPod():
-            return "keep tidy"
-        case SetFinalizer() | RememberLoaded() | DeleteUnloadPod() | DeleteValidationPod() | DeletePullPod():
-            return "keep tidy"
-        case WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
+        case StartPod():
+            return _STARTS[action.kind]
+        case SetFinalizer() | RememberLoaded() | DeletePod() | WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
             return "keep tidy"
         case _ as never:
             assert_never(never)
@@ -134,15 +129,25 @@ def as_document(summary: DriverSummary) -> dict[str, Any]:
             for item in summary.targets
         ],
         "ahead": [{**_as_document(item), "nodesOnOlder": item.status.nodes} for item in summary.ahead],
-        "actions": [{"action": _kind(action), "verb": verb(action), "what": str(action)} for action in summary.actions],
+        "actions": [
+            {"action": name_of(action), "verb": verb(action), "what": str(action)} for action in summary.actions
+        ],
         "nodesWithoutTarget": dict(summary.unknown),
         **({"trouble": summary.trouble} if summary.trouble else {}),
     }
 
 
-def _kind(action: Action) -> str:
+def name_of(action: Action) -> str:
     """Name the kind of an action, as programs that read the output know it."""
-    return "LookUpKernels" if isinstance(action, DiscoverKernels) else type(action).__name__
+    match action:
+        case DiscoverKernels():
+            return "LookUpKernels"
+        case StartPod():
+            return "PullImage" if action.kind is PodKind.PULL else f"Start{action.kind.capitalize()}"
+        case DeletePod():
+            return f"Delete{action.kind.capitalize()}Pod"
+        case _:
+            return type(action).__name__
 
 
 def _as_document(item: TargetSummary) -> dict[str, Any]:
@@ -201,11 +206,9 @@ def _target(action: Action, homes: Mapping[str, str]) -> str:
             return action.request.target.id
         case ApplyDaemonSet() | WidenDaemonSet() | PlaceDaemonSet():
             return action.target
-        case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | StartUnload() | DeleteUnloadPod():
+        case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | HoldNode() | TaintNode():
             return homes.get(action.node, "")
-        case StartValidation() | DeleteValidationPod() | StartProof() | DeleteProofPod():
-            return homes.get(action.node, "")
-        case HoldNode() | PullImage() | DeletePullPod() | EvictPod() | TaintNode():
+        case StartPod() | DeletePod() | EvictPod():
             return homes.get(action.node, "")
         case (
             CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer() | MakeConfigMap() | DeleteConfigMap()

@@ -22,10 +22,7 @@ from driver_builder.planning.actions import (
     CancelBuild,
     DeleteConfigMap,
     DeleteDaemonSet,
-    DeleteProofPod,
-    DeletePullPod,
-    DeleteUnloadPod,
-    DeleteValidationPod,
+    DeletePod,
     DiscoverKernels,
     EvictPod,
     HoldNode,
@@ -33,14 +30,11 @@ from driver_builder.planning.actions import (
     MakeConfigMap,
     MoveNode,
     PlaceDaemonSet,
-    PullImage,
     RememberLoaded,
     ReplacePod,
     SetFinalizer,
     StartBuild,
-    StartProof,
-    StartUnload,
-    StartValidation,
+    StartPod,
     TaintNode,
     TakeNode,
     WidenDaemonSet,
@@ -50,10 +44,8 @@ from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
-_DeletesPod = ReplacePod | DeleteUnloadPod | DeleteValidationPod | DeleteProofPod | DeletePullPod
-_MakesPod = StartUnload | StartValidation | StartProof | PullImage
 _OfDaemonSet = ApplyDaemonSet | WidenDaemonSet | PlaceDaemonSet | DeleteDaemonSet
-_Write = _OfDaemonSet | _DeletesPod | _MakesPod | EvictPod | SetFinalizer
+_Write = _OfDaemonSet | ReplacePod | StartPod | DeletePod | EvictPod | SetFinalizer
 _OnNode = LabelNode | MoveNode | RememberLoaded | HoldNode | TaintNode
 
 logger = logging.getLogger(__name__)
@@ -302,12 +294,13 @@ class Executor:
             case DeleteDaemonSet():
                 path = DAEMON_SETS.path(namespace=action.namespace, name=action.name)
                 self._client.delete(path, uid=action.uid)
-            case ReplacePod() | DeleteUnloadPod() | DeleteValidationPod() | DeleteProofPod() | DeletePullPod():
+            case ReplacePod() | DeletePod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case EvictPod():
                 self._evictions.evict(action)
-            case StartUnload() | StartValidation() | StartProof() | PullImage():
-                self._client.create(PODS.path(namespace=action.namespace), action.manifest)
+            case StartPod():
+                path = PODS.path(namespace=action.manifest["metadata"]["namespace"])
+                self._client.create(path, action.manifest)
             case SetFinalizer():
                 self._set_finalizer(action)
             case _ as never:

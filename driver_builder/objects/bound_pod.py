@@ -1,8 +1,10 @@
-"""What our short-lived pods have in common that do one thing on one node: unload, validate, pull. Pure."""
+"""What our short-lived pods have in common that do one thing on one node: unload, validate, prove, pull. Pure."""
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
@@ -10,6 +12,28 @@ from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
 from kube_api.resources import PODS
 
 Json = dict[str, Any]
+
+
+class PodKind(StrEnum):
+    """What such a pod does."""
+
+    UNLOAD = "unload"
+    VALIDATION = "validation"
+    PROOF = "proof"
+    PULL = "pull"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundPod:
+    """What is known of each such pod; ``driver`` is its driver's key."""
+
+    kind: ClassVar[PodKind]
+    namespace: str
+    name: str
+    uid: str
+    driver: str
+    node: str
+    deleting: bool = False
 
 
 def name_of(driver: str, verb: str, *parts: str, longest: int) -> str:

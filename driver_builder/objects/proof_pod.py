@@ -8,10 +8,11 @@ it has found live is also recorded on the node, where ``hold`` of the driver pod
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.objects import bound_pod
+from driver_builder.objects.bound_pod import BoundPod, PodKind
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.manifests import DEVICE_NODES, LOADER_FOLDER, UNPRIVILEGED
 from driver_builder.objects.vendor_pod import POD_UID, ROOT, RUN, UNCONFINED
@@ -47,21 +48,16 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProofPod:
+class ProofPod(BoundPod):
     """One proof pod as it is: ``ended_at`` is None while it runs, ``message`` says why it does not or did not report.
 
     ``of_pod`` is the uid of the driver pod.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    driver: str
-    node: str
+    kind: ClassVar = PodKind.PROOF
     of_pod: str
     created_at: float = 0.0
     ended_at: float | None = None
-    deleting: bool = False
     report: LoadReport | None = None
     message: str = ""
 

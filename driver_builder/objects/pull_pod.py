@@ -7,10 +7,11 @@ While the pod is there, its ended container keeps the kubelet from removing the 
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.objects import bound_pod
+from driver_builder.objects.bound_pod import BoundPod, PodKind
 from driver_builder.objects.manifests import LOADER_FOLDER, UNPRIVILEGED
 from kube_api import names
 
@@ -24,21 +25,16 @@ _MAX_NAME = 46
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullPod:
+class PullPod(BoundPod):
     """One pull pod as it is: ``is_proven`` once the node has its image, ``has_ended`` when it will not be.
 
     ``ran_at`` is when its container ended, by the clock of its node.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    driver: str
-    node: str
+    kind: ClassVar = PodKind.PULL
     image: str
     is_proven: bool = False
     has_ended: bool = False
-    deleting: bool = False
     message: str = ""
     created_at: float = 0.0
     ran_at: float | None = None

@@ -7,12 +7,13 @@ termination message: ``{"result":"InUse","module":"edudrv","message":"refcnt 1",
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import bound_pod
+from driver_builder.objects.bound_pod import BoundPod, PodKind
 from driver_builder.objects.loaded import Load, words
 from kube_api import names
 
@@ -41,19 +42,14 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnloadPod:
+class UnloadPod(BoundPod):
     """One unload pod as it is: ``started`` once its kubelet has seen it, ``ended_at`` is None while it runs."""
 
-    namespace: str
-    name: str
-    uid: str
-    driver: str
-    node: str
+    kind: ClassVar = PodKind.UNLOAD
     target: str
     created_at: float = 0.0
     ended_at: float | None = None
     started: bool = False
-    deleting: bool = False
     verdict: Verdict | None = None
     message: str = ""
 

@@ -9,11 +9,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.objects import bound_pod
+from driver_builder.objects.bound_pod import BoundPod, PodKind
 from kube_api import names
 
 Json = dict[str, Any]
@@ -28,20 +29,15 @@ UNPRIVILEGED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationPod:
+class ValidationPod(BoundPod):
     """One validation pod as it is; ``ended_at`` is None while it runs, ``message`` says why it does not, or failed.
 
     ``has_run`` says that its command has ended, well or not: one that was never started says nothing of the driver.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    driver: str
-    node: str
+    kind: ClassVar = PodKind.VALIDATION
     subject: str
     ended_at: float | None = None
-    deleting: bool = False
     has_run: bool = False
     succeeded: bool = False
     message: str = ""

@@ -9,8 +9,8 @@ from driver_builder.desired.desired_target import Exporter
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
+from driver_builder.objects.bound_pod import BoundPod, PodKind
 from driver_builder.objects.slots import Place
-from driver_builder.objects.validation_pod import ValidationPod
 
 Json = dict[str, Any]
 
@@ -315,32 +315,6 @@ class TaintNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullImage:
-    """Create the pod that brings a driver image to a node."""
-
-    namespace: str
-    name: str
-    node: str
-    manifest: Json
-
-    def __str__(self) -> str:
-        return f"pull the next image on node {self.node} (pod {self.namespace}/{self.name})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletePullPod:
-    """Delete a pull pod that is done, or whose image is not wanted there any more."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"delete pull pod {self.namespace}/{self.name} of node {self.node}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
     """Evict a pod that uses the driver on a node, at the time ``at``; its PodDisruptionBudget may refuse that."""
 
@@ -355,90 +329,50 @@ class EvictPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartUnload:
-    """Create the pod that unloads a driver from a node."""
+class StartPod:
+    """Create a pod that does one thing on a node, for ``driver``."""
 
-    namespace: str
-    name: str
+    kind: PodKind
     driver: str
-    node: str
     manifest: Json
 
+    @property
+    def node(self) -> str:
+        """The node that it is bound to."""
+        return str(self.manifest["spec"]["nodeName"])
+
     def __str__(self) -> str:
-        return f"unload {self.driver} from node {self.node} (pod {self.namespace}/{self.name})"
+        pod = self.manifest["metadata"]
+        task = _TASKS[self.kind].format(driver=self.driver)
+        return f"{task} node {self.node} (pod {pod['namespace']}/{pod['name']})"
+
+
+_TASKS = {
+    PodKind.UNLOAD: "unload {driver} from",
+    PodKind.VALIDATION: "validate {driver} on",
+    PodKind.PROOF: "prove {driver} on",
+    PodKind.PULL: "pull the next image on",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteUnloadPod:
-    """Delete an unload pod that has finished, or is tried again."""
+class DeletePod:
+    """Delete such a pod: it is done, or nothing waits for it any more."""
 
+    kind: PodKind
     namespace: str
     name: str
     uid: str
     node: str
 
     def __str__(self) -> str:
-        return f"delete unload pod {self.namespace}/{self.name} of node {self.node}"
+        return f"delete {self.kind} pod {self.namespace}/{self.name} of node {self.node}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartValidation:
-    """Create the pod that validates a driver on a node."""
-
-    namespace: str
-    name: str
-    driver: str
-    node: str
-    manifest: Json
-
-    def __str__(self) -> str:
-        return f"validate {self.driver} on node {self.node} (pod {self.namespace}/{self.name})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteValidationPod:
-    """Delete a validation pod that has finished, or whose driver is not validated any more."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"delete validation pod {self.namespace}/{self.name} of node {self.node}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartProof:
-    """Create the pod that proves what an image's own program has loaded on a node."""
-
-    namespace: str
-    name: str
-    driver: str
-    node: str
-    manifest: Json
-
-    def __str__(self) -> str:
-        return f"prove {self.driver} on node {self.node} (pod {self.namespace}/{self.name})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteProofPod:
-    """Delete a proof pod whose driver pod is gone, or that a newer one replaces."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"delete proof pod {self.namespace}/{self.name} of node {self.node}"
-
-
-def delete_validation_pods(pods: Iterable[ValidationPod]) -> tuple[DeleteValidationPod, ...]:
+def delete_pods(pods: Iterable[BoundPod]) -> tuple[DeletePod, ...]:
     """Delete the pods that are not being deleted already."""
     return tuple(
-        DeleteValidationPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        DeletePod(kind=pod.kind, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
         for pod in pods
         if not pod.deleting
     )
@@ -470,15 +404,9 @@ Action = (
     | RememberLoaded
     | HoldNode
     | TaintNode
-    | PullImage
-    | DeletePullPod
+    | StartPod
+    | DeletePod
     | EvictPod
-    | StartUnload
-    | DeleteUnloadPod
-    | StartValidation
-    | DeleteValidationPod
-    | StartProof
-    | DeleteProofPod
     | MakeConfigMap
     | DeleteConfigMap
     | SetFinalizer

@@ -11,10 +11,10 @@ from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.unload_pod import UNLOADED, UnloadPod
 from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import Action, LabelNode, RememberLoaded
+from driver_builder.planning.actions import Action, LabelNode, RememberLoaded, delete_pods
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.removal import removal
-from driver_builder.removal.unload_step import delete, memory_of, pods_on, start
+from driver_builder.removal.unload_step import memory_of, pods_on, start
 
 _RETRY_SECONDS = 300.0
 
@@ -46,7 +46,7 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
         pods, left = view.unload_pods.get(node.name, ()), _left_files(view, node, targets)
         names = {load.target for load in left}
         done = [pod for pod in pods if pod.target not in names or _is_to_retry(view, pod)]
-        actions += delete(done)
+        actions += delete_pods(done)
         there = {pod.target for pod in pods}
         actions += [start(view, node, replace(load, modules=())) for load in left if load.target not in there]
     return tuple(actions)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.loaded import UNREADABLE, Loaded
 from driver_builder.objects.yielding import yielding_of
@@ -23,7 +24,7 @@ from driver_builder.planning.actions import (
     Action,
     DeleteDaemonSet,
     LabelNode,
-    StartUnload,
+    StartPod,
 )
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.pod_loads import load_of
@@ -170,7 +171,7 @@ def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
     left = MAX_PODS - sum(pod.ended_at is None for pods in view.unload_pods.values() for pod in pods)
     made = {}
     for name, item in steps.items():
-        starts = any(isinstance(action, StartUnload) for action in item.actions)
+        starts = any(isinstance(action, StartPod) and action.kind is PodKind.UNLOAD for action in item.actions)
         made[name] = replace(item, actions=()) if starts and left <= 0 else item
         left -= starts
     return made

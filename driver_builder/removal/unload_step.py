@@ -4,15 +4,15 @@ Place in the flow: :mod:`driver_builder.removal.removal` asks for each node. The
 unloaded and since when; the unload pod reports the result.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from driver_builder.objects import loaded, unload_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import Action, DeleteUnloadPod, RememberLoaded, StartUnload
+from driver_builder.planning.actions import Action, RememberLoaded, StartPod, delete_pods
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 
@@ -55,14 +55,14 @@ def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each
     if known is None:
         if _is_in_the_way(view, node):
             return Step(state=WAITING)
-        return Step(actions=delete(pods), state=WAITING if pods else "")
+        return Step(actions=delete_pods(pods), state=WAITING if pods else "")
     now = known.on_boot(node.boot_id)
     if now != known:
         return _remembering(view, node, now, "it has rebooted")
     if known.given_up == POD_STAYS and not known.loads and not _is_in_the_way(view, node):
         return _remembering(view, node, None, "its driver pod has terminated")
     if known.given_up:
-        return Step(actions=delete(pods), state=STAYS, words=known.given_up)
+        return Step(actions=delete_pods(pods), state=STAYS, words=known.given_up)
     if known.loads and view.driver.namespace in view.snapshot.terminating_namespaces:
         return _give_up(view, node, known, TERMINATING)
     deadline = (known.unload_since or 0) + view.settings.unload_deadline_seconds
@@ -71,7 +71,7 @@ def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each
         return _give_up(view, node, known, POD_STAYS) if late else _wait(view, known, deadline)
     old = [pod for pod in pods if pod.target not in {load.target for load in known.loads}]
     if old:
-        return Step(actions=delete(old), state=WAITING)
+        return Step(actions=delete_pods(old), state=WAITING)
     if not known.loads:
         return _remembering(view, node, None, "nothing is left to unload")
     return _unload(view, node, known, deadline)
@@ -97,7 +97,7 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
     if late:
         return _give_up(view, node, known, why)
     again = pod.ended_at + _delay(pod.ended_at - (known.unload_since or 0))
-    actions: tuple[Action, ...] = delete((pod,)) if now >= again else ()
+    actions: tuple[Action, ...] = delete_pods((pod,)) if now >= again else ()
     if known.held != why:
         actions = (remember(view, node, replace(known, held=why), why), *actions)
     return Step(actions=actions, state=IN_USE, words=why, requeue_at=min(max(again, now + 1), deadline))
@@ -122,7 +122,7 @@ def _delay(tried_for: float) -> float:
     return min(_RETRY_MAX_SECONDS, max(_RETRY_MIN_SECONDS, tried_for))
 
 
-def start(view: DriverView, node: Node, load: Load) -> StartUnload:
+def start(view: DriverView, node: Node, load: Load) -> StartPod:
     """Make the action that removes a load from a node, except what another driver has there as well."""
     manifest = unload_pod.manifest(
         view.driver.key,
@@ -133,13 +133,7 @@ def start(view: DriverView, node: Node, load: Load) -> StartUnload:
         privileges=view.settings.loader_privileges,
         owner=view.driver,
     )
-    return StartUnload(
-        namespace=view.driver.namespace,
-        name=manifest["metadata"]["name"],
-        driver=view.driver.key,
-        node=node.name,
-        manifest=manifest,
-    )
+    return StartPod(kind=PodKind.UNLOAD, driver=view.driver.key, manifest=manifest)
 
 
 def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
@@ -172,15 +166,6 @@ def _give_up(view: DriverView, node: Node, known: Loaded, why: str) -> Step:
 def _remembering(view: DriverView, node: Node, known: Loaded | None, why: str) -> Step:
     left = None if known is None or not (known.loads or known.given_up or known.unload_since) else known
     return Step(actions=(remember(view, node, left, why),), state=WAITING)
-
-
-def delete(pods: Iterable[UnloadPod]) -> tuple[Action, ...]:
-    """Make the actions that delete unload pods."""
-    return tuple(
-        DeleteUnloadPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in pods
-        if not pod.deleting
-    )
 
 
 def _is_in_the_way(view: DriverView, node: Node) -> bool:

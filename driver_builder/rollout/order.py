@@ -15,13 +15,14 @@ from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
 from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.yielding import Yielding, label_of, yielding_of
 from driver_builder.observed import inventory, pairs
 from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.actions import MoveNode, ReplacePod, StartUnload, TakeNode
+from driver_builder.planning.actions import MoveNode, ReplacePod, StartPod, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Placed
 from kube_api import names
@@ -408,9 +409,10 @@ class Order:
     def _is_unloading(self, node: Node, driver: str) -> bool:
         """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
         part = self.parts.get(driver)
-        starts = (action for action in part.actions if isinstance(action, StartUnload)) if part is not None else ()
-        running = (pod for pod in of_driver(self.snapshot.unload_pods, driver) if pod.ended_at is None)
-        return any(item.node == node.name for item in (*starts, *running))
+        actions = part.actions if part is not None else ()
+        starts = (item.node for item in actions if isinstance(item, StartPod) and item.kind is PodKind.UNLOAD)
+        running = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver) if pod.ended_at is None)
+        return node.name in {*starts, *running}
 
     def _stuck(self, node: Node, driver: str) -> str:
         """Return why a driver that is to yield stays on a node."""

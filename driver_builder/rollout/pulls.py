@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.objects import pull_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, DeletePullPod, PullImage
+from driver_builder.planning.actions import Action, StartPod, delete_pods
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.status.rollout_status import Phase
 
@@ -113,18 +114,15 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             continue
         if pod is None and hopeful < min(part.pulls, MAX_PULLS):
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
-            name = manifest["metadata"]["name"]
             # One that is being deleted has its name until then.
-            if name not in existing_names:
-                actions.append(PullImage(namespace=driver.namespace, name=name, node=node, manifest=manifest))
+            if manifest["metadata"]["name"] not in existing_names:
+                actions.append(StartPod(kind=PodKind.PULL, driver=driver.key, manifest=manifest))
             hopeful += 1
         elif pod is not None and not pulls.trouble(pod):
             hopeful += 1
     at_work = part.busy | part.budgeted
-    actions += (
-        DeletePullPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in existing
-        if pod.uid not in kept and not pod.deleting and not (pod.is_proven and pod.node in at_work)
+    actions += delete_pods(
+        pod for pod in existing if pod.uid not in kept and not (pod.is_proven and pod.node in at_work)
     )
     return replace(
         part,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.objects import loaded, plugin_validation_pod, validated
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.objects.validated import Validated
@@ -18,7 +19,7 @@ from driver_builder.observed.inventory import Node, by_name
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.observed.validation import Progress, next_of, weigh
-from driver_builder.planning.actions import Action, RememberValidated, StartValidation, delete_validation_pods
+from driver_builder.planning.actions import Action, RememberValidated, StartPod, delete_pods
 from driver_builder.reasons import Reason
 from driver_builder.stages.stage_view import LOOK_SECONDS, StageView
 
@@ -54,7 +55,7 @@ def of_node(stages: StageView, node: Node) -> PluginValidation | None:
     return PluginValidation(
         state=found.state,
         why=found.why,
-        actions=(*delete_validation_pods(step.gone), *news),
+        actions=(*delete_pods(step.gone), *news),
         starts=step.starts,
         subject=found.record.subject if step.starts else "",
         due_at=step.due_at,
@@ -75,14 +76,8 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
         why = f"skipped: {used_by} uses {validation.resource_name}"
         return (_remember(stages, node, Validated(subject=subject, succeeded=True), why),), why
     manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject)
-    action = StartValidation(
-        namespace=stages.driver.namespace,
-        name=manifest["metadata"]["name"],
-        driver=f"the device plugin of {stages.driver.key}",
-        node=node.name,
-        manifest=manifest,
-    )
-    return (action,), ""
+    plugin = f"the device plugin of {stages.driver.key}"
+    return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
 
 
 def to_look_at(snapshot: Snapshot) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, LabelNode, delete_validation_pods
+from driver_builder.planning.actions import Action, LabelNode, delete_pods
 
 LEAVE_SECONDS = 120.0
 """So long a driver waits for the pods of its stages to leave a node."""
@@ -111,7 +111,7 @@ class StageView:
 
     def delete(self, node: str) -> tuple[Action, ...]:
         """Delete the pods that validate the plugin on a node."""
-        return delete_validation_pods(self.validations.get(node, ()))
+        return delete_pods(self.validations.get(node, ()))
 
 
 _Pod = TypeVar("_Pod", PluginPod, ValidationPod)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Set
 from driver_builder.api.driver_spec import LoadedBy
 from driver_builder.desired.desired_target import PrebuiltTarget
 from driver_builder.objects import proof_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.proof_pod import ProofPod
 from driver_builder.observed import proofs
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import Action, DeleteProofPod, StartProof
+from driver_builder.planning.actions import Action, StartPod, delete_pods
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.validation.validation_step import Validating
 
@@ -34,7 +35,7 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
             if pod.program is None:
                 continue
             found = proofs.next_of(pod, by_pod.get(pod.uid, ()), node.boot_id, view.snapshot.now)
-            others += map(_delete, found.gone)
+            others += delete_pods(found.gone)
             times += [found.due_at] if found.due_at is not None else []
             if found.starts and pod.target in seconds and node.name not in leaving:
                 starts.append(_start(view, pod, found.before, seconds[pod.target]))
@@ -62,7 +63,7 @@ def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:
 
 def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Action]:
     there = {pod.uid for pod in view.own_pods} if by_pod else set()
-    return [_delete(item) for uid, found in by_pod.items() if uid not in there for item in found if not item.deleting]
+    return delete_pods(item for uid, found in by_pod.items() if uid not in there for item in found)
 
 
 def _seconds(view: DriverView) -> dict[str, float]:
@@ -74,7 +75,7 @@ def _seconds(view: DriverView) -> dict[str, float]:
     }
 
 
-def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartProof:
+def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartPod:
     manifest = proof_pod.manifest(
         view.driver,
         node=pod.node,
@@ -84,14 +85,4 @@ def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> Sta
         image=view.settings.loader_image,
         seconds=seconds,
     )
-    return StartProof(
-        namespace=view.driver.namespace,
-        name=manifest["metadata"]["name"],
-        driver=view.driver.key,
-        node=pod.node,
-        manifest=manifest,
-    )
-
-
-def _delete(item: ProofPod) -> DeleteProofPod:
-    return DeleteProofPod(namespace=item.namespace, name=item.name, uid=item.uid, node=item.node)
+    return StartPod(kind=PodKind.PROOF, driver=view.driver.key, manifest=manifest)

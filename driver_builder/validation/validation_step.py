@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
 from driver_builder.objects import validated, validation_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.validated import Validated
 from driver_builder.observed.evidence import Finding
 from driver_builder.observed.inventory import Node
@@ -20,8 +21,8 @@ from driver_builder.planning.actions import (
     ApplyDaemonSet,
     RememberValidated,
     ReplacePod,
-    StartValidation,
-    delete_validation_pods,
+    StartPod,
+    delete_pods,
 )
 from driver_builder.planning.plan_labels import evidence_of_weighed, validation_of
 from driver_builder.planning.plan_view import DriverView, TargetPart
@@ -116,27 +117,21 @@ def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool,
     news = (_remember(view, node, progress.record, "the validation pod ended"),) if found.is_news else ()
     return _Step(
         node=node,
-        actions=(*delete_validation_pods(found.gone), *news),
+        actions=(*delete_pods(found.gone), *news),
         subject=progress.record.subject if found.starts else "",
         is_labelled=is_labelled,
         due_at=found.due_at,
     )
 
 
-def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> StartValidation:
+def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> StartPod:
     manifest = validation_pod.manifest(view.driver, spec, node=node.name, subject=subject)
-    return StartValidation(
-        namespace=view.driver.namespace,
-        name=manifest["metadata"]["name"],
-        driver=view.driver.key,
-        node=node.name,
-        manifest=manifest,
-    )
+    return StartPod(kind=PodKind.VALIDATION, driver=view.driver.key, manifest=manifest)
 
 
 def _ended(view: DriverView, node: Node, *, keeps_record: bool) -> tuple[Action, ...]:
     """Delete the pods of a node where nothing is validated, and its record if the driver is not wanted there."""
-    gone = delete_validation_pods(view.validation_pods.get(node.name, ()))
+    gone = delete_pods(view.validation_pods.get(node.name, ()))
     if keeps_record or view.validated not in node.annotations:
         return gone
     return (*gone, _remember(view, node, None, "nothing is validated there"))

@@ -17,6 +17,7 @@ from driver_builder.controller.lease import Lease
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
 from driver_builder.objects import manifests, plugin, unload_pod, validation_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load
 from driver_builder.objects.manifests import FIELD_MANAGER
 from driver_builder.observed.node_pods import EvictionRefused
@@ -27,8 +28,7 @@ from driver_builder.planning.actions import (
     ApplyPlugin,
     DeleteConfigMap,
     DeleteDaemonSet,
-    DeleteUnloadPod,
-    DeleteValidationPod,
+    DeletePod,
     EvictPod,
     HoldNode,
     LabelNode,
@@ -38,8 +38,7 @@ from driver_builder.planning.actions import (
     ReplacePod,
     SetFinalizer,
     StartBuild,
-    StartUnload,
-    StartValidation,
+    StartPod,
     TaintNode,
     WidenDaemonSet,
 )
@@ -207,12 +206,13 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     owner = dataclasses.replace(factories.driver("rbac"), uid=uid)
     pod = unload_pod.manifest("driverwright/rbac", load, node="node-a", boot_id="b", image="r/l:1", owner=owner)
     name_of_pod = pod["metadata"]["name"]
-    unload = StartUnload(namespace=NAMESPACE, name=name_of_pod, driver="driverwright/rbac", node="node-a", manifest=pod)
+    unload = StartPod(kind=PodKind.UNLOAD, driver="driverwright/rbac", manifest=pod)
     assert executor.perform((remember, unload)) == ()
     assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
     made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
     forget = dataclasses.replace(remember, value=None)
-    done = DeleteUnloadPod(namespace=NAMESPACE, name=name_of_pod, uid=made_pod["metadata"]["uid"], node="node-a")
+    made_uid = made_pod["metadata"]["uid"]
+    done = DeletePod(kind=PodKind.UNLOAD, namespace=NAMESPACE, name=name_of_pod, uid=made_uid, node="node-a")
     assert executor.perform((forget, done)) == ()
     assert builder.get(NAMESPACES.path(name=NAMESPACE))["metadata"]["name"] == NAMESPACE
     release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
@@ -228,7 +228,7 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
     asked = dataclasses.replace(asked, uid=uid)
     pod = validation_pod.manifest(asked, factories.spec_of(asked), node="node-a", subject="0" * 16)
     name, record = pod["metadata"]["name"], "validated.driverwright.io/driverwright.rbac"
-    begin = StartValidation(namespace=NAMESPACE, name=name, driver="driverwright/rbac", node="node-a", manifest=pod)
+    begin = StartPod(kind=PodKind.VALIDATION, driver="driverwright/rbac", manifest=pod)
     end = RememberValidated(node="node-a", driver="driverwright/rbac", annotation=record, value="{}", why="")
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)
@@ -236,7 +236,7 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
         assert executor.perform((begin, end)) == ()
         assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][record] == "{}"
         made = root.get(PODS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
-        gone = DeleteValidationPod(namespace=NAMESPACE, name=name, uid=made, node="node-a")
+        gone = DeletePod(kind=PodKind.VALIDATION, namespace=NAMESPACE, name=name, uid=made, node="node-a")
         assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
     finally:
         queue.stop()

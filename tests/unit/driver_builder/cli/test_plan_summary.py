@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from driver_builder.cli.plan_summary import VERBS, DriverSummary, as_document, counted, summarise, verb
+from driver_builder.cli.plan_summary import VERBS, DriverSummary, as_document, counted, name_of, summarise, verb
 from driver_builder.model.image_state import Absent, Unreachable
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import plan
+from driver_builder.planning.actions import DeletePod, StartPod
 from driver_builder.reasons import with_remedy
 from tests.support.driver_builder.factories import (
     KERNEL,
@@ -105,6 +107,31 @@ def test_the_name_of_an_action_in_the_output_stays() -> None:
     seen = with_images(snapshot(drivers=(driver(spec_changes={"preflight": {"followRepository": True}}),)))
     document = as_document(told(seen))
     assert ("LookUpKernels", "look up") in {(item["action"], item["verb"]) for item in document["actions"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts", "deletes"),
+    [
+        (PodKind.UNLOAD, ("StartUnload", "unload", "unload a/b from node n (pod a/p)"), "DeleteUnloadPod"),
+        (
+            PodKind.VALIDATION,
+            ("StartValidation", "validate", "validate a/b on node n (pod a/p)"),
+            "DeleteValidationPod",
+        ),
+        (PodKind.PROOF, ("StartProof", "validate", "prove a/b on node n (pod a/p)"), "DeleteProofPod"),
+        (PodKind.PULL, ("PullImage", "prepare", "pull the next image on node n (pod a/p)"), "DeletePullPod"),
+    ],
+)
+def test_pods_that_do_one_thing_have_names_by_what_they_do(
+    kind: PodKind, starts: tuple[str, str, str], deletes: str
+) -> None:
+    """Programs read name, verb and text of each action."""
+    manifest = {"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": "n"}}
+    start = StartPod(kind=kind, driver="a/b", manifest=manifest)
+    assert (name_of(start), verb(start), str(start)) == starts
+    delete = DeletePod(kind=kind, namespace="a", name="p", uid="u", node="n")
+    assert (name_of(delete), verb(delete)) == (deletes, "keep tidy")
+    assert str(delete) == f"delete {kind.value} pod a/p of node n"
 
 
 def test_a_driver_in_trouble_says_which() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from driver_builder.cli.plan_summary import name_of
 from driver_builder.desired import permissions, resolve_target
 from driver_builder.desired.desired_target import BlockedTarget, TemplateVersions
 from driver_builder.desired.resolve import resolve
@@ -19,12 +20,10 @@ from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
-    DeleteDaemonSet,
     DiscoverKernels,
     LabelNode,
     ReplacePod,
     StartBuild,
-    StartUnload,
 )
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason, TargetState
@@ -293,7 +292,7 @@ NONE = allowed(allowed_registries="none", allowed_prebuilt_images="none")
 
 def harm(made: Plan) -> set[str]:
     """Return what a plan takes from nodes; labels of kernels to come are taken where nothing can be built for them."""
-    taken = (action for action in made.actions if isinstance(action, DeleteDaemonSet | ReplacePod | StartUnload))
+    taken = (item for item in made.actions if name_of(item) in ("DeleteDaemonSet", "ReplacePod", "StartUnload"))
     labels = (action for action in made.actions if isinstance(action, LabelNode) and action.version is None)
     return {
         *map(str, taken),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from driver_builder.cli.plan_summary import name_of
 from driver_builder.objects import manifests, unload_pod
 from driver_builder.planning.actions import Action
 from kube_api.client import Object
@@ -43,7 +44,7 @@ def test_removal_goes_in_order() -> None:
     done: list[str] = []
 
     def note(action: Action) -> bool:
-        done.append(type(action).__name__)
+        done.append(name_of(action))
         return False
 
     for _ in range(12):

@@ -9,6 +9,7 @@ import pytest
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.desired.dependencies import dependencies
 from driver_builder.objects import loaded
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
 from driver_builder.objects.unload_pod import UnloadPod
@@ -16,7 +17,7 @@ from driver_builder.objects.yielding import Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import MoveNode, ReplacePod, StartUnload, TakeNode
+from driver_builder.planning.actions import MoveNode, ReplacePod, StartPod, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Lanes, Placed
 from driver_builder.rollout.order import Clearing, Order, Return
@@ -246,7 +247,7 @@ def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) ->
     found = order(where)
     found = replace(found, snapshot=replace(found.snapshot, unload_pods=(unloading,)))
     assert bool(found.returning(where, OFED).labels) is (ended_at is not None)
-    starting = StartUnload(namespace=NAMESPACE, name="u", driver=MEM, node="node-a", manifest={})
+    starting = StartPod(kind=PodKind.UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
     assert begins.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.cli.plan_summary import name_of
 from driver_builder.objects import pull_pod
 from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.yielding import Yielding, label_of, render_yielding
@@ -286,7 +287,7 @@ def pulled(given: DriverPlan, *pods: PullPod, later: float = 0.0, nodes: tuple[N
 
 def kinds(found: DriverPlan) -> list[str]:
     """Name the actions, and their nodes."""
-    return [f"{type(action).__name__} {getattr(action, 'node', '')[-1:]}" for action in found.actions]
+    return [f"{name_of(action)} {getattr(action, 'node', '')[-1:]}" for action in found.actions]
 
 
 WAITS = part(REPLACE, images={"node-a": IMAGE}, pulls=1)

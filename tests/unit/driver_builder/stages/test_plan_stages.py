@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
 from driver_builder.objects import plugin, plugin_validation_pod
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -120,7 +121,7 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     stages = StageView.of(Snapshot(now=NOW, drivers=(container,)), container)
     uses = NodePod(namespace="a", name="b", uid="c", resources=frozenset({"example.com/edu"}))
     kinds = {
-        name: [type(action).__name__ for action in start(stages, node(), "f" * 16, users)[0]]
+        name: [name_of(action) for action in start(stages, node(), "f" * 16, users)[0]]
         for name, users in (
             ("not listed", {}),
             ("not allowed", {"node-a": NodePods(unread="forbidden")}),

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from driver_builder.objects import plugin, plugin_validation_pod
+from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartUnload, TakeNode
+from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
 from kube_api.client import Object
 from kube_api.names import ready_label
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
@@ -58,8 +59,9 @@ class Watched(World):
     def in_the_way(self, action: Action) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
         is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        takes = isinstance(action, TakeNode | StartUnload) and bool(self.plugins_on(action.node))
-        return takes and not is_over
+        if is_over or (isinstance(action, StartPod) and action.kind is not PodKind.UNLOAD):
+            return False
+        return isinstance(action, TakeNode | StartPod) and bool(self.plugins_on(action.node))
 
 
 def fleet(names: str = "abc", **changes: Any) -> Watched:
