@@ -3,8 +3,9 @@
 What others wrote is capped and made printable here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from driver_builder.boundary import contained
@@ -24,6 +25,7 @@ from driver_builder.objects import (
     validation_pod,
     vendor_pod,
 )
+from driver_builder.objects.bound_pod import BoundPod
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.proof_pod import Program, ProofPod
 from driver_builder.objects.pull_pod import PullPod
@@ -40,68 +42,77 @@ class OwnedPod:
     """A pod with our label, and the uid of what controls it: a label alone makes none ours."""
 
     owner: str
-    pod: DriverPod | UnloadPod | ValidationPod | ProofPod | PullPod | PluginPod
+    pod: DriverPod | PluginPod | BoundPod
 
 
 def read_owned_pod(obj: Json) -> OwnedPod | None:
     """Read a pod that a DaemonSet or a DriverContainer controls; one that cannot be read is left out."""
     owner = controller_of(obj)
-    pod: DriverPod | UnloadPod | ValidationPod | ProofPod | PullPod | PluginPod | None = None
-    if owner.get("kind") == DAEMON_SETS.kind and plugin.STAGE_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_plugin_pod(obj), lambda _error: None)
-    elif owner.get("kind") == DAEMON_SETS.kind:
-        pod = contained("pod", place(obj), lambda: read_pod(obj), lambda _error: None)
-    elif owner and unload_pod.UNLOAD_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_unload_pod(obj), lambda _error: None)
-    elif owner and validation_pod.VALIDATION_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_validation_pod(obj), lambda _error: None)
-    elif owner and plugin_validation_pod.PLUGIN_VALIDATION_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_plugin_validation_pod(obj), lambda _error: None)
-    elif owner and proof_pod.PROOF_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_proof_pod(obj), lambda _error: None)
-    elif owner and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
-        pod = contained("pod", place(obj), lambda: read_pull_pod(obj), lambda _error: None)
+    if not owner:
+        return None
+    labels = obj["metadata"]["labels"]
+    read: Callable[[Json], DriverPod | PluginPod | BoundPod] | None
+    if owner.get("kind") == DAEMON_SETS.kind:
+        read = read_plugin_pod if plugin.STAGE_LABEL in labels else read_pod
+    else:
+        read = next((reader for label, reader in _READERS.items() if label in labels), None)
+    pod = None if read is None else contained("pod", place(obj), partial(read, obj), lambda _error: None)
     return None if pod is None else OwnedPod(shared(str(owner.get("uid") or "")), pod)
+
+
+def _common(obj: Json) -> Json:
+    """Read the fields that all pods of ours have."""
+    metadata = obj["metadata"]
+    return {
+        "namespace": shared(metadata["namespace"]),
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "driver": driver_key(metadata),
+        "node": shared(obj["spec"].get("nodeName", "")),
+        "deleting": "deletionTimestamp" in metadata,
+    }
+
+
+def _created_at(obj: Json) -> float:
+    return _time(obj["metadata"].get("creationTimestamp")) or 0.0
+
+
+def _end(obj: Json, container: str) -> tuple[Json, float | None]:
+    """Return how the container of a pod ended, empty where that is not known, and when the pod did."""
+    status = obj.get("status") or {}
+    ended = (_container_status(status.get("containerStatuses"), container).get("state") or {}).get("terminated") or {}
+    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    return ended, (_time(ended.get("finishedAt")) or _created_at(obj)) if has_ended else None
 
 
 def read_pull_pod(obj: Json) -> PullPod:
     """Read a pull pod: its container has a state with an image's id only after the image was pulled."""
-    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    spec, status = obj["spec"], obj.get("status") or {}
     container = _container_status(status.get("containerStatuses"), pull_pod.CONTAINER)
     state = container.get("state") or {}
     has_run = not {"running", "terminated"}.isdisjoint(state)
     image = next((item.get("image", "") for item in spec["containers"] if item["name"] == pull_pod.CONTAINER), "")
     is_proven = has_run and bool(container.get("imageID"))
     return PullPod(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        driver=driver_key(metadata),
-        node=shared(spec.get("nodeName", "")),
+        **_common(obj),
         image=shared(image),
         is_proven=is_proven,
         has_ended=status.get("phase") in ("Succeeded", "Failed"),
-        deleting="deletionTimestamp" in metadata,
         message="" if is_proven else printable(_trouble(status) or str(status.get("message") or "")),
-        created_at=_time(metadata.get("creationTimestamp")) or 0.0,
+        created_at=_created_at(obj),
         ran_at=_time((state.get("terminated") or {}).get("finishedAt")),
     )
 
 
 def read_plugin_pod(obj: Json) -> PluginPod:
     """Read a pod of a device plugin."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
+    status = obj.get("status") or {}
     ready = _ready_condition(status)
     is_ready = ready.get("status") == "True"
     return PluginPod(
-        namespace=shared(metadata["namespace"]),
-        name=metadata["name"],
-        uid=metadata["uid"],
-        driver=driver_key(metadata),
-        node=shared(obj["spec"].get("nodeName", "")),
+        **_common(obj),
         owner=shared(str(controller_of(obj).get("uid") or "")),
         ready_since=(_time(ready.get("lastTransitionTime")) or 0.0) if is_ready else None,
-        deleting="deletionTimestamp" in metadata,
         message=shared(printable(_trouble(status))),
     )
 
@@ -114,22 +125,14 @@ def read_plugin_validation_pod(obj: Json) -> ValidationPod:
 
 def read_unload_pod(obj: Json) -> UnloadPod:
     """Read an unload pod."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
-    container = _container_status(status.get("containerStatuses"), unload_pod.CONTAINER)
-    ended = (container.get("state") or {}).get("terminated") or {}
-    created_at = parse_timestamp(metadata.get("creationTimestamp")) or 0.0
-    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    status = obj.get("status") or {}
+    ended, ended_at = _end(obj, unload_pod.CONTAINER)
     return UnloadPod(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        driver=driver_key(metadata),
-        node=obj["spec"].get("nodeName", ""),
-        target=metadata["labels"][unload_pod.UNLOAD_LABEL],
-        created_at=created_at,
-        ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
+        **_common(obj),
+        target=obj["metadata"]["labels"][unload_pod.UNLOAD_LABEL],
+        created_at=_created_at(obj),
+        ended_at=ended_at,
         started="startTime" in status,
-        deleting="deletionTimestamp" in metadata,
         verdict=unload_pod.parse_verdict(ended.get("message") or ""),
         message=loaded.words(_trouble(status) or _end_of(ended) or str(status.get("message") or "")),
     )
@@ -137,23 +140,15 @@ def read_unload_pod(obj: Json) -> UnloadPod:
 
 def read_proof_pod(obj: Json) -> ProofPod:
     """Read a proof pod: its container ended with a load report, or the pod ended in some way."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
-    container = _container_status(status.get("containerStatuses"), proof_pod.CONTAINER)
-    ended = (container.get("state") or {}).get("terminated") or {}
-    created_at = _time(metadata.get("creationTimestamp")) or 0.0
-    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    status = obj.get("status") or {}
+    ended, ended_at = _end(obj, proof_pod.CONTAINER)
     said = _trouble(status) or _end_of(ended, "the loader") or str(status.get("message") or status.get("reason") or "")
     report = load_report.parse(ended.get("message") or "")
     return ProofPod(
-        namespace=shared(metadata["namespace"]),
-        name=metadata["name"],
-        uid=metadata["uid"],
-        driver=driver_key(metadata),
-        node=shared(obj["spec"].get("nodeName", "")),
-        of_pod=metadata["labels"][proof_pod.PROOF_LABEL],
-        created_at=created_at,
-        ended_at=(_time(ended.get("finishedAt")) or created_at) if has_ended else None,
-        deleting="deletionTimestamp" in metadata,
+        **_common(obj),
+        of_pod=obj["metadata"]["labels"][proof_pod.PROOF_LABEL],
+        created_at=_created_at(obj),
+        ended_at=ended_at,
         report=report,
         message="" if report is not None else printable(said),
     )
@@ -166,11 +161,8 @@ def read_validation_pod(
 
     ``label`` has its subject, ``deadline`` is the field that says how long it may take.
     """
-    metadata, status = obj["metadata"], obj.get("status") or {}
-    container = _container_status(status.get("containerStatuses"), validation_pod.CONTAINER)
-    ended = (container.get("state") or {}).get("terminated") or {}
-    created_at = parse_timestamp(metadata.get("creationTimestamp")) or 0.0
-    has_ended = bool(ended) or status.get("phase") in ("Succeeded", "Failed")
+    status = obj.get("status") or {}
+    ended, ended_at = _end(obj, validation_pod.CONTAINER)
     is_late = status.get("reason") == "DeadlineExceeded"
     # The first is the kubelet's word for a container that was never started, or is lost; any other reason of a pod says
     # that the kubelet ended it, such as Evicted.
@@ -180,18 +172,22 @@ def read_validation_pod(
     if is_late:
         said = f"not {'done' if has_run else 'started'} within {deadline}: {said}".rstrip(": ")
     return ValidationPod(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        driver=driver_key(metadata),
-        node=obj["spec"].get("nodeName", ""),
-        subject=shared(metadata["labels"][label]),
-        ended_at=(parse_timestamp(ended.get("finishedAt")) or created_at) if has_ended else None,
-        deleting="deletionTimestamp" in metadata,
+        **_common(obj),
+        subject=shared(obj["metadata"]["labels"][label]),
+        ended_at=ended_at,
         has_run=has_run,
         succeeded=has_run and ended.get("exitCode") == 0 and not is_late,
         message=validated.words(said),
     )
+
+
+_READERS: Mapping[str, Callable[[Json], BoundPod]] = {
+    unload_pod.UNLOAD_LABEL: read_unload_pod,
+    validation_pod.VALIDATION_LABEL: read_validation_pod,
+    plugin_validation_pod.PLUGIN_VALIDATION_LABEL: read_plugin_validation_pod,
+    proof_pod.PROOF_LABEL: read_proof_pod,
+    pull_pod.PULL_LABEL: read_pull_pod,
+}
 
 
 def _end_of(ended: Json, who: str = "the unload pod") -> str:
@@ -210,17 +206,12 @@ def _pod(obj: Json) -> DriverPod:
     target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
     is_refuted = is_ready or _was_ready_since(hold, ready)
     return DriverPod(
-        namespace=shared(metadata["namespace"]),
-        name=metadata["name"],
-        uid=metadata["uid"],
-        node=shared(obj["spec"].get("nodeName", "")),
-        driver=driver_key(metadata),
+        **_common(obj),
         target=shared(target),
         slot=slot,
         version=shared(annotations.get(manifests.VERSION_ANNOTATION, "")),
         fingerprint=shared(annotations.get(manifests.FINGERPRINT_ANNOTATION, "")),
         ready=is_ready,
-        deleting="deletionTimestamp" in metadata,
         proof=load_report.parse(ended.get("message") or ""),
         expected=expected_modules(annotations),
         message=shared(printable(_trouble(status))),
