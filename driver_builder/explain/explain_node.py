@@ -220,7 +220,7 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
         return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
         return waiting("load", why, "Wait: the pod and the labels follow the reboot of the node")
-    if context.node.boot_id is not None and verdict.boot_id != context.node.boot_id:
+    if not context.node.is_on_boot(verdict.boot_id):
         return waiting("load", "the node was rebooted since: the pod loads again", "Wait for the kubelet of the node")
     return broken("load", why, f"{remedy_of(Reason.OTHER_BUILD)}: kubectl -n {pod.namespace} delete pod {pod.name}")
 

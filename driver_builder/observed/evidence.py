@@ -147,7 +147,7 @@ def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
 
 def _is_proven_here(node: Node, label: str) -> bool:
     boot_id, _, kernel = node.annotations.get(label, "").partition(" ")
-    return bool(kernel) and node.boot_id in (None, boot_id) and _kernel_of(node, kernel) == kernel
+    return bool(kernel) and node.is_on_boot(boot_id) and _kernel_of(node, kernel) == kernel
 
 
 def _may_have_unloaded(pod: DriverPod) -> bool:

@@ -84,6 +84,10 @@ class Node:
         """The boot that the labels describe, where nfd_worker says it."""
         return self.annotations.get(names.BOOT_ID_ANNOTATION)
 
+    def is_on_boot(self, boot_id: str) -> bool:
+        """Return whether what was said on a boot holds for the one of now: also while that is not known."""
+        return self.boot_id in (None, boot_id)
+
     def has_taint(self, key: str) -> bool:
         """Return whether a taint of this key is there, with whatever effect."""
         return any(taint.key == key for taint in self.taints)

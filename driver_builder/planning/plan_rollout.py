@@ -181,9 +181,7 @@ def _judged_by(item: DaemonSet) -> tuple[object, ...]:
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
     """Return whether another driver prevents a pod from loading, on this boot of its node."""
     found = pod.proof if not pod.deleting else None
-    if found is None or found.result not in HELD:
-        return False
-    return view.nodes[pod.node].boot_id in (None, found.boot_id)
+    return found is not None and found.result in HELD and view.nodes[pod.node].is_on_boot(found.boot_id)
 
 
 def _is_outdated(view: DriverView, pod: DriverPod, written: DaemonSet) -> bool:

@@ -308,4 +308,4 @@ def _waiting(*, is_old: bool) -> Standing:
 
 def _is_of_this_boot(node: Node, pod: DriverPod) -> bool:
     said = pod.contrary or pod.proof
-    return said is not None and node.boot_id in (None, said.boot_id)
+    return said is not None and node.is_on_boot(said.boot_id)

@@ -61,7 +61,7 @@ def with_pods(view: DriverView, node: Node, known: Loaded, pods: Iterable[Driver
     """Add what pods have loaded on a node in this boot."""
     for pod in pods:
         load = load_of(view, node, pod)
-        if load is not None and node.boot_id in (None, load.boot_id):
+        if load is not None and node.is_on_boot(load.boot_id):
             known = known.with_load(load, is_proven=pod.proof is not None and pod.proof.result == LOADED)
     return known
 
