@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from driver_builder.cli import output
 from driver_builder.reasons import WITHOUT_DRIVER, TargetState
+from driver_builder.status.rollout_status import COUNTS, NodeCounts
 from driver_builder.status.status import TargetStatus, previous_targets
 from kube_api import names
 from kube_api.text import printable
@@ -36,17 +37,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
-    """``status.rollout``: the wave that replaces the driver's pods; all counts are nodes."""
+class WaveView(NodeCounts):
+    """``status.rollout``: the wave that replaces the driver's pods, as it is shown."""
 
     phase: str
     message: str
-    nodes: int
-    updated: int
-    unavailable: int
-    failed: int
-    left_out: int
-    max_unavailable: int
     started: str
     canary_proven: str
 
@@ -63,7 +58,7 @@ class RolloutView:
     is_paused: bool
     is_observed: bool
     targets: tuple[TargetStatus, ...]
-    wave: Wave | None = None
+    wave: WaveView | None = None
     note: str = ""
 
     @property
@@ -168,19 +163,14 @@ def lines(view: RolloutView, *, bars: str = "", rows: int | None = None) -> list
     return [*made, *([f"and {more} more"] if more else [])]
 
 
-def _wave(entry: Any) -> Wave | None:
+def _wave(entry: Any) -> WaveView | None:
     """Read ``status.rollout``, whatever a later version adds to it; there is none while no wave is under way."""
     if not isinstance(entry, dict) or not entry.get("phase"):
         return None
-    return Wave(
+    return WaveView(
         phase=printable(str(entry["phase"]), 63),
         message=printable(str(entry.get("message") or "")),
-        nodes=_number(entry, "nodes"),
-        updated=_number(entry, "updatedNodes"),
-        unavailable=_number(entry, "unavailableNodes"),
-        failed=_number(entry, "failedNodes"),
-        left_out=_number(entry, "leftOutNodes"),
-        max_unavailable=_number(entry, "maxUnavailable"),
+        **{name: _number(entry, key) for name, key in COUNTS.items()},
         started=printable(str(entry.get("startTime") or ""), 63),
         canary_proven=printable(str(entry.get("canaryProvenTime") or ""), 63),
     )
@@ -191,12 +181,12 @@ def _number(entry: Json, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _sentence(wave: Wave) -> str:
+def _sentence(wave: WaveView) -> str:
     message = f": {wave.message}" if wave.message else ""
     return f"wave {wave.phase}, {wave.updated} of {wave.nodes} nodes updated{message}"
 
 
-def _wave_lines(wave: Wave, bars: str) -> list[str]:
+def _wave_lines(wave: WaveView, bars: str) -> list[str]:
     counts = [
         f"{output.counted(wave.updated, wave.nodes, bars)} nodes updated",
         f"{wave.unavailable} unavailable (at most {wave.max_unavailable})",

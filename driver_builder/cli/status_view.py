@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driver_builder.cli import output
-from driver_builder.cli.rollout_view import Outcome, RolloutView, Wave
+from driver_builder.cli.rollout_view import Outcome, RolloutView, WaveView
 from driver_builder.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.status.status import TargetStatus
 from kube_api.text import printable
@@ -105,7 +105,7 @@ def _state(view: RolloutView) -> tuple[str, str]:
     return "Paused" if view.is_paused else _OUTCOMES[view.outcome], "" if view.wanted else view.note
 
 
-def _wave_cells(wave: Wave) -> Row:
+def _wave_cells(wave: WaveView) -> Row:
     counts = [f"{wave.updated} of {wave.nodes} updated", f"{wave.unavailable} unavailable"]
     counts += [f"{wave.failed} failed"] if wave.failed else []
     return wave.phase, "-", ", ".join(counts) + (f"; {wave.message}" if wave.message else "")

@@ -35,7 +35,19 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
+class NodeCounts:
+    """How many nodes of a wave are in which state; at most ``max_unavailable`` may be unavailable."""
+
+    nodes: int = 0
+    updated: int = 0
+    unavailable: int = 0
+    failed: int = 0
+    left_out: int = 0
+    max_unavailable: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave(NodeCounts):
     """A wave. Times are seconds since the epoch.
 
     ``targets`` are the fingerprints that it brings, by target. ``failed_before`` are nodes where the driver did not
@@ -46,12 +58,6 @@ class Wave:
     message: str = ""
     started: float
     canary_proven: float | None = None
-    nodes: int = 0
-    updated: int = 0
-    unavailable: int = 0
-    failed: int = 0
-    left_out: int = 0
-    max_unavailable: int = 0
     targets: Mapping[str, str] = field(default_factory=dict)
     failed_before: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +77,7 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
             message=str(entry.get("message", "")),
             started=_time(entry["startTime"]) or 0.0,
             canary_proven=_time(entry.get("canaryProvenTime")),
-            **{name: int(entry.get(key, 0)) for name, key in _COUNTS.items()},
+            **{name: int(entry.get(key, 0)) for name, key in COUNTS.items()},
             targets={str(target): str(value) for target, value in entry["targets"].items()},
             failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
             refused={str(target): str(why) for target, why in (entry.get("refused") or {}).items()},
@@ -90,7 +96,7 @@ def _time(text: str | None) -> float | None:
 
 _LATEST = 1 << 33
 """Seconds since the epoch: the year 2242."""
-_COUNTS = {
+COUNTS = {
     "nodes": "nodes",
     "updated": "updatedNodes",
     "unavailable": "unavailableNodes",
@@ -98,6 +104,7 @@ _COUNTS = {
     "left_out": "leftOutNodes",
     "max_unavailable": "maxUnavailable",
 }
+"""The fields of :class:`NodeCounts`, as the status has them."""
 
 
 def _bounded(refused: Mapping[str, str]) -> Json:
@@ -112,7 +119,7 @@ def render_wave(wave: Wave) -> Json:
         "message": bounded_message(wave.message),
         "startTime": timestamp(wave.started),
         **canary,
-        **{key: getattr(wave, name) for name, key in _COUNTS.items()},
+        **{key: getattr(wave, name) for name, key in COUNTS.items()},
         "targets": dict(sorted(wave.targets.items())[:MAX_TARGETS]),
         **({"failedBefore": sorted(wave.failed_before)[:MAX_FAILED_BEFORE]} if wave.failed_before else {}),
         **({"refused": _bounded(wave.refused)} if wave.refused else {}),
