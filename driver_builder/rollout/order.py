@@ -27,6 +27,7 @@ from driver_builder.planning.kept_modules import KeptModules, is_tidying
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Placed
 from kube_api import names
+from kube_api.names import label_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,11 +319,25 @@ class Order:
             # Each goes where those go that it depends on itself.
             for key in reversed(record.drivers):
                 lanes |= self._lane(_relabelled(node, lanes), key)
+            if (found := self._moved(node, record, lanes)) is not None:
+                return found
             words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
             return Return(labels={**lanes, **dict.fromkeys(map(label_of, labelled))}, words=words)
         late = {key: why for key in reversed(record.drivers) if (why := self._why_not_back(node, key))}
         words = "; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items())
         return Return(words=words, has_failed=bool(late) and all(self._has_failed(node, key) for key in late))
+
+    def _moved(self, node: Node, record: Yielding, lanes: Mapping[str, str | None]) -> Return | None:
+        """Let those yield as well that have to move and have not yielded: others may use their modules."""
+        moved = [key for key in record.drivers if label_of(key) not in node.labels and _wave_label(key) in lanes]
+        key = next((key for key in moved if self._is_loaded(node, key) and not self._stuck(node, key)), None)
+        if key is None:
+            return None
+        words = f"unloading {key} from {node.name}, so that it gets the image of before"
+        is_first = all(self._is_gone(node, other) for other in record.drivers if label_of(other) in node.labels)
+        return Return(
+            words=words, labels={label_of(key): label_value(record.first.partition("/")[2])} if is_first else {}
+        )
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""

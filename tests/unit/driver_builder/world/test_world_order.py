@@ -691,3 +691,27 @@ def test_what_is_being_written_of_the_next_image_does_not_come_where_the_image_o
     world.arrive()
     assert_all_is_well(world)
     assert world.failed == []
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_driver_that_has_not_yielded_moves_under_none_that_uses_it(later: int) -> None:
+    """The middle one of three has to return to the image of before with the last one: it is unloaded first as well."""
+    world = ordered(2, third=True)
+
+    def says(name: str) -> str | None:
+        label = names.yield_label(NAMESPACE, name)
+        found: str | None = world.client.objects[NODES.path(name="node-0")]["metadata"]["labels"].get(label)
+        return found
+
+    before = world.live["node-0"][MODULES[SECOND]]
+    world.edit(SECOND, "int a;")
+    while world.live["node-0"].get(MODULES[SECOND]) == before or len(world.live["node-0"]) < len(MODULES):
+        world.rounds(1)
+    world.edit(FIRST, "int y;")
+    while says(THIRD) != FIRST:
+        world.rounds(1)
+    world.rounds(later)
+    world.edit(SECOND, "int b;")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.failed == []
