@@ -21,14 +21,15 @@ from driver_builder.controller.report import Reporter
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, plugin
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
-from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NODES
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.driver_builder.model_parts import ModelRegistries, digest_of
@@ -39,7 +40,11 @@ Json = dict[str, Any]
 
 NAMESPACE = "driverwright"
 KERNEL, NEW_KERNEL = factories.KERNEL, "6.1.0-56-cloud-amd64"
-SETTINGS = PlanSettings(template_versions=factories.SETTINGS.template_versions, retry_min_seconds=2.0)
+SETTINGS = PlanSettings(
+    template_versions=factories.SETTINGS.template_versions, retry_min_seconds=2.0, device_agent_image="r.io/agent:1"
+)
+RESOURCE: Json = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
+TEST: Json = {"image": "r.io/test:1", "command": ["/test"]}
 WAIT_SECONDS = 600.0
 
 
@@ -158,6 +163,15 @@ class Lab:
         """The value of the ready label by node."""
         return self._nodes.ready_labels(names.ready_label(NAMESPACE, self.name))
 
+    def stages(self, node: str) -> list[Stage]:
+        """The stages whose labels a node has."""
+        labels = self.root.get(NODES.path(name=node))["metadata"]["labels"]
+        return [stage for stage in Stage if stage_label(f"{NAMESPACE}/{self.name}", stage) in labels]
+
+    def plays_plugins(self) -> None:
+        """Let nodes get the resource from the plugins that run there."""
+        self._nodes.resource = RESOURCE["name"]
+
     def daemon_sets(self) -> list[Json]:
         """The driver's DaemonSets."""
         selector = f"{manifests.DRIVER_LABEL}={self.name}"
@@ -242,6 +256,46 @@ def test_a_driver_lives_from_apply_to_delete(make_lab: MakeLab, immortal: bool) 
     lab.root.delete(lab.path)
     lab.until("the driver is gone", lambda: not exists(lab))
     assert lab.labels() == {f"{lab.name}-a": None, f"{lab.name}-b": None}
+    assert (lab.daemon_sets(), lab.pods()) == ([], [])
+
+
+def test_stages_follow_a_driver_in_their_order_and_leave_before_it(make_lab: MakeLab) -> None:
+    """Driver, its validation, plugin, its validation; an upgrade and a removal take the plugin first."""
+    lab, stages = make_lab("chain"), list(Stage)
+    node, seen = f"{lab.name}-a", [list[Stage]()]
+    lab.plays_plugins()
+    lab.add_node(node, KERNEL)
+    lab.apply_driver(validation=TEST, stages={"devicePlugin": {"resource": RESOURCE}, "pluginValidation": TEST})
+
+    def has(*wanted: Stage) -> bool:
+        now, modules = (
+            lab.stages(node),
+            [pod for pod in lab.pods() if manifests.TARGET_LABEL in pod["metadata"]["labels"]],
+        )
+        plugins = [pod for pod in lab.pods() if plugin.STAGE_LABEL in pod["metadata"]["labels"]]
+        # Where a driver pod has come that has loaded nothing yet, no plugin is left.
+        assert not plugins or all(pod["status"].get("initContainerStatuses") for pod in modules)
+        if seen[-1] != now:
+            seen.append(now)
+        return now == list(wanted)
+
+    lab.until("every stage", lambda: has(*Stage) and lab.condition("Stages").get("status") == "True")
+    assert seen == [[], stages[:2], stages[:3], stages]
+    before = lab.versions()
+    lab.reconcile()
+    assert lab.versions() == before
+
+    lab.apply_driver(
+        version="2.0.0", validation=TEST, module={"names": ["edudrv"], "parameters": {"edudrv": ["x=1"]}},
+        stages={"devicePlugin": {"resource": RESOURCE}, "pluginValidation": TEST},
+    )  # fmt: skip
+    seen[:] = [stages]
+    lab.until("run goes", lambda: has(Stage.VALID) or Stage.RUN not in seen[-1])
+    lab.until("every stage again", lambda: has(*Stage) and lab.labels() == {node: "2.0.0"})
+    assert all(now == stages[: len(now)] for now in seen)
+
+    lab.root.delete(lab.path)
+    lab.until("the driver is gone", lambda: has() and not exists(lab))
     assert (lab.daemon_sets(), lab.pods()) == ([], [])
 
 

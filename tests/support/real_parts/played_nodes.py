@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.objects import manifests, pull_pod, unload_pod, validation_pod
+from driver_builder.objects import (
+    manifests,
+    plugin,
+    plugin_validation_pod,
+    pull_pod,
+    unload_pod,
+    validation_pod,
+)
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -44,6 +51,8 @@ class PlayedNodes(threading.Thread):
         self._beats: tuple[object, ...] = ()
         self._stopping = threading.Event()
         self._has_users = False
+        self.resource = ""
+        """What the nodes get from the plugins that run there, if one is played."""
 
     def add(self, name: str, kernel: str, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
         """Let a node join the pool."""
@@ -121,6 +130,8 @@ class PlayedNodes(threading.Thread):
             self._beats = (now, *self._kernels)
         for pod in self.pods():
             self.play_pod(pod, now)
+        if self.resource:
+            self._report_devices()
         for pod in self.users() if self._has_users else ():
             if "deletionTimestamp" in pod["metadata"]:
                 self._force_delete(pod)
@@ -139,18 +150,26 @@ class PlayedNodes(threading.Thread):
             self._force_delete(pod)
         elif not pod["spec"].get("nodeName"):
             self._bind(pod)
-        elif unload_pod.UNLOAD_LABEL in pod["metadata"]["labels"]:
+        elif once := next((label for label in _ONCE if label in pod["metadata"]["labels"]), ""):
             if "startTime" not in pod["status"]:
-                verdict = json.dumps({"result": "Unloaded"})
-                self._client.patch(f"{path}/status", {"status": _ended(unload_pod.CONTAINER, now, verdict)})
-        elif pull_pod.PULL_LABEL in pod["metadata"]["labels"]:
+                self._client.patch(f"{path}/status", {"status": _ended(*_ONCE[once], now=now)})
+        elif plugin.STAGE_LABEL in pod["metadata"]["labels"]:
             if "startTime" not in pod["status"]:
-                self._client.patch(f"{path}/status", {"status": _ended(pull_pod.CONTAINER, now)})
-        elif validation_pod.VALIDATION_LABEL in pod["metadata"]["labels"]:
-            if "startTime" not in pod["status"]:
-                self._client.patch(f"{path}/status", {"status": _ended(validation_pod.CONTAINER, now)})
+                ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+                status = {"phase": "Running", "startTime": now, "conditions": [ready]}
+                self._client.patch(f"{path}/status", {"status": status})
         elif not self.has_reported(pod):
             self._client.patch(f"{path}/status", {"status": self._report(pod)})
+
+    def _report_devices(self) -> None:
+        """Report of each node whether a plugin runs there."""
+        plugins = {pod["spec"].get("nodeName") for pod in self.pods() if plugin.STAGE_LABEL in pod["metadata"]["labels"]
+                   and pod["status"].get("startTime") and "deletionTimestamp" not in pod["metadata"]}  # fmt: skip
+        for obj in self.objects():
+            name, count = obj["metadata"]["name"], {self.resource: str(int(obj["metadata"]["name"] in plugins))}
+            if (obj["status"].get("allocatable") or {}).get(self.resource) != count[self.resource]:
+                body = {"status": {"capacity": count, "allocatable": count}}
+                self._client.patch(NODES.path(name=name, subresource="status"), body)
 
     def has_reported(self, pod: Json) -> bool:
         """Tell whether the loader of a pod has said what it found."""
@@ -189,7 +208,16 @@ class PlayedNodes(threading.Thread):
         self._ground.api.delete(f"{path}?gracePeriodSeconds=0")
 
 
-def _ended(container: str, now: str, message: str = "") -> Json:
+_ONCE = {
+    unload_pod.UNLOAD_LABEL: (unload_pod.CONTAINER, json.dumps({"result": "Unloaded"})),
+    pull_pod.PULL_LABEL: (pull_pod.CONTAINER, ""),
+    validation_pod.VALIDATION_LABEL: (validation_pod.CONTAINER, ""),
+    plugin_validation_pod.PLUGIN_VALIDATION_LABEL: (validation_pod.CONTAINER, ""),
+}
+"""Pods that do one thing, by their label: the container, and what it says at its end."""
+
+
+def _ended(container: str, message: str, *, now: str) -> Json:
     """Make the status of a pod whose container has done what it was for."""
     ended = {"exitCode": 0, "message": message, "startedAt": now, "finishedAt": now}
     status = {
