@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 from testbed import diagnosis, fixtures
 from testbed.fixtures import control_plane_ground, engine_ground, ground, parts_ground
+from tests.support.examples import IS_FAST
 
 __all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
 
@@ -27,6 +29,10 @@ settings.register_profile("long", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+if IS_FAST:
+    # Examples would have constants of the modules that are imported by then: others in each run, as files are shared
+    # out among processes, each of which would parse all modules for that (half of what properties take).
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.hookimpl(tryfirst=True)

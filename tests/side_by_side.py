@@ -25,7 +25,7 @@ from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
 
 PROCESSES = len(os.sched_getaffinity(0)) + 4
-"""More than cores: some tests wait for most of their time."""
+"""More than cores: some tests wait for most of their time. ``--processes`` says another number."""
 
 COSTLY = (
     "driver_builder/loader/test_loader",
@@ -100,6 +100,11 @@ class _Files:
         return True
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the command line say how many processes there are."""
+    parser.addoption("--processes", type=int, default=PROCESSES)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Begin, unless there is nothing to share out."""
     config = session.config
@@ -133,7 +138,7 @@ def _run(session: pytest.Session, files: Sequence[pytest.File]) -> None:
     connections: list[Connection] = []
     pids: list[int] = []
     try:
-        for _ in range(PROCESSES):
+        for _ in range(session.config.option.processes):
             ours, theirs = Pipe(duplex=False)
             connections.append(ours)
             pids.append(os.fork())

@@ -1,15 +1,19 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
-The unit tests come first, on all cores (``tests.side_by_side``); with ``make unit`` they are all. Then four processes
-run side by side: one has the tests that share the cluster of three nodes and is shown as it goes, one those that mostly
-wait for a process of ours or need no node but this machine, one all others that need single parts, and one the tests
-that play worlds; these three are shown when they end. Each leaves a JUnit file in ``build/tests`` and, as it goes, what
-its tests took; what a failed test's testbed looked like is in ``build/artefacts``. The long tests run one part after
-the other.
+Five processes run side by side. One has the tests that share the cluster of three nodes and is shown as it goes; one
+those that need a cluster whose only node is this machine, one those with an engine, one those with an API server or a
+kernel, and one the unit tests: these four are shown when they end. Tests with real parts wait for more than half of
+their time, and the unit tests take what processor time that leaves.
+
+``make unit`` has the unit tests alone, without those that play worlds, on all cores (``tests.side_by_side``).
+
+Each process leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed test's testbed
+looked like is in ``build/artefacts``. The long tests run one part after the other.
 """
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -33,16 +37,9 @@ COLLECTED_WITH = ("busybox-static", "gcc")
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
 """They need only Python as unit tests do, and as much time as half of all those."""
+BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0))}"
+"""As many processes of unit tests as there are cores: each gets on, though others want the processors too."""
 REAL = ("tests/api", "tests/engine", "tests/kernel", "tests/cluster")
-LIVES = (
-    "tests/api/test_killed_controller.py",
-    "tests/api/test_killed_upgrade.py",
-    "tests/api/test_landings.py",
-    "tests/api/test_soak.py",
-    "tests/api/publish/test_killed_publish.py",
-    "tests/api/test_worker_publish.py",
-)
-"""Processes that live with an API server, and played nodes: they take minutes and hardly any processor time."""
 HOST = (
     "tests/cluster/test_device_agent.py",
     "tests/cluster/test_job_builder.py",
@@ -57,10 +54,15 @@ NO_TESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process of pytest: its name and what it runs."""
+    """One process of pytest: its name, what it runs, and whether that is in a session of its own.
+
+    Each process of a testbed has one. Where the kernel groups by session (CONFIG_SCHED_AUTOGROUP), many busy processes
+    of a session get as much as a single one of another.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +84,20 @@ class Ended:
         return f"{self.name}: {verdict}, {self.wall:.0f} s, {self.cpu:.0f} CPU-seconds"
 
 
+UNIT_ALONE = Part("unit", (*UNIT, f"--ignore={WORLDS}", "-m", "not long"))
+
+
 def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
-    unit = Part("unit", (*UNIT, "-m", "long or costly") if long else (*UNIT, f"--ignore={WORLDS}", "-m", tier))
-    worlds = Part("worlds", (WORLDS, "-q", "-m", tier))
-    elsewhere = [f"--ignore={path}" for path in (*LIVES, *HOST)]
-    cluster = Part("cluster", (*REAL, *elsewhere, "-m", f"cluster and {tier}"))
-    parts = Part("parts", (*REAL, *elsewhere, "-m", f"not cluster and {tier}"))
-    lives = Part("lives", (*LIVES, *HOST, "-m", tier))
-    return [(unit,), (cluster,), (parts,), (lives,)] if long else [(unit,), (cluster, parts, lives, worlds)]
+    cluster = Part("cluster", (*REAL, *(f"--ignore={path}" for path in HOST), "-m", f"cluster and {tier}"))
+    host = Part("host", (*HOST, "-m", tier))
+    engine = Part("engine", ("tests/engine", "-m", f"not cluster and {tier}"))
+    lives = Part("lives", ("tests/api", "tests/kernel", "-m", f"not cluster and {tier}"))
+    if long:
+        return [(Part("unit", (*UNIT, "-m", "long or costly")),), (cluster,), (host,), (engine,), (lives,)]
+    unit = Part("unit", (*UNIT, BESIDE_OTHERS, "-m", tier), apart=True)
+    return [(cluster, host, engine, lives, unit)]
 
 
 class Running:
@@ -106,7 +112,9 @@ class Running:
         with ExitStack() as stack:
             output = stack.enter_context(self._log.open("w")) if self._log else None
             both = subprocess.STDOUT if self._log else None
-            self._process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=both, env=environment)
+            self._process = subprocess.Popen(
+                argv, cwd=ROOT, stdout=output, stderr=both, env=environment, start_new_session=part.apart
+            )
         self.pid = self._process.pid
 
     def ended(self, status: int, usage: resource.struct_rusage) -> Ended:
@@ -156,6 +164,8 @@ def durations() -> list[tuple[float, str]]:
 def main() -> int:
     """Run all parts; 1 when one of them found something."""
     began = time.monotonic()
+    # Whoever ends this process ends the others, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_unit, long = "--unit" in sys.argv, "--long" in sys.argv
     if not only_unit and why_unsupported() is None:
         ensure_packages(COLLECTED_WITH, PlainLines())
@@ -164,7 +174,8 @@ def main() -> int:
         old.unlink()
     if long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
-    ended = [part for stage in stages(long=long)[: 1 if only_unit else None] for part in run_stage(stage)]
+    chosen = [(UNIT_ALONE,)] if only_unit else stages(long=long)
+    ended = [part for stage in chosen for part in run_stage(stage)]
     lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
     (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")

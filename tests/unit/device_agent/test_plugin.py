@@ -177,7 +177,6 @@ def test_a_list_that_nobody_watches_is_registered_again(tmp_path: Path, monkeypa
         await kubelet.next_registration()
         assert not plugin.is_registered
         kubelet.watches = True
-        monkeypatch.setattr(plugins, "_WATCHED_SECONDS", 10.0)
         assert await kubelet.next_list() == {}
 
     play(tmp_path, act)
