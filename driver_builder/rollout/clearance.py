@@ -141,16 +141,16 @@ class Clearance:
         return Return(words=words, has_failed=bool(late) and all(self._has_failed(node, key) for key in late))
 
     def _moved(self, node: Node, record: Yielding, lanes: Mapping[str, str | None]) -> Return | None:
-        """Let those yield as well that have to move and have not yielded: others may use their modules."""
-        moved = [key for key in record.drivers if label_of(key) not in node.labels and wave_label_of(key) in lanes]
-        key = next((key for key in moved if self.known.is_loaded(node, key) and not self._stuck(node, key)), None)
-        if key is None:
+        """Let one yield as well that has to move and has not yielded: those that do may still use its modules."""
+        labelled = [key for key in record.drivers if label_of(key) in node.labels]
+        moved = (key for key in record.drivers if key not in labelled and wave_label_of(key) in lanes)
+        key = next((key for key in moved if self.known.is_loaded(node, key)), None)
+        if key is None or any(self._stuck(node, other) for other in (key, *labelled)):
             return None
         words = f"unloading {key} from {node.name}, so that it gets the image of before"
-        is_first = all(self.known.is_gone(node, other) for other in record.drivers if label_of(other) in node.labels)
-        return Return(
-            words=words, labels={label_of(key): label_value(record.first.partition("/")[2])} if is_first else {}
-        )
+        if not all(self.known.is_gone(node, other) for other in labelled):
+            return Return(words=words)
+        return Return(labels={label_of(key): label_value(record.first.partition("/")[2])}, words=words)
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
