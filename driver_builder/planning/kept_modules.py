@@ -1,9 +1,9 @@
 """Whether the modules that are loaded on a node stay loaded when its driver is replaced. Pure.
 
 Place in the flow: where they stay nothing has to leave the node before: no user of the driver
-(:mod:`driver_builder.rollout.prepare`), no driver that depends on it (:mod:`driver_builder.rollout.order`), no stage
-(:mod:`driver_builder.stages.leave`). The loader leaves modules of the same build as they are, unless their parameters
-differ or a rebuild was requested since (``find_doomed`` of ``loader.sh``).
+(:mod:`driver_builder.rollout.hold_node`), no driver that depends on it (:mod:`driver_builder.rollout.clearance`), no
+stage (:mod:`driver_builder.stages.leave`). The loader leaves modules of the same build as they are, unless their
+parameters differ or a rebuild was requested since (``find_doomed`` of ``loader.sh``).
 """
 
 from collections.abc import Iterable, Mapping

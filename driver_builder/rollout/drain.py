@@ -1,8 +1,8 @@
 """What still uses the driver on a node that is drained, and what is done about it. Pure.
 
-Place in the flow: :mod:`driver_builder.rollout.prepare` asks for each node that it has tainted. Pods are evicted, never
-deleted: their PodDisruptionBudgets hold. Pods of DaemonSets and mirror pods are never evicted; the former leave where a
-paused label takes the node from their DaemonSet.
+Place in the flow: :mod:`driver_builder.rollout.hold_node` asks for each node that it has tainted. Pods are evicted,
+never deleted: their PodDisruptionBudgets hold. Pods of DaemonSets and mirror pods are never evicted; the former leave
+where a paused label takes the node from their DaemonSet.
 """
 
 from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls
-from driver_builder.rollout.waves import MAX_LISTED
+from driver_builder.rollout.wave_fleet import MAX_LISTED
 from kube_api.text import first_few
 
 

@@ -7,41 +7,22 @@ anywhere continues from what it reads there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.objects.yielding import is_yield_label, render_yielding, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import (
-    Action,
-    EvictPod,
     HoldNode,
-    MoveNode,
-    ReplacePod,
     SetFinalizer,
-    TakeNode,
 )
 from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.rollout.drain import progress
-from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
-from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
-from driver_builder.rollout.order import Clearing, Order, Return
+from driver_builder.rollout.draining import draining_of
+from driver_builder.rollout.hold_node import TAKES, Hold, Step, restoration
+from driver_builder.rollout.node_lock import lock_of
+from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
-from kube_api import names
-from kube_api.names import label_value
-
-LOOK_SECONDS = 15.0
-"""After so many seconds a node that is held is looked at again, whatever happens."""
-POLL_SECONDS = 5.0
-"""So often the pods of a node that is drained are listed: nothing reports that they are gone."""
-REST_SECONDS = 600.0
-"""So long at least a node is left alone that could not be drained."""
-
-TAKES = (ReplacePod, MoveNode)
-"""The actions that take a driver from a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +31,6 @@ class Prepared:
 
     parts: tuple[DriverPlan, ...]
     released: tuple[HoldNode, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """What comes next on one node; ``goes``: its driver may be replaced now.
-
-    ``failed`` says why it was not drained, ``stuck`` why a driver that is to yield is not unloaded.
-    """
-
-    actions: tuple[Action, ...] = ()
-    goes: bool = False
-    failed: str = ""
-    stuck: str = ""
-    words: str = ""
-    requeue_at: float | None = None
 
 
 def prepare(
@@ -114,14 +80,14 @@ def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
         if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
             continue
         driver = record.driver if record is not None else yielding.first if yielding is not None else ""
-        yield _restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
+        yield restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
 def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order) -> DriverPlan:
     # Of a driver of which nothing is decided nothing is known either: its locks expire.
     if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
         return part
-    hold = _Hold(part, order)
+    hold = Hold(part, order)
     steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
     steps |= {
         name: hold.clear(nodes[name]) for name in sorted(hold.taken.keys() - part.budgeted) if hold.has_to_clear(name)
@@ -133,7 +99,7 @@ def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node],
     return _with_steps(part, steps, {name for name in asked if not steps[name].goes}) if steps else part
 
 
-def _with_steps(part: DriverPlan, steps: Mapping[str, _Step], waiting: Set[str]) -> DriverPlan:
+def _with_steps(part: DriverPlan, steps: Mapping[str, Step], waiting: Set[str]) -> DriverPlan:
     first = [action for step in steps.values() for action in step.actions]
     staying = [action for action in part.actions if not (isinstance(action, TAKES) and action.node in waiting)]
     if any(isinstance(action, HoldNode) for action in first):
@@ -153,262 +119,3 @@ def _with_steps(part: DriverPlan, steps: Mapping[str, _Step], waiting: Set[str])
         unyielded={node: step.stuck for node, step in steps.items() if step.stuck},
         requeue_at=min((time for time in times if time is not None), default=None),
     )
-
-
-def _restoration(
-    node: Node, driver: str, record: Draining | None, *, is_own_lock: bool, is_yielded: bool = False
-) -> HoldNode:
-    """Return what gives a node back as it was; ``is_yielded`` says that no other driver yields there any more."""
-    annotations: dict[str, str | None] = {names.LOCK_ANNOTATION: None} if is_own_lock else {}
-    if record is not None:
-        annotations[names.DRAINING_ANNOTATION] = None
-    labels = _restored(node, record)
-    if is_yielded and names.YIELDING_ANNOTATION in node.annotations:
-        annotations[names.YIELDING_ANNOTATION] = None
-        labels |= dict.fromkeys(filter(is_yield_label, node.labels))
-    return HoldNode(
-        node=node.name,
-        driver=driver,
-        seen=node.annotations.get(names.LOCK_ANNOTATION),
-        annotations=annotations,
-        labels=labels,
-        taint=None if record is None else False,
-        why="release it",
-    )
-
-
-def _restored(node: Node, record: Draining | None) -> dict[str, str | None]:
-    """Return the labels that are still as they were paused."""
-    known = {} if record is None else record.labels
-    return {key: value for key, value in known.items() if node.labels.get(key) == PAUSED}
-
-
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """What one driver does on nodes."""
-
-    part: DriverPlan
-    order: Order
-    taken: Mapping[str, TakeNode] = field(init=False)
-    """How a driver is taken from nodes now."""
-
-    def __post_init__(self) -> None:
-        taken = {action.node: action for action in self.part.actions if isinstance(action, TAKES)}
-        object.__setattr__(self, "taken", taken)
-
-    @property
-    def driver(self) -> str:
-        return self.part.driver.key
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.order.snapshot
-
-    @property
-    def now(self) -> float:
-        return self.snapshot.now
-
-    def is_at_work(self, node: str) -> bool:
-        """Return whether the driver is being replaced on a node: it goes, or its successor is not proven yet."""
-        return node in self.taken or node in self.part.busy
-
-    def go_on(self, node: Node) -> _Step:
-        """Go on where something was begun."""
-        if self.order.is_begun(node, self.driver):
-            # Drivers that yield are loaded again once this one works, and not before.
-            if node.name not in self.taken and self.order.may_return(node, self.driver):
-                why = self.order.misfit(node, self.driver)
-                return replace(self._unlocked(node), words=why) if why else self.leave(node)
-            return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
-        # Also where it is drained, and another image is wanted since, which is not there yet.
-        return self.keep(node) if self.is_at_work(node.name) else self.leave(node)
-
-    def take(self, node: Node) -> _Step:
-        """Lock, drain and clear a node, and let its driver be replaced."""
-        drained = self._drained(node)
-        return self._cleared(node, drained) if drained.goes else drained
-
-    def has_to_clear(self, name: str) -> bool:
-        """Return whether other drivers have to yield where this one is replaced at once."""
-        node = inventory.by_name(self.snapshot.nodes).get(name)
-        if node is None or not self.order.has_dependents(self.driver):
-            return False
-        is_begun = self.order.is_begun(node, self.driver)
-        return is_begun or not self.order.clearing(node, self.driver, self.taken[name]).is_clear
-
-    def clear(self, node: Node) -> _Step:
-        """Lock and clear a node, and let its driver be replaced."""
-        lock = lock_of(node)
-        if lock is not None and lock.holder != self.driver and not lock.is_expired(self.now):
-            return _Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
-        return self._cleared(node, replace(self.keep(node), goes=True))
-
-    def _cleared(self, node: Node, step: _Step) -> _Step:
-        """Let the drivers that depend on this one yield, one after the other."""
-        if not self.order.has_dependents(self.driver) or node.name not in self.taken:
-            return step
-        record = self._record(node)
-        if record is not None and record.is_resting(self.now):
-            return replace(self.leave(node), words=f"{node.name} keeps its driver: {record.failed}")
-        found = self.order.clearing(node, self.driver, self.taken[node.name])
-        if found.is_clear:
-            return step
-        if found.is_over:
-            return self._keep_driver(node, record, found)
-        actions = step.actions
-        if found.record is not None:
-            annotations = {names.YIELDING_ANNOTATION: render_yielding(found.record)}
-            action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node), **annotations}, why=found.words)
-            actions = (*actions, replace(action, labels={found.label: label_value(self.part.driver.name)}))
-        return _Step(actions=actions, words=found.words, stuck=found.failed, requeue_at=self.now + LOOK_SECONDS)
-
-    def _keep_driver(self, node: Node, record: Draining | None, found: Clearing) -> _Step:
-        """Let those that have yielded be loaded again, with the driver as it is, and record why."""
-        why = found.failed
-        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
-        annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
-        action = self._write(node, annotations, why=f"it keeps its driver: {why}")
-        labels = {**_restored(node, record), **self.order.returning(node, self.driver).labels}
-        action = replace(action, labels=labels, taint=None if record is None else False)
-        words = f"{node.name} keeps its driver: {why}"
-        return _Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)
-
-    def _drained(self, node: Node) -> _Step:
-        """Lock a node and drain it."""
-        settings, record = self._drain_settings(node), self._record(node)
-        if settings is None or (record is not None and record.is_drained):
-            return replace(self.keep(node), goes=True)
-        if record is None or record.failed or not self._is_locked(node):
-            return self._begin(node, settings)
-        found = progress(
-            settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
-        )
-        if found.has_failed:
-            return self._give_up(node, record, settings, found.words)
-        kept = self.keep(node)
-        if found.is_drained:
-            drained = render_draining(replace(record, is_drained=True, note=found.note))
-            action = self._write(node, {names.DRAINING_ANNOTATION: drained}, why="it is drained")
-            return replace(kept, actions=(*kept.actions, action), goes=True, words=_said(node, found.note))
-        evictions = (
-            EvictPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.name, at=self.now)
-            for pod in found.evicted
-        )
-        return _Step(
-            actions=(*kept.actions, *evictions),
-            words=f"draining {node.name}: {found.words}",
-            requeue_at=self.now + POLL_SECONDS,
-        )
-
-    def keep(self, node: Node) -> _Step:
-        """Hold the lock of a node, and renew it where that is due."""
-        record = self._record(node)
-        words = _said(node, record.note if record is not None else "")
-        lock = lock_of(node)
-        is_own = lock is not None and lock.holder == self.driver
-        if lock is not None and not is_own and not lock.is_expired(self.now):
-            # It expired while no controller ran, and somebody else has taken it since.
-            return _Step(words=words, requeue_at=self.now + LOOK_SECONDS)
-        if lock is not None and is_own and lock.renewed is not None and not lock.is_due(node, self.now):
-            return _Step(words=words, requeue_at=lock.renewed + RENEW_SECONDS)
-        verb = "renew" if is_own else "take"
-        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=f"{verb} its lock")
-        return _Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
-
-    def leave(self, node: Node) -> _Step:
-        """Give a node back, but for the record that its drain has failed while a wave may come to it again."""
-        record, lock = self._record(node), lock_of(node)
-        is_own_lock = lock is not None and lock.holder == self.driver
-        may_come = self.part.wave is not None and not self.part.driver.deleting
-        is_begun = self.order.is_begun(node, self.driver)
-        is_resting = record is not None and may_come and record.is_resting(self.now)
-        stuck = record.failed if record is not None and is_resting and record.dependent else ""
-        if is_begun and not (found := self.order.returning(node, self.driver)).is_over:
-            return replace(self._returning(node, found), stuck=stuck)
-        if record is not None and is_resting and not is_own_lock and not is_begun:
-            failed = record.failed if self._has_drain and not stuck else ""
-            return _Step(failed=failed, stuck=stuck, requeue_at=float(record.retry_at))
-        left = None if is_resting else record
-        action = _restoration(node, self.driver, left, is_own_lock=is_own_lock, is_yielded=is_begun)
-        return _Step(actions=(action,), stuck=stuck, requeue_at=self.now + LOOK_SECONDS)
-
-    def _returning(self, node: Node, found: Return) -> _Step:
-        """Let drivers that have yielded be loaded again, and hold the node until they are."""
-        if found.has_failed:
-            return replace(self._unlocked(node), words=found.words)
-        kept = self.keep(node)
-        if not found.labels:
-            return replace(kept, words="; ".join(filter(None, (kept.words, found.words))))
-        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=found.words)
-        action = replace(action, labels=found.labels)
-        return _Step(actions=(action,), words=found.words, requeue_at=self.now + LOOK_SECONDS)
-
-    def _unlocked(self, node: Node) -> _Step:
-        """Let others work on a node where nothing can be done now: one that the driver itself depends on, perhaps."""
-        lock = lock_of(node)
-        is_own = lock is not None and lock.holder == self.driver
-        action = self._write(node, {names.LOCK_ANNOTATION: None}, why="release its lock")
-        return _Step(actions=(action,) if is_own else (), requeue_at=self.now + LOOK_SECONDS)
-
-    def _begin(self, node: Node, settings: DrainSettings) -> _Step:
-        """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
-        # What a driver before has left, whose lock has expired, is restored with our own.
-        left = draining_of(node)
-        paused = {key: node.labels[key] for key in settings.pause_labels if node.labels.get(key, PAUSED) != PAUSED}
-        record = Draining(
-            driver=self.driver, since=int(self.now), labels={**(left.labels if left is not None else {}), **paused}
-        )
-        annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(record)}
-        action = self._write(node, annotations, why="lock and drain it")
-        action = replace(action, labels=dict.fromkeys(paused, PAUSED), taint=True)
-        return _Step(actions=(action,), words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
-
-    def _give_up(self, node: Node, record: Draining, settings: DrainSettings, why: str) -> _Step:
-        """Give a node back with its driver as it is, and record why."""
-        rest = max(settings.deadline_seconds, REST_SECONDS)
-        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + rest))
-        action = _restoration(node, self.driver, record, is_own_lock=True)
-        action = replace(
-            action,
-            annotations={**action.annotations, names.DRAINING_ANNOTATION: render_draining(failed)},
-            why=f"release it: it could not be drained: {why}",
-        )
-        words = f"{node.name} could not be drained: {why}"
-        return _Step(actions=(action,), failed=why, words=words, requeue_at=self.now + LOOK_SECONDS)
-
-    @property
-    def _has_drain(self) -> bool:
-        spec = self.part.driver.spec
-        return isinstance(spec, DriverSpec) and spec.rollout.drain is not None
-
-    def _drain_settings(self, node: Node) -> DrainSettings | None:
-        """Return how a node is drained; None where it is not, or where the same modules stay loaded."""
-        spec, action = self.part.driver.spec, self.taken.get(node.name)
-        if not isinstance(spec, DriverSpec) or spec.rollout.drain is None:
-            return None
-        return None if action is not None and self.order.kept(self.driver).stay(action) else spec.rollout.drain
-
-    def _record(self, node: Node) -> Draining | None:
-        """Return the record of this driver; what nobody can read belongs to who holds the lock."""
-        record = draining_of(node)
-        return record if record is not None and record.driver in (self.driver, "") else None
-
-    def _is_locked(self, node: Node) -> bool:
-        lock = lock_of(node)
-        return lock is not None and lock.holder == self.driver and not lock.is_expired(self.now)
-
-    def _lock(self, node: Node) -> str:
-        return render_lock(self.driver, node, self.now)
-
-    def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> HoldNode:
-        return HoldNode(
-            node=node.name,
-            driver=self.driver,
-            seen=node.annotations.get(names.LOCK_ANNOTATION),
-            annotations=annotations,
-            why=why,
-        )
-
-
-def _said(node: Node, note: str) -> str:
-    return f"{node.name} is {note}" if note else ""

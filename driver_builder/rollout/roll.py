@@ -26,7 +26,8 @@ from driver_builder.planning.standing import (
     without_image,
 )
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.rollout.waves import Decision, Seen, next_nodes
+from driver_builder.rollout.wave_fleet import Seen
+from driver_builder.rollout.waves import Decision, next_nodes
 from driver_builder.status.rollout_status import Phase, Wave, previous_wave
 from kube_api.names import wanted_version_label
 

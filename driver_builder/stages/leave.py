@@ -16,8 +16,8 @@ from driver_builder.planning.actions import Action, HoldNode, LabelNode
 from driver_builder.planning.kept_modules import KeptModules
 from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.removal.removal import Removal
+from driver_builder.rollout.hold_node import TAKES
 from driver_builder.rollout.node_lock import lock_of
-from driver_builder.rollout.prepare import TAKES
 from driver_builder.stages.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
 from kube_api import names
 

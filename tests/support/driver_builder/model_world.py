@@ -82,8 +82,6 @@ class World:
         """Nodes without the device nodes that drivers expect."""
         self.invalid: dict[str, int] = {}
         """How often the command of a validation fails on a node, from now on."""
-        self.validating: set[str] = set()
-        """Nodes where the command of a validation does not end."""
         self.validations: list[tuple[str, str, str]] = []
         """Which driver's command ran on which node, in which boot, in this order."""
         self.plugin_validations: list[tuple[str, str, str]] = []
@@ -92,8 +90,8 @@ class World:
         """Nodes where plugins find no device."""
         self.stuck, self.late = set[str](), set[str]()
         """Nodes where the pods of plugins do not end, and those whose kubelet has not reported yet what has changed."""
-        self.in_use: set[str] = set()
-        """Nodes on which somebody uses the modules."""
+        self.in_use, self.validating = set[str](), set[str]()
+        """Nodes on which somebody uses the modules, and those where the command of a validation does not end."""
         self.dead: set[str] = set()
         """Nodes whose kubelet does not answer."""
         self.without_images: set[str] = set()

@@ -13,14 +13,15 @@ from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
 from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.objects.yielding import Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DriverPod
 from driver_builder.planning.actions import MoveNode, ReplacePod, StartPod, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.planning.standing import Lanes, Placed
-from driver_builder.rollout.order import Clearing, Order, Return
+from driver_builder.rollout.clearance import Clearing, Return
+from driver_builder.rollout.order import Order
 from driver_builder.status.rollout_status import Phase, Wave
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod
@@ -70,6 +71,11 @@ def order(*nodes: Node, pods: tuple[DriverPod, ...] | None = None, **changes: Dr
     return Order.of(parts.values(), dependencies(every, {MEM: (OFED,)}), snapshot)
 
 
+def seeing(found: Order, **changes: Any) -> Order:
+    """Change what is seen of the cluster."""
+    return Order(replace(found.known, snapshot=replace(found.known.snapshot, **changes)))
+
+
 def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: Any) -> Node:
     """Make a node where dependent drivers are loaded, and perhaps yield."""
     made = node()
@@ -117,7 +123,7 @@ def labelled(*drivers: str) -> dict[str, str]:
 )
 def test_those_that_depend_on_a_driver_yield_one_after_the_other(where: Node, expected: Clearing) -> None:
     """Each is gone before the next one goes."""
-    found = order(where).clearing(where, OFED, MOVE)
+    found = order(where).clearance.clearing(where, OFED, MOVE)
     words = f"unloading {NAMESPACE}/{expected.words}, which depends on it, from node-a" if expected.words else ""
     assert found == replace(expected, words=words)
 
@@ -130,7 +136,7 @@ def test_one_that_cannot_be_unloaded_ends_it() -> None:
     held = loaded.render(replace(known, held="module memdrv: refcnt 1"))
     where = replace(where, annotations={**where.annotations, loaded.annotation(MEM): held})
     words = f"driver {MEM}, which depends on it, is not unloaded: module memdrv: refcnt 1"
-    assert order(where).clearing(where, OFED, MOVE) == Clearing(stuck=MEM, failed=words, is_over=True)
+    assert order(where).clearance.clearing(where, OFED, MOVE) == Clearing(stuck=MEM, failed=words, is_over=True)
 
 
 @pytest.mark.parametrize("changes", [{"paused": True}, {"spec": INVALID.spec}])
@@ -138,7 +144,7 @@ def test_one_that_does_nothing_now_ends_it(changes: Mapping[str, Any]) -> None:
     """A driver that is paused, or whose spec is invalid, would never leave the node."""
     where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
     mem = part(replace(needing("mem", "ofed"), **changes))
-    assert order(where, mem=mem).clearing(where, OFED, MOVE).failed
+    assert order(where, mem=mem).clearance.clearing(where, OFED, MOVE).failed
 
 
 def test_nobody_yields_where_the_modules_stay() -> None:
@@ -146,10 +152,10 @@ def test_nobody_yields_where_the_modules_stay() -> None:
     where = with_loads(MEM)
     same = replace(NEW, expected=OLD.expected)
     quiet = order(where, pods=(pod(BUILT, leaves_modules=True),))
-    quiet = replace(quiet, snapshot=replace(quiet.snapshot, daemon_sets=(OLD, same)))
-    assert quiet.clearing(where, OFED, MOVE).is_clear
-    broken = replace(quiet, snapshot=replace(quiet.snapshot, pods=(pod(BUILT, contrary=pod(BUILT).proof),)))
-    assert broken.clearing(where, OFED, MOVE).label == label_of(MEM)
+    quiet = seeing(quiet, daemon_sets=(OLD, same))
+    assert quiet.clearance.clearing(where, OFED, MOVE).is_clear
+    broken = seeing(quiet, pods=(pod(BUILT, contrary=pod(BUILT).proof),))
+    assert broken.clearance.clearing(where, OFED, MOVE).label == label_of(MEM)
 
 
 # ---------------------------------------------------------------- who waits
@@ -190,6 +196,7 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
 
 BUSY = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
 AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
+AWAY: dict[str, Any] = {**AHEAD, label_of(OFED): OUTSIDE}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 
 
@@ -200,6 +207,7 @@ CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
             with_loads(), (pod(BUILT),), "is not replaced on node node-a yet", id="the first has the old image"
         ),
         pytest.param(with_loads(**AHEAD), CURRENT, "", id="it has the new one"),
+        pytest.param(with_loads(**AWAY), (), "is not replaced", id="it was outside"),
         pytest.param(with_loads(**AHEAD), (pod(BUILT),), "is not replaced", id="moved, with the old modules"),
         pytest.param(
             with_loads(first=OFED, yielding=(MEM,), **labelled(MEM)), CURRENT, "is replaced on", id="it yields"
@@ -222,11 +230,15 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     """Their own pods wait for each other. The wave label is that of the lane in which the first one is."""
     where = with_loads(first=OFED, yielding=(APP, MEM), **labelled(APP, MEM), **AHEAD)
     mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=replace(LANES, front_value="mem-b")))
-    found = order(where, pods=CURRENT, mem=mem).returning(where, OFED)
+    found = order(where, pods=CURRENT, mem=mem).clearance.returning(where, OFED)
     wave = names.wave_label(NAMESPACE, "mem")
     assert found.labels == {wave: "mem-b", label_of(APP): None, label_of(MEM): None}
     back = replace(where, labels={**where.labels, LABEL: "", wave: "mem-b"})
-    assert order(back, mem=mem).returning(back, OFED).labels == {wave: None, label_of(APP): None, label_of(MEM): None}
+    assert order(back, mem=mem).clearance.returning(back, OFED).labels == {
+        wave: None,
+        label_of(APP): None,
+        label_of(MEM): None,
+    }
 
 
 def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
@@ -234,7 +246,7 @@ def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_w
     where = with_loads(first=OFED, yielding=(MEM,), **labelled(MEM), **{LABEL: NEW.target_label})
     mem = part(needing("mem", "ofed"), IN_WAVE)
     found = order(where, mem=mem, ofed=part(driver("ofed"), replace(IN_WAVE, is_written=False)))
-    assert found.returning(where, OFED).labels[names.wave_label(NAMESPACE, "mem")] == NEW.target_label
+    assert found.clearance.returning(where, OFED).labels[names.wave_label(NAMESPACE, "mem")] == NEW.target_label
 
 
 @pytest.mark.parametrize("ended_at", [None, NOW])
@@ -245,11 +257,11 @@ def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) ->
         namespace=NAMESPACE, name="u", uid="u", driver=MEM, node="node-a", target=TARGET.short_hash, ended_at=ended_at
     )
     found = order(where)
-    found = replace(found, snapshot=replace(found.snapshot, unload_pods=(unloading,)))
-    assert bool(found.returning(where, OFED).labels) is (ended_at is not None)
+    found = seeing(found, unload_pods=(unloading,))
+    assert bool(found.clearance.returning(where, OFED).labels) is (ended_at is not None)
     starting = StartPod(kind=PodKind.UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
-    assert begins.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
+    assert begins.clearance.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
 
 
 def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
@@ -269,13 +281,13 @@ def test_the_node_is_held_until_they_are_proven() -> None:
     """A pod that is not there yet is waited for; one of a driver that is gone is not."""
     where = with_loads(first=OFED, yielding=(MEM, "driverwright/gone"))
     found = order(where)
-    assert found.returning(where, OFED) == Return(words=f"loading {MEM} again on node-a: no driver pod yet")
+    assert found.clearance.returning(where, OFED) == Return(words=f"loading {MEM} again on node-a: no driver pod yet")
     proven = replace(pod(BUILT), driver=MEM)
     ready = replace(where, labels={**where.labels, names.ready_label(NAMESPACE, "mem"): "1.0.0"})
-    assert order(ready, pods=(proven,)).returning(ready, OFED).is_over
-    assert not order(where, pods=(proven,)).returning(where, OFED).is_over
+    assert order(ready, pods=(proven,)).clearance.returning(ready, OFED).is_over
+    assert not order(where, pods=(proven,)).clearance.returning(where, OFED).is_over
     away = replace(where, labels={**where.labels, "pool": "other"})
-    assert order(away).returning(away, OFED).is_over
+    assert order(away).clearance.returning(away, OFED).is_over
 
 
 @pytest.mark.parametrize(
@@ -295,7 +307,7 @@ def test_they_come_back_once_the_first_one_works(
     """Or is not on the node any more."""
     where = with_loads(first=OFED, yielding=(MEM,))
     found = order(where, pods=pods, ofed=part(driver("ofed"), IN_WAVE, yielded=yielded))
-    assert found.may_return(where, OFED) is expected
+    assert found.clearance.may_return(where, OFED) is expected
 
 
 def test_one_that_fails_to_load_again_is_named_and_keeps_no_lock() -> None:
@@ -304,13 +316,13 @@ def test_one_that_fails_to_load_again_is_named_and_keeps_no_lock() -> None:
     report = pod(BUILT).proof
     assert report is not None
     failed = replace(pod(BUILT), driver=MEM, proof=replace(report, result="LoadFailed", message="symbols"), ready=False)
-    found = order(where, pods=(failed,)).returning(where, OFED)
+    found = order(where, pods=(failed,)).clearance.returning(where, OFED)
     assert found == Return(words=f"loading {MEM} again on node-a: LoadFailed: symbols", has_failed=True)
-    assert not order(where).returning(where, OFED).has_failed
+    assert not order(where).clearance.returning(where, OFED).has_failed
 
 
 def test_a_driver_that_both_depend_on_takes_the_record_over() -> None:
     """With those that yield already: none of them comes back in between."""
     where = with_loads(MEM, first=MEM, yielding=(APP,), **{label_of(APP): "mem"})
-    found = order(where).clearing(where, OFED, MOVE)
+    found = order(where).clearance.clearing(where, OFED, MOVE)
     assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), label_of(APP))

@@ -674,7 +674,7 @@ def test_what_cannot_be_loaded_again_as_it_was_is_unloaded_once_its_users_end() 
 
 @pytest.mark.parametrize("later", [1, 2])
 def test_what_is_being_written_of_the_next_image_does_not_come_where_the_image_of_before_fits(later: int) -> None:
-    """A dependent driver in a wave of its own yields, and is edited then: it is loaded again with the image of before."""
+    """A dependent driver in a wave of its own yields, and is edited then: it returns to the image of before."""
     world = ordered(2, budget=2)
 
     def has_label(label: str) -> bool:

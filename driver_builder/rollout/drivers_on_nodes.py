@@ -1,0 +1,146 @@
+"""What is known of drivers that depend on each other, on the nodes where they are. Pure.
+
+Place in the flow: :mod:`driver_builder.rollout.order` decides by it who waits for whom, and
+:mod:`driver_builder.rollout.clearance` who yields and when that is over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
+from driver_builder.model.kernels import KernelTarget
+from driver_builder.objects import loaded
+from driver_builder.objects.yielding import Yielding, yielding_of
+from driver_builder.observed import inventory, pairs
+from driver_builder.observed.by_driver import of_driver, pods_of
+from driver_builder.observed.evidence import Finding, judge
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.pairs import Pair
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.planning.actions import MoveNode, TakeNode
+from driver_builder.planning.kept_modules import KeptModules
+from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.standing import Placed
+from kube_api import names
+
+
+@dataclass(frozen=True, slots=True)
+class DriversOnNodes:
+    """The ``parts`` of all drivers by their keys, and what each needs of others."""
+
+    parts: Mapping[str, DriverPlan]
+    needs: Mapping[str, Dependencies]
+    snapshot: Snapshot
+
+    def has_dependents(self, driver: str) -> bool:
+        """Return whether other drivers depend on one."""
+        return bool(self.needs.get(driver, NONE).dependents)
+
+    def record(self, node: Node, driver: str) -> Yielding | None:
+        """Return who yields to a driver on a node; None if nobody does."""
+        record = yielding_of(node.annotations)
+        return record if record is not None and record.first == driver else None
+
+    def placed(self, node: Node, driver: str) -> Placed | None:
+        """Return where a node gets a driver from; None if its image is not there, or not known to be."""
+        part, target = self.parts.get(driver), inventory.target_of(node)
+        return part.placed.get(target.group) if part is not None and isinstance(target, KernelTarget) else None
+
+    def pairs_of(self, driver: str) -> dict[str, Pair]:
+        """Return the pairs of DaemonSets of a driver in a wave, by target."""
+        return pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
+
+    def pairs_of_kernel(self, node: Node, driver: str) -> list[Pair]:
+        """Return those of them that are for the kernel of a node."""
+        return [pair for pair in self.pairs_of(driver).values() if pair.moved.kernel == node.kernel_version]
+
+    def daemon_set(self, node: Node, driver: str) -> DaemonSet | None:
+        """Return the DaemonSet that a node gets a driver from."""
+        for pair in self.pairs_of_kernel(node, driver):
+            return pair.of_node(node, wave_label_of(driver))
+        own = of_driver(self.snapshot.daemon_sets, driver)
+        return next((item for item in own if item.kernel == node.kernel_version), None)
+
+    def pods(self, node: Node, driver: str) -> list[DriverPod]:
+        """Return the pods of a driver that stay on a node."""
+        found = pods_of(self.snapshot.pods, driver).on(node.name)
+        return [pod for pod in found if not pod.deleting]
+
+    def kept(self, driver: str) -> KeptModules:
+        """Return which modules of a driver stay loaded when it is replaced."""
+        return KeptModules.of(self.parts[driver], self.snapshot)
+
+    def is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
+        """Return whether a node gets the image of before again."""
+        placed = self.placed(node, driver)
+        if not isinstance(action, MoveNode) or action.lets_in:
+            return False
+        return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
+
+    def is_behind(self, node: Node, driver: str) -> bool:
+        """Return whether a driver still has the image of before on a node, although another one is wanted."""
+        if driver not in self.parts:
+            return False
+        label, placed = wave_label_of(driver), self.placed(node, driver)
+        if placed is not None:
+            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
+        return any(pair.of_node(node, label) is not pair.moved for pair in self.pairs_of_kernel(node, driver))
+
+    def has_before(self, node: Node, driver: str) -> bool:
+        """Return whether a node has the image of before of a driver: not where it has moved, whatever is wanted now."""
+        placed = self.placed(node, driver)
+        if placed is None or placed.lanes is None:
+            return self.is_behind(node, driver)
+        return not placed.lanes.has_in_front(node, wave_label_of(driver))
+
+    def fits(self, node: Node, driver: str, first: str) -> bool:
+        """Return whether the wanted image of a driver is built for the modules that another one has on a node."""
+        placed = self.placed(node, driver)
+        image = placed.built_for.get(first) if placed is not None else None
+        if image is None:
+            return True
+        wanted = [item.expected for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
+        return all(pod.image == image or (pod.expected and pod.expected in wanted) for pod in self.pods(node, first))
+
+    def goes_back(self, node: Node, driver: str) -> bool:
+        """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
+        for first, _ in self.needs.get(driver, NONE).first:
+            placed = self.placed(node, first)
+            # Where only single nodes request a rebuild, the others keep what they have.
+            is_kept = placed is not None and placed.lanes is None and not self.fits(node, driver, first)
+            if is_kept or self.has_before(node, first):
+                return True
+        return False
+
+    def in_the_way(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+        """Return the drivers that have to yield before a driver is replaced, the last of the order first."""
+        every = [key for key in unload_order(driver, self.needs) if key in self.parts]
+        # Where this one works, a pod of theirs may load at any moment.
+        works = any(judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT) for pod in self.pods(node, driver))
+        found = tuple(key for key in every if self.is_loaded(node, key) or (works and self.pods(node, key)))
+        return () if not found or self.kept(driver).stay(action) else found
+
+    def is_loaded(self, node: Node, driver: str) -> bool:
+        """Return whether a driver may have modules on a node."""
+        if self.parts[driver].driver.ready_label in node.labels:
+            return True
+        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        return known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
+
+    def is_gone(self, node: Node, driver: str) -> bool:
+        """Return whether nothing of a driver is on a node, nor anything that could load it again."""
+        part = self.parts.get(driver)
+        has_label = part is not None and part.driver.ready_label in node.labels
+        if has_label or loaded.annotation(driver) in node.annotations:
+            return False
+        if pods_of(self.snapshot.pods, driver).on(node.name):
+            return False
+        orphaned = (pod.node for pod in of_driver(self.snapshot.orphaned_pods, driver))
+        unloading = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver))
+        return node.name not in {*orphaned, *unloading}
+
+
+def wave_label_of(driver: str) -> str:
+    """Return the label of nodes that a wave of a driver has reached."""
+    namespace, _, name = driver.partition("/")
+    return names.wave_label(namespace, name)
