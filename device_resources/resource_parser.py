@@ -4,6 +4,7 @@ What a table of fields cannot say is added here: fields that exclude each other,
 """
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from device_resources.fields import RESOURCE_FIELDS
@@ -102,7 +103,12 @@ def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:
 
 
 def _is_of_drivers(path: str) -> bool:
-    return any(f"{path}/".startswith(f"{place}/") for place in _OF_DRIVERS)
+    """Return whether a path is, or may be, at or below such a place: it may have wildcards, and /var/run is /run."""
+    folders = path.removeprefix("/var").split("/") if path.startswith("/var/run/") else path.split("/")
+    return any(
+        len(folders) >= len(place) and all(map(fnmatchcase, place, folders))
+        for place in (item.split("/") for item in _OF_DRIVERS)
+    )
 
 
 def _resource(value: Mapping[str, Any]) -> Resource:

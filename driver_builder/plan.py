@@ -65,7 +65,7 @@ from driver_builder.upgrades.node_pools import follows
 from driver_builder.upgrades.prebuild import plan_prebuilds
 from driver_builder.upgrades.upgrade_labels import label_moves
 from driver_builder.validation.pending_taint import taint, untaint
-from driver_builder.validation.proof_step import forget_proofs, prove
+from driver_builder.validation.proof_step import forget_proofs, prove, without_label
 from driver_builder.validation.validation_step import forget, validate
 
 Json = dict[str, Any]
@@ -140,7 +140,7 @@ def plan(
     order = Order.of(parts, needs, snapshot)
     admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order)
     prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order)
-    parts = list(leave.hold_back(admitted, prepared.parts, snapshot))
+    parts = [without_label(part, snapshot) for part in leave.hold_back(admitted, prepared.parts, snapshot)]
     unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
     return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)

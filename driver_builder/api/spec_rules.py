@@ -17,6 +17,8 @@ from kube_api.names import GROUP
 
 MIRROR_ARG = "HEADERS_MIRROR"
 """The one argument that is not for make: the address of a package repository that a template also uses."""
+PROGRAM_VARIABLE = "DRIVERWRIGHT_DRIVER"
+"""The variable of an image's own program that driver-builder sets itself."""
 MAX_ITEMS = 64
 """Entries of a list or a mapping, at most."""
 
@@ -49,6 +51,10 @@ def _reserved(reference: str) -> str:
 def _label_of_ours(key: str) -> str:
     domain = key.partition("/")[0]
     return "is a label of driver-builder: name one of another operator" if f".{domain}".endswith(f".{GROUP}") else ""
+
+
+def _variable_of_ours(name: str) -> str:
+    return "is set by driver-builder: leave it out" if name == PROGRAM_VARIABLE else ""
 
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -108,6 +114,7 @@ ENV_NAME = Rule(
     re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
     "is not a variable's name: use letters, digits and '_', not beginning with a digit",
     128,
+    _variable_of_ours,
 )
 DEVICE_NODE = Rule(
     re.compile(rf"/dev/{_NO_CLIMB}[A-Za-z0-9._+@:-]+(?:/[A-Za-z0-9._+@:-]+)*"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
-from driver_builder.objects import manifests, plugin, slots
+from driver_builder.objects import manifests, plugin, slots, vendor_pod
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
 from driver_builder.observed.snapshot import DaemonSet
@@ -97,4 +97,6 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         node_selector=dict(selector),
         tolerations=manifests.as_text(pod_spec.get("tolerations") or []),
         first=manifests.firsts_of(pod_spec),
+        has_program=manifests.has_program(pod_spec),
+        asked=vendor_pod.asked_of(pod_spec),
     )

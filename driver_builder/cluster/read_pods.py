@@ -224,6 +224,7 @@ def _pod(obj: Json) -> DriverPod:
         unready_since=None if is_ready else _time(ready.get("lastTransitionTime")),
         device_nodes=_device_nodes(obj),
         program=_program(obj, hold, is_refuted=is_refuted),
+        asked=shared(vendor_pod.asked_of(obj["spec"])),
     )
 
 
@@ -243,7 +244,7 @@ def _init_containers(obj: Json) -> list[Json]:
 
 def _program(obj: Json, hold: Json, *, is_refuted: bool) -> Program | None:
     """Return the image's own program of a pod, None if our loader loads its modules."""
-    if all(item["name"] != vendor_pod.PROGRAM_CONTAINER for item in obj["spec"].get("containers") or ()):
+    if not manifests.has_program(obj["spec"]):
         return None
     status = obj.get("status") or {}
     container = _container_status(status.get("containerStatuses"), vendor_pod.PROGRAM_CONTAINER)
@@ -252,6 +253,7 @@ def _program(obj: Json, hold: Json, *, is_refuted: bool) -> Program | None:
     return Program(
         environment=tuple((name, shared(known[name])) for name in proof_pod.VARIABLES if known.get(name)),
         started_at=_time(((container.get("state") or {}).get("running") or {}).get("startedAt")),
+        has_ended=bool(_ended(container)),
         held=load_report.parse(held.get("message") or "") if held else None,
         held_at=_time(held.get("finishedAt")) if held else None,
     )

@@ -210,4 +210,5 @@ def _purl(locator: str) -> Json:
 def _id(kind: str, path: str) -> str:
     """An identifier of letters, digits, . and -, which is one path's alone."""
     words = re.sub(r"[^A-Za-z0-9.]+", "-", path.rpartition("/")[2])
-    return f"{kind}-{words}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()
+    return f"{kind}-{words}-{digest[:8]}"

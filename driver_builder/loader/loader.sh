@@ -438,7 +438,7 @@ is_own_link() {
 copy_userspace() {
     local path=${userspace%% *} module=${modules##* } needed free
     read_export || return 0
-    [ -d "$image/userspace" ] ||
+    [ -d "$image/userspace" ] && ! [ -L "$image/userspace" ] ||
         refuse LoadFailed "$module" "the image has no folder /userspace: build it with spec.userspace"
     # An empty folder is what a pod that waits for it has made.
     [ -L "$export_link" ] || ! [ -e "$export_link" ] || rmdir "$export_link" 2>/dev/null ||
@@ -468,6 +468,7 @@ export_userspace() {
     [ "$before" != "$copy_name" ] || return 0
     ln -sfn "$copy_name" "$copy.link" && mv -T "$copy.link" "$export_link" ||
         refuse LoadFailed "${modules##* }" "user space: the link ${userspace%% *} cannot be written on the node"
+    copied=
     remove_copies "${export_link%/*}" "$copy_name" "$before"
     say "exported the user space to ${userspace%% *}"
 }
@@ -529,11 +530,12 @@ check_blacklist() {
 undo() {
     local name again=$removed
     removed=
+    # Nothing shows it yet, and each image that is refused would leave one.
+    [ -z "$copied" ] || rm -rf "$copied"
     for name in $modules; do
         ! is_live "$name" || return 0
     done
     remove_firmware "$firmware"
-    [ -z "$copied" ] || rm -rf "$copied"
     for name in $again; do
         # In a subshell: its failure is not the driver's.
         if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
@@ -1286,7 +1288,32 @@ is_ending() {
     return "$found"
 }
 
-# What is live of the modules is the image's own program's: it is neither replaced nor unloaded here.
+# find_loaded_by_us: sets doomed to the modules that an image before this one had our loader load, last loaded first, and
+# other_build to one of them. A program that finds them live may leave them alone, and would be proven by them.
+find_loaded_by_us() {
+    local file name proven_boot='' proven=''
+    set +f
+    for file in "$run_folder/$this_driver"-*.live; do
+        {
+            read -r proven_boot _
+            while [ "$proven_boot" = "$boot_id" ] && read -r name _; do
+                proven="$proven $name"
+            done
+        } 2>/dev/null <"$file"
+    done
+    set -f
+    for name in $modules; do
+        read_owner "$name"
+        # What a program has loaded is for a program to replace.
+        # shellcheck disable=SC2086  # names are words
+        [ "$owner $state" = "$this_driver live" ] && is_live "$name" && ! is_among "$name" $proven || continue
+        other_build=$name
+        doomed="$name $doomed"
+    done
+}
+
+# What is live of the modules is the image's own program's: it is neither replaced nor unloaded here, but for what our
+# loader loaded before. So are files of an image before, which do not belong to what the program loads.
 prepare() {
     local waited=0
     trap stop TERM INT
@@ -1300,6 +1327,7 @@ prepare() {
         waited=$((waited + 1))
     done
     find_leaving
+    find_loaded_by_us
     wait_for_dependencies
     claim_modules
     write_blacklist
@@ -1308,6 +1336,8 @@ prepare() {
     make_room
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
+    remove_firmware "$firmware"
+    export_userspace
     say "the image's own program loads$modules now"
 }
 

@@ -21,7 +21,7 @@ from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
-from driver_builder.objects.vendor_pod import with_vendor
+from driver_builder.objects.vendor_pod import PREPARE_CONTAINER, PROGRAM_CONTAINER, with_vendor
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -204,9 +204,15 @@ def folders_of(pod_spec: Json) -> tuple[str, ...]:
     return tuple(sorted(item["name"] for item in pod_spec.get("volumes") or () if "hostPath" in item))
 
 
+def has_program(pod_spec: Json) -> bool:
+    """Return whether the image's own program loads the modules in such a pod."""
+    return any(item["name"] == PROGRAM_CONTAINER for item in pod_spec.get("containers") or ())
+
+
 def firsts_of(pod_spec: Json) -> tuple[str, ...]:
     """Return the drivers that a pod's loader waits for, by ``namespace/name``."""
-    containers = (item for item in pod_spec.get("initContainers") or () if item["name"] == LOAD_CONTAINER)
+    waiting = (LOAD_CONTAINER, PREPARE_CONTAINER)
+    containers = (item for item in pod_spec.get("initContainers") or () if item["name"] in waiting)
     variables = (item for container in containers for item in container.get("env") or ())
     words = next((str(item.get("value") or "") for item in variables if item["name"] == DEPENDS), "").split()
     return tuple(word.partition(":")[0].replace(".", "/", 1) for word in words)

@@ -36,12 +36,14 @@ _BEFORE_AND_AFTER_SECONDS = 300
 class Program:
     """An image's own program in a driver pod, and what a proof of it needs: ``environment``.
 
-    ``started_at`` is when its container started, None while it does not run. ``held`` is what ``hold`` ended with, at
+    ``started_at`` is when its container started, None while it does not run: it ``has_ended`` before, or was never seen
+    to run. ``held`` is what ``hold`` ended with, at
     ``held_at``, if nothing has refuted it since. ``proven_at`` is when the proof pod ended whose report the pod has.
     """
 
     environment: tuple[tuple[str, str], ...] = ()
     started_at: float | None = None
+    has_ended: bool = False
     held: LoadReport | None = None
     held_at: float | None = None
     proven_at: float | None = None

@@ -9,24 +9,44 @@ program, and ``hold`` watches what a proof pod (:mod:`driver_builder.objects.pro
 from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec, EnvironmentVariable, HostPath, LoadedBy, VendorSettings
+from driver_builder.api.spec_rules import PROGRAM_VARIABLE
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
+from driver_builder.objects.loaded import plain
 
 Json = dict[str, Any]
 
 PREPARE_CONTAINER = "prepare"
 PROGRAM_CONTAINER = "driver"
-DRIVER_VARIABLE = "DRIVERWRIGHT_DRIVER"
+DRIVER_VARIABLE = PROGRAM_VARIABLE
 """In the environment of the image's own program: ``loader.sh`` finds by it a program that has not ended yet."""
 POD_UID = "POD_UID"
 """The variable with the uid of the driver pod: what a proof pod has found live is that pod's."""
 RUN = {"name": "run", "mountPath": "/host/run/driverwright"}
 """Where ``loader.sh`` keeps on the node what it has to know until the next boot."""
 
+VARIABLES = (
+    "BLACKLIST", "BOOT_ID", "DEPENDS", "DEVICE_NODES", "DIR_NAME", "DMESG", "DRIVER", "FIRMWARE_PATH", "INSMOD",
+    "KERNEL", "LIVE_TIMEOUT", "LOADER", "MODULES", "NODE_NAME", "NODE_REBUILDS", "POD_UID", "REBUILD", "REMOVE_MODULES",
+    "RMMOD", "UNLOAD", "USERSPACE",
+)  # fmt: skip
+"""What ``loader.sh`` would take from a vendor's image if the pod did not say it, and acts on."""
+
 ROOT: Json = {"runAsUser": 0}
 """A vendor's image may name another user."""
 UNCONFINED: Json = {"seLinuxOptions": {"type": "spc_t"}}
 """The type of privileged containers: that of others may not write to the node's folders. Ignored without SELinux."""
+
+
+def asked_of(pod_spec: Json) -> str:
+    """Return which modules and which firmware a pod asks of a vendor's image, empty for an image of ours.
+
+    The image does not say so, and a fingerprint does not cover it. Their order and their parameters are no matter here.
+    """
+    variables = (item for container in pod_spec.get("initContainers") or () for item in container.get("env") or ())
+    known = {item["name"]: str(item.get("value") or "") for item in variables}
+    names = sorted(plain(line.partition(" ")[0]) for line in known.get("MODULES", "").splitlines())
+    return " ".join(filter(None, (*names, known.get("FIRMWARE_PATH"))))
 
 
 def with_vendor(
@@ -44,10 +64,19 @@ def with_vendor(
     values = {"MODULES": "\n".join(lines), "KERNEL": target.kernel_version}
     if vendor.loader is LoadedBy.IMAGE:
         load = _with_environment(load, {**values, "LOADER": vendor.loader.value})
-        return _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, prepare)
-    values |= {"DIR_NAME": vendor.dir_name or "", "FIRMWARE_PATH": spec.module.firmware_path or ""}
-    load = _with_environment(load, values)
-    return {**pod, "initContainers": [bring, load]}
+        pod = _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, prepare)
+    else:
+        values |= {"DIR_NAME": vendor.dir_name or "", "FIRMWARE_PATH": spec.module.firmware_path or ""}
+        pod = {**pod, "initContainers": [bring, _with_environment(load, values)]}
+    (bring, load), (hold, *others) = pod["initContainers"], pod["containers"]
+    return {**pod, "initContainers": [bring, _closed(load)], "containers": [_closed(hold), *others]}
+
+
+def _closed(container: Json) -> Json:
+    """Return a container of the loader that takes no setting from the environment of the image."""
+    given = container.get("env", [])
+    names = {item["name"] for item in given}
+    return {**container, "env": [*given, *({"name": name} for name in VARIABLES if name not in names)]}
 
 
 def _with_environment(load: Json, values: dict[str, str]) -> Json:

@@ -178,6 +178,9 @@ def is_current(pod: DriverPod, daemon_set: DaemonSet) -> bool:
     fingerprint than was wanted when it was first seen. ``kept`` are fingerprints of before a rebuild that only some
     nodes asked for.
     """
+    # Pods of earlier versions do not say it.
+    if pod.asked and daemon_set.asked and pod.asked != daemon_set.asked:
+        return False
     if pod.fingerprint == daemon_set.fingerprint or pod.fingerprint in daemon_set.kept:
         return True
     if fingerprint.is_of_this_form(pod.fingerprint):

@@ -25,7 +25,8 @@ def with_proof(pod: DriverPod, proofs: Iterable[ProofPod]) -> DriverPod:
     own = _of(pod, proofs)
     last = _reported(own)
     if last is None or last.ended_at is None:
-        said = own[-1].message if own else ""
+        # While `hold` is content, the trouble of a proof that is made again is none of the driver.
+        said = own[-1].message if own and not pod.ready else ""
         return replace(pod, message=pod.message or f"proof pod {own[-1].name}: {said}") if said else pod
     return replace(
         pod,
@@ -82,13 +83,15 @@ def next_of(pod: DriverPod, proofs: Iterable[ProofPod], boot_id: str | None, now
     newest = own[-1] if own else None
     kept = {item.uid for item in (newest, _reported(own)) if item is not None}
     gone = tuple(item for item in own if item.uid not in kept and not item.deleting)
-    if pod.deleting or pod.program is None or pod.program.started_at is None:
+    program = pod.program
+    # One that ends at once may never be seen to run: its proof says after the same time that nothing is live.
+    if pod.deleting or program is None or (program.started_at is None and not program.has_ended):
         return Next(gone=gone)
     if newest is None:
         return Next(gone=gone, starts=True)
     if newest.ended_at is None or newest.deleting or _stands(pod, newest, boot_id):
         return Next(gone=gone)
-    due_at = _due_at(newest, pod.program.started_at)
+    due_at = _due_at(newest, program.started_at or newest.created_at)
     is_due = due_at is None or due_at > now + _RETRY_MAX_SECONDS or now >= due_at
     return Next(gone=gone, starts=is_due, before=newest.uid, due_at=None if is_due else due_at)
 

@@ -88,6 +88,10 @@ class DaemonSet:
     """As JSON; both say, besides the wave, where its pods may be."""
     first: tuple[str, ...] = ()
     """The drivers that its pods wait for, by ``namespace/name``."""
+    has_program: bool = False
+    """Whether the image's own program loads the modules."""
+    asked: str = ""
+    """What its pods ask of a vendor's image (:func:`driver_builder.objects.vendor_pod.asked_of`)."""
 
     @property
     def target_label(self) -> str:
@@ -132,6 +136,8 @@ class DriverPod:
     device_nodes: tuple[str, ...] = ()
     program: Program | None = None
     """Where the image's own program loads the modules: then ``proof`` is the report of a proof pod."""
+    asked: str = ""
+    """What it asks of a vendor's image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

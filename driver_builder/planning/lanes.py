@@ -63,6 +63,9 @@ def _has_something_to_lose(
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
         return False
+    # Nor does our loader see a program that still ends: the next pod is made when the one before is gone.
+    if existing.has_program and not written.has_program:
+        return False
     if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
            for node, pod in pods):  # fmt: skip
         return True

@@ -18,7 +18,7 @@ from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import Reused
 from driver_builder.model.loader_privileges import LoaderPrivileges
-from driver_builder.objects import manifests, slots
+from driver_builder.objects import manifests, slots, vendor_pod
 from driver_builder.objects.fingerprint import fingerprint, is_of_this_form
 from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
@@ -38,6 +38,7 @@ Json = dict[str, Any]
 MAX_MODULES = 256
 _WORD = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 """Names of modules, srcversions and build ids."""
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Present, part: TargetPart) -> TargetPart:
@@ -90,7 +91,8 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         target=item.target.short_hash,
         fingerprint=written.fingerprint,
         is_written=found.front is not None
-        and (found.front.fingerprint, found.front.image) == (written.fingerprint, written.image)
+        and (found.front.fingerprint, found.front.image, found.front.asked)
+        == (written.fingerprint, written.image, written.asked)
         and found.is_placed,
         lanes=found if found.spare is not None else None,
         is_undone=is_undone,
@@ -177,7 +179,7 @@ def _asks_for_the_same(existing: DaemonSet, written: DaemonSet) -> bool:
 
 
 def _judged_by(item: DaemonSet) -> tuple[object, ...]:
-    return (item.fingerprint, item.kept, item.adopted, item.expected, item.image)
+    return (item.fingerprint, item.kept, item.adopted, item.expected, item.image, item.asked)
 
 
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
@@ -206,7 +208,7 @@ def manifest_of(
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
     vendor = _vendor(item)
-    userspace = state.labels.get(images.USERSPACE_LABEL, "")
+    userspace = _digest(state.labels.get(images.USERSPACE_LABEL, ""))
     on_node = fingerprint(
         spec,
         identities=known,
@@ -241,6 +243,11 @@ def manifest_of(
     )
 
 
+def _digest(label: str) -> str:
+    """Read a digest, which names a folder on nodes; any other text of a prebuilt image is none."""
+    return label if _DIGEST.fullmatch(label) else ""
+
+
 def _vendor(item: ImageTarget) -> VendorSettings | None:
     return item.vendor if isinstance(item, PrebuiltTarget) else None
 
@@ -270,6 +277,8 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         node_selector=template["spec"]["nodeSelector"],
         tolerations=manifests.as_text(template["spec"]["tolerations"]),
         first=manifests.firsts_of(template["spec"]),
+        has_program=manifests.has_program(template["spec"]),
+        asked=vendor_pod.asked_of(template["spec"]),
     )
 
 

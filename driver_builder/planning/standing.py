@@ -299,11 +299,19 @@ def _of_outdated(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing,
     finding, why = judge(node, pod)
     if finding is Finding.WORKS:
         return Standing.WORKING, why
-    if finding is Finding.SILENT:
+    if finding is Finding.SILENT or (is_old and _is_held_well(pod)):
         return Standing.SILENT, why
     # What the kubelet or the loader says of a failure is in the message: such a pod is not about to load.
     is_booting = is_old and not _is_of_this_boot(node, pod) and not pod.message
     return (Standing.BOOTING if is_booting else Standing.BROKEN), why
+
+
+def _is_held_well(pod: DriverPod) -> bool:
+    """Return whether `hold` sees what an image's own program has loaded, though the pod that proved it is gone.
+
+    Anybody who tidies up deletes pods that are completed.
+    """
+    return pod.program is not None and pod.proof is None and pod.ready and not pod.deleting
 
 
 def _of_current(node: Node, pod: DriverPod, *, is_old: bool) -> tuple[Standing, str]:

@@ -5,17 +5,20 @@ which stays as long as its driver pod: a controller that is killed between any t
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 from driver_builder.api.driver_spec import LoadedBy
 from driver_builder.desired.desired_target import PrebuiltTarget
 from driver_builder.objects import proof_pod
 from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.proof_pod import ProofPod
-from driver_builder.observed import proofs
+from driver_builder.observed import inventory, pairs, proofs
+from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import Action, StartPod, delete_pods
-from driver_builder.planning.plan_view import DriverView
+from driver_builder.observed.pairs import Pair
+from driver_builder.observed.snapshot import DriverPod, Snapshot
+from driver_builder.planning.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
+from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.validation.validation_step import Validating
 
 MAX_STARTS = 100
@@ -40,6 +43,54 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
             if found.starts and pod.target in seconds and node.name not in leaving:
                 starts.append(_start(view, pod, found.before, seconds[pod.target]))
     return Validating(actions=(*others, *starts[:MAX_STARTS]), requeue_at=min(times, default=None))
+
+
+def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
+    """Remove the ready label before a pod is taken whose program may unload the modules as it ends.
+
+    Our own loader leaves them. Where the status has to be written first, the label goes with the pod.
+    """
+    taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
+    if not taking:
+        return part
+    label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
+    known = pairs.pairs(of_driver(snapshot.daemon_sets, part.driver.key))
+    ending = {action.node for action in taking if any(_ends(action, pod, known) for pod in own.on(action.node))}
+    if not ending:
+        return part
+    gone = LabelNode(
+        node="",
+        driver=part.driver.key,
+        label=label,
+        version=None,
+        why="the image's own program may unload the modules as its driver pod ends",
+        annotations={label: None},
+    )
+    actions: list[Action] = []
+    for action in part.actions:
+        if isinstance(action, LabelNode) and action.label == label and action.node in ending:
+            # It may record what is loaded there as well.
+            ending.remove(action.node)
+            noted = {**action.annotations, **gone.annotations}
+            actions.append(replace(gone, node=action.node, annotations=noted))
+        else:
+            actions.append(action)
+    nodes = inventory.by_name(snapshot.nodes)
+    labelled = (name for name in sorted(ending) if name in nodes and label in nodes[name].labels)
+    return replace(part, actions=(*(replace(gone, node=name) for name in labelled), *actions))
+
+
+def _ends(action: TakeNode, pod: DriverPod, known: Mapping[str, Pair]) -> bool:
+    """Return whether an action ends a pod with a program, which still runs."""
+    if pod.program is None or pod.deleting:
+        return False
+    if isinstance(action, ReplacePod):
+        return pod.uid == action.uid
+    pair = known.get(pod.target)
+    if pair is None:
+        return False
+    wanted = pair.moved if action.value == pair.moved.target_label else pair.others
+    return pod.slot != wanted.slot.name
 
 
 def forget_proofs(view: DriverView) -> tuple[Action, ...]:

@@ -1,6 +1,7 @@
 """The device agent with a real kubelet: devices made by mknod, offered, allocated, lost, and offered again."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ NODES_OF_DEVICES = [Path(f"/dev/driverwright-widget{number}") for number in rang
 IN_CONTAINER = "/dev/widget"
 ZERO = os.makedev(1, 5)
 MOST_MIB = 28.0
+EXPORTS = Path("/run/driverwright")
+USER_SPACE = EXPORTS / "team.widget"
+"""A link to one of the copies beside it, as the loader of driver pods makes it."""
 CONFIGURATION = f"""\
 resources:
 - name: {RESOURCE}
@@ -31,11 +35,19 @@ resources:
     - path: /dev/driverwright-widget*
       mountPath: {IN_CONTAINER}
       permissions: r
+    - path: {USER_SPACE}
+      type: Mount
+      mountPath: /opt/widget
+      readOnly: true
+      limit: 1000
   environment:
     WIDGETS: $(DEVICE_IDS)
 """
 
-READ = f'echo "$WIDGETS"; ls -l {IN_CONTAINER}; head -c 4 {IN_CONTAINER} | od -An -tx1; exec sleep 3600'
+READ = (
+    f'echo "$WIDGETS"; ls -l {IN_CONTAINER}; cat /opt/widget/lib/libwidget.so; touch /opt/widget/lib/mine;'
+    f" head -c 4 {IN_CONTAINER} | od -An -tx1; exec sleep 3600"
+)
 
 
 def _start(place: Place, name: str) -> None:
@@ -54,6 +66,16 @@ def _make_device(path: Path) -> None:
     path.chmod(0o666)
 
 
+def _export(version: str) -> None:
+    """Export a user space as the loader does: a copy, and a link to it that is replaced at once."""
+    copy = EXPORTS / f".team.widget@{version}"
+    (copy / "lib").mkdir(parents=True, exist_ok=True)
+    (copy / "lib/libwidget.so").write_text(f"libraries of {version}\n")
+    link = EXPORTS / f"{copy.name}.link"
+    link.symlink_to(copy.name)
+    link.replace(USER_SPACE)
+
+
 @pytest.fixture(scope="module")
 def place(ground: Testbed) -> Iterator[Place]:
     """Deploy the agent on this machine's node; its devices come only later, as after a reboot."""
@@ -64,12 +86,16 @@ def place(ground: Testbed) -> Iterator[Place]:
         )  # fmt: skip
     for path in NODES_OF_DEVICES:
         path.unlink(missing_ok=True)
+    _export("1.0")
     made = Place(ground, ground.host_node_name, RESOURCE)
     made.deploy(images["device-agent"], CONFIGURATION)
     yield made
     for path in NODES_OF_DEVICES:
         path.unlink(missing_ok=True)
     made.remove()
+    USER_SPACE.unlink()
+    for copy in EXPORTS.glob(".team.widget@*"):
+        shutil.rmtree(copy)
 
 
 def test_the_agent_waits_for_its_devices(place: Place) -> None:
@@ -85,6 +111,18 @@ def test_an_unprivileged_pod_sees_its_device(place: Place) -> None:
     """The pod that requests a device has its node, readable, and the resource's variables."""
     _start(place, "widget-first")
     assert _device_of(place, "widget-first").startswith("driverwright-widget")
+
+
+def test_it_has_the_user_space_of_when_it_was_started(place: Place) -> None:
+    """Read-only, by the link of an exported one; after an upgrade the next pod has the new one."""
+    for name, version in (("widget-first", "1.0"), ("widget-third", "1.1")):
+        text = place.log_with(name, "00 00 00 00")
+        assert f"libraries of {version}\n" in text
+        assert "Read-only file system" in text
+        if name == "widget-first":
+            _export("1.1")
+            _start(place, "widget-third")
+    place.delete_pod("widget-third")
 
 
 def test_a_device_that_is_gone_cannot_be_allocated_until_it_is_back(place: Place) -> None:

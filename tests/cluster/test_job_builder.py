@@ -33,7 +33,7 @@ from driver_builder.cli.builder_choice import secret_values
 from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.image_state import Present
-from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, ImageRef
+from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
@@ -45,6 +45,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRE
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.real_parts import libraries
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
 from tools import product_images
 
@@ -283,8 +284,35 @@ def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.Captu
     wait_until("nothing of the build is left", lambda: not place.left(labels[KEY_LABEL]))
 
 
+@pytest.mark.long
+def test_engine_and_job_build_the_same_user_space(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Beside the modules, verified to be of their version; its firmware is where firmware is."""
+    files = {name: (MODULE_SOURCE / name).read_text() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
+    create_quietly(
+        place.root, CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "probe-source"}, "data": files}
+    )
+    kernel = newest_kernel()
+    with libraries.served(tmp_path) as archive:
+        pin = {"url": archive.url, "sha256": archive.sha256}
+        changes: Json = {"userspace": {"archive": pin, "versionFile": libraries.VERSION_FILE}}
+        changes["module"] = {"names": ["dw_probe"], "firmwarePath": "/userspace/fw"}
+        by_job, by_engine = (
+            _preflight(place, builder, kernel, capsys, **changes) for builder in (BuilderKind.JOB, BuilderKind.DOCKER)
+        )
+    assert by_job == by_engine
+    labels, content = by_job
+    assert labels[USERSPACE_LABEL].startswith("sha256:")
+    assert {name: text for name, text in content.items() if name.startswith(("userspace/", "firmware/"))} == {
+        "userspace/lib/libprobe.so.2.5": b"library",
+        "userspace/bin/probe": b"program",
+        "firmware/probe.bin": b"firmware",
+    }
+
+
 def _preflight(
-    place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str]
+    place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str], **changes: Any
 ) -> tuple[Mapping[str, str], dict[str, bytes]]:
     """Build, verify and push by the command; returns labels and files of what is in the registry then."""
     repository = f"job-builds/by-{builder.value}"
@@ -298,6 +326,7 @@ def _preflight(
             "source": {"configMap": {"name": "probe-source"}},
             "module": {"names": ["dw_probe"]},
             "build": {"builder": builder.value, "baseImage": place.base_image, **secrets},
+            **changes,
         },
     )
     del driver["metadata"]["uid"]

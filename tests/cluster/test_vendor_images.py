@@ -1,5 +1,7 @@
 """Vendors' images on real nodes: modules as KMM's kmod images have them, and a program that loads its own."""
 
+import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,20 @@ from demo.scenario import DRIVER, READY_LABEL, Scenario
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.images import ImageRef
 from driver_builder.objects.proof_pod import PROOF_LABEL
-from kube_api.resources import DRIVER_CONTAINERS, PODS
+from kube_api import names
+from kube_api.errors import NotFound
+from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
 from testbed.testbed import Testbed
+from tests.cluster.test_drain import DRAIN, USER, deployment, is_running, users
 from tests.cluster.test_pod_on_node import NAMESPACE, build
 from tests.support.real_parts import acts
+from tests.support.real_parts.cluster_setup import documents, path_of
 from tests.support.real_parts.images import derive
 
 pytestmark = [pytest.mark.long]
+
+DRAIN_RIGHTS = "driver-builder/drain.yaml"
 
 # As NVIDIA's: it unloads what it finds, loads its own, and unloads it when it is told to end.
 PROGRAM = """
@@ -57,6 +65,8 @@ def mappings(scenario: Scenario, tmp_path: Path) -> Iterator[list[dict[str, Any]
         folder.mkdir()
         built, _ = build(scenario.ground, guest.kernel, folder)
         images[guest.name] = push_image(scenario.ground, built, guest.name, *commands)
+        if commands:
+            push_image(scenario.ground, built, f"{guest.name}-next", *commands, "LABEL next=true")
     yield [
         {"literal": first.kernel.release, "image": images[first.name]},
         {
@@ -70,6 +80,9 @@ def mappings(scenario: Scenario, tmp_path: Path) -> Iterator[list[dict[str, Any]
             },
         },
     ]
+    for left in (DEPLOYMENTS.path(namespace=NAMESPACE, name=USER), *map(path_of, documents(DRAIN_RIGHTS))):
+        with contextlib.suppress(NotFound):
+            scenario.cluster.client.delete(left)
     acts.delete_driver(scenario)
 
 
@@ -91,10 +104,78 @@ def proofs(scenario: Scenario) -> dict[str, str]:
     }
 
 
+def _wave_of_programs(scenario: Scenario, guest: Guest, edited: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Upgrade to another image whose program loads: the node is locked and drained, and the label goes with the pod."""
+    client, path = scenario.cluster.client, DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    scenario.apply(documents(DRAIN_RIGHTS))
+    scenario.apply([deployment(scenario.images["loader"], guest.name)])
+    acts.wait_until(scenario, "the device is in use", lambda: is_running(scenario))
+    before, pods, users_before = proofs(scenario), acts.pod_uids(scenario), users(scenario)
+    image = edited[1]["image"].removesuffix(":1") + "-next:1"
+    container = {**edited[1]["container"], "args": ["use_irq=1"]}
+    mappings = [edited[0], {**edited[1], "image": image, "container": container}]
+    seen: set[str] = set()
+
+    def is_proven() -> bool:
+        node = scenario.cluster.node(guest.name)
+        has_lock = f"{NAMESPACE}/{DRIVER}" in node["metadata"]["annotations"].get(names.LOCK_ANNOTATION, "")
+        taints = {taint["key"] for taint in node["spec"].get("taints", ())}
+        seen.update(["drained"] if has_lock and names.UPGRADING_TAINT in taints else [])
+        return bool(proofs(scenario).keys() - before.keys()) and READY_LABEL in node["metadata"]["labels"]
+
+    began = time.monotonic()
+    client.patch(path, {"spec": {"rollout": {"drain": DRAIN}, "kernelMappings": mappings}})
+    acts.wait_until(scenario, "what the next image loads is proven", is_proven)
+    print(f"\na wave between two images with a program: {time.monotonic() - began:.1f} s on {guest.name}")
+    assert seen == {"drained"}
+    assert parameter(guest) == "Y"
+    assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
+    acts.wait_until(
+        scenario, "the user is back", lambda: is_running(scenario) and users(scenario).isdisjoint(users_before)
+    )
+    _wait_for_no_wave(scenario, guest)
+    return mappings
+
+
+def _wave_that_fails(scenario: Scenario, guest: Guest, mappings: list[dict[str, Any]]) -> None:
+    """Edit the program to one that ends at once: the wave halts, and the node gets what it had, with its users."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    pods, before = acts.pod_uids(scenario), proofs(scenario)
+    container = {**mappings[1]["container"], "command": ["/busybox", "sh", "-c", "exit 1"], "timeout": "1m"}
+    bad = [mappings[0], {**mappings[1], "container": container}]
+    began = time.monotonic()
+    scenario.cluster.client.patch(path, {"spec": {"kernelMappings": bad}})
+    acts.wait_for_reason(scenario, guest.kernel.release, "RolloutHalted")
+
+    def is_back() -> bool:
+        is_labelled = READY_LABEL in scenario.cluster.node(guest.name)["metadata"]["labels"]
+        return is_labelled and bool(proofs(scenario).keys() - before.keys()) and is_running(scenario)
+
+    acts.wait_until(scenario, "the node has what it had", is_back)
+    print(f"a wave that fails, and back: {time.monotonic() - began:.1f} s on {guest.name}")
+    assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
+    assert parameter(guest) == "Y"
+    scenario.cluster.client.patch(path, {"spec": {"kernelMappings": mappings}})
+    _wait_for_no_wave(scenario, guest)
+    scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
+    acts.wait_until(scenario, "nothing uses the device", lambda: not users(scenario))
+
+
+def _wait_for_no_wave(scenario: Scenario, guest: Guest) -> None:
+    def is_over() -> bool:
+        node = scenario.cluster.node(guest.name)
+        kept = {names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION} & node["metadata"]["annotations"].keys()
+        has_wave = "rollout" in scenario.cluster.driver(DRIVER).get("status", {})
+        return not kept and not node["spec"].get("taints") and not has_wave
+
+    acts.wait_until(scenario, "the wave is over", is_over)
+
+
 def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, mappings: list[dict[str, Any]]) -> None:
     """Blocked until trusted; then ready by both ways; an edit replaces no pod; what is lost comes back.
 
-    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node.
+    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node. A wave
+    between two such images drains the node; one whose program ends at once gives it back as it was.
     """
     own, program = scenario.guests.values()
     module = {"names": ["edudrv"]}
@@ -122,6 +203,12 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     assert versions(scenario) == {"1.0.1"}
     assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
 
+    next_image = _wave_of_programs(scenario, program, edited)
+    assert acts.pod_uids(scenario)[own.name] == pods[own.name]
+    pods = acts.pod_uids(scenario)
+    _wave_that_fails(scenario, program, next_image)
+    pods = {**acts.pod_uids(scenario), own.name: pods[own.name]}
+
     known = proofs(scenario)
     program.reboot()
     program.wait_ready(timeout=acts.SETTLE_SECONDS)
@@ -133,7 +220,7 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     before = (None, pods[program.name])
     acts.wait_for("its pod is replaced", lambda: acts.pod_uids(scenario).get(program.name) not in before)
     scenario.wait_for_ready()
-    assert parameter(program) == "N"
+    assert parameter(program) == "Y"
     acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)
     acts.delete_driver(scenario)
     for guest in (own, program):

@@ -44,6 +44,8 @@ from testbed.testbed import Testbed
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
 from tests.support.real_parts.build_bench import LeapingClock
+from tests.support.real_parts.libraries import VERSION_FILE
+from tests.support.real_parts.libraries import served as served_libraries
 
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
 BASE_IMAGE = "debian:bookworm-slim"
@@ -297,19 +299,9 @@ USERSPACE_PACKAGE = "libutempter0"
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserspaceArchive]:
-    """A user space below a top folder, with a link, a program with a set-id bit, and firmware; from a web server."""
-    root = tmp_path_factory.mktemp("libraries")
-    tree = root / "probe-libraries"
-    for name, text in (("lib/libprobe.so.2.5", "library"), ("bin/probe", "program"), ("fw/probe.bin", "firmware")):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(text)
-    (tree / "bin/probe").chmod(0o4755)
-    (tree / "lib/libprobe.so").symlink_to("libprobe.so.2.5")
-    with tarfile.open(root / "libraries.tar.gz", "w:gz") as archive:
-        archive.add(tree, arcname=tree.name)
-    with web_server.served(root) as url:
-        sha256 = hashlib.sha256((root / "libraries.tar.gz").read_bytes()).hexdigest()
-        yield UserspaceArchive(url=f"{url}/libraries.tar.gz", sha256=sha256)
+    """A user space from a web server."""
+    with served_libraries(tmp_path_factory.mktemp("libraries")) as archive:
+        yield archive
 
 
 def test_a_user_space_of_an_archive_is_built_and_verified(
@@ -319,7 +311,7 @@ def test_a_user_space_of_an_archive_is_built_and_verified(
     names = ("dw_helper.c", "dw_probe.c", "Makefile")
     request = replace(
         shipped(SourceFiles(files={name: (MODULE_SOURCE / name).read_bytes() for name in names}), "dw_probe"),
-        userspace=Userspace(content=libraries, version_file="lib/libprobe.so.2.5"),
+        userspace=Userspace(content=libraries, version_file=VERSION_FILE),
         firmware_path="/userspace/fw",
     )
     built = Run(DockerBuilder(api), tmp_path)(request)

@@ -117,6 +117,10 @@ def test_null_is_a_field_that_is_not_given() -> None:
             _with_path(type="Mount", permissions="r"), "permissions: only a path of type Device", id="of a mount"
         ),
         pytest.param(
+            _with_path(type="Mount", path="/var/run/driverwright/team.edu"), "readOnly: set readOnly", id="by a link"
+        ),
+        pytest.param(_with_path(type="Mount", path="/r?n/driver*/*"), "readOnly: set readOnly", id="by wildcards"),
+        pytest.param(
             _with_path(type="Mount", path="/run/driverwright/team.edu"), "readOnly: set readOnly: true", id="writable"
         ),
         pytest.param(

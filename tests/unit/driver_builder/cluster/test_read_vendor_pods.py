@@ -51,6 +51,15 @@ def test_a_running_program_proves_nothing() -> None:
     }
 
 
+def test_a_program_that_ends_at_once_has_run() -> None:
+    """It may never be seen to run: its container is started again with growing waits."""
+    waits: Object = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}}
+    for state, has_ended in ((waits, True), ({"state": {"waiting": {"reason": "PodInitializing"}}}, False)):
+        program = read(prepare=DONE, driver=state).program
+        assert program is not None
+        assert (program.started_at, program.has_ended) == (None, has_ended)
+
+
 def test_a_refusal_before_the_program_is_started_is_the_report() -> None:
     """Nothing runs then."""
     seen = read(prepare={"state": {"waiting": {}}, "lastState": ended("ModuleConflict")})
@@ -76,7 +85,8 @@ def test_the_device_nodes_are_those_of_the_preparing_container() -> None:
     template = made(with_mapping(**PROGRAM))["spec"]["template"]
     for item in template["spec"]["initContainers"]:
         if item["name"] == "prepare":
-            item["env"] = [*item["env"], {"name": manifests.DEVICE_NODES, "value": "/dev/edu0"}]
+            others = [variable for variable in item["env"] if variable["name"] != manifests.DEVICE_NODES]
+            item["env"] = [*others, {"name": manifests.DEVICE_NODES, "value": "/dev/edu0"}]
     metadata = {**template["metadata"], "namespace": "driverwright", "name": "edu-a", "uid": "u"}
     assert read_pod({"metadata": metadata, "spec": template["spec"], "status": {}}).device_nodes == ("/dev/edu0",)
 

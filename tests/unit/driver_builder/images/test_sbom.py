@@ -101,6 +101,12 @@ def test_what_spdx_demands_is_there() -> None:
     assert content["documentDescribes"] == ["SPDXRef-Image"]
 
 
+def test_a_file_may_have_any_name() -> None:
+    """An archive gives firmware names that are not UTF-8."""
+    names = [item["name"] for item in document(files={**FILES, "/firmware/\udcff.bin": b"fw"})["packages"]]
+    assert "\udcff.bin" in names
+
+
 def test_a_module_is_named_by_what_identifies_its_build() -> None:
     """Its srcversion, its checksum, and its license in SPDX's words with the kernel's own beside it."""
     probe = package("dw_probe.ko", document())

@@ -99,6 +99,25 @@ def test_a_load_that_fails_shows_nothing_new(world: World) -> None:
     assert copies(world) == []
 
 
+def test_a_load_that_fails_halfway_leaves_no_copy(world: World) -> None:
+    """One module of the new image is live by then; the next image that fails would leave another one."""
+    world.run("load")
+    world.is_live("edudrv", srcversion="AAAA")
+    write(world.root / "image/driver/modules", "edudrv\nedu2\n")
+    upgrade(world, "1.1", "bbbb")
+    assert world.run("load").verdict["module"] == "edu2"
+    assert (copies(world), exported(world)) == ([".team.edu@aaaa", "team.edu"], "1.0")
+
+
+def test_a_link_in_its_place_is_refused(world: World) -> None:
+    """It would show pods a folder of the node, whose modes would change."""
+    (world.root / "image/userspace").rename(world.root / "elsewhere")
+    (world.root / "image/userspace").symlink_to(world.root / "elsewhere")
+    ran = world.run("load")
+    assert (ran.verdict["result"], copies(world)) == ("LoadFailed", [])
+    assert (world.root / "elsewhere/bin/edu").stat().st_mode & 0o7777 == 0o4775
+
+
 def test_a_driver_in_use_keeps_its_user_space(world: World) -> None:
     """Another build cannot replace the module, so the link stays with the live one."""
     world.run("load")

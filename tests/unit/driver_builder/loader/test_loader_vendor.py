@@ -260,6 +260,48 @@ def test_prepare_makes_room_and_leaves_the_modules_of_the_program(program: World
     ]
 
 
+def loaded_by_us(world: World) -> None:
+    """Let an image before have had our loader load edudrv, with firmware and a user space."""
+    world.environment |= {"HOST_ROOT": str(world.root), "HOST_RUN": str(world.root / "run/driverwright")}
+    world.is_live("edudrv", srcversion=OTHER)
+    write(world.root / "run/driverwright/owners/edudrv", "3f0b driverwright.edu live\n")
+    updates = world.root / "firmware/updates" / KERNEL
+    write(updates / "edu.bin", "1.0")
+    write(updates / ".driverwright-driverwright.edu-2c602ba5", "edu.bin\n")
+    write(world.root / "run/driverwright/.driverwright.edu@aaaa/lib/libedu.so", "1.0")
+    (world.root / "run/driverwright/driverwright.edu").symlink_to(".driverwright.edu@aaaa")
+
+
+def test_prepare_takes_away_what_our_loader_loaded_before(program: World) -> None:
+    """A program that leaves alone what it finds live would be proven by it; its firmware and libraries go as well."""
+    loaded_by_us(program)
+    assert program.run("prepare").code == 0
+    assert program.calls == ["rmmod edudrv"]
+    assert list((program.root / "firmware/updates").rglob("*.bin")) == []
+    assert [path.name for path in (program.root / "run/driverwright").iterdir()] == ["owners"]
+
+
+def test_prepare_refuses_what_is_in_use_before_the_program_begins(program: World) -> None:
+    """Nothing is touched."""
+    loaded_by_us(program)
+    program.is_live("edudrv", srcversion=OTHER, refcnt=1)
+    ran = program.run("prepare")
+    assert (ran.verdict["result"], program.calls) == ("LoadFailed", [])
+    assert "module edudrv is in use" in ran.verdict["message"]
+    assert (program.root / "run/driverwright/driverwright.edu/lib/libedu.so").read_text() == "1.0"
+    assert (program.root / "firmware/updates" / KERNEL / "edu.bin").exists()
+
+
+def test_prepare_leaves_what_a_program_loaded_before(program: World) -> None:
+    """Of any pod of this boot, for any target; its record may write the name in another way."""
+    program.is_live("edu_drv", srcversion=OTHER)
+    program.environment["MODULES"] = "edu_drv"
+    write(program.root / "run/owners/edu_drv", "3f0b driverwright.edu live\n")
+    write(program.root / "run/driverwright.edu-00000000.live", "3f0b uid-0\nedu-drv srcversion BBBB\n")
+    assert program.run("prepare").code == 0
+    assert program.calls == []
+
+
 def test_prepare_refuses_what_another_driver_has_loaded(program: World) -> None:
     """Before the image's own program is started."""
     program.is_live("edudrv")

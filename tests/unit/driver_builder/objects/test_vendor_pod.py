@@ -1,5 +1,6 @@
 """The pods of a vendor's image: our loader in it, or its own program beside our loader."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import VendorSettings
 from driver_builder.model.images import ImageRef
 from driver_builder.model.loader_privileges import CAPABILITIES, LoaderPrivileges
-from driver_builder.objects import manifests
+from driver_builder.objects import manifests, vendor_pod
 from tests.support.driver_builder.factories import DIGEST, IDENTITY, KERNEL, driver, spec_of, target
+from tests.support.real_parts.loader_world import LOADER
 
 IMAGE = ImageRef("r.io", "edu", DIGEST)
 PROGRAM = {"loader": "image"}
@@ -47,8 +49,8 @@ def containers(container: DriverContainer, **changes: Any) -> dict[str, dict[str
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    """Return the environment of a container."""
-    return {item["name"]: item["value"] for item in container["env"]}
+    """Return the environment of a container, without what is empty."""
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
 
 
 def fingerprint(container: DriverContainer, **changes: Any) -> str:
@@ -94,7 +96,46 @@ def test_only_the_containers_that_act_on_the_node_are_privileged() -> None:
         "mountPath": "/host/run/driverwright",
         "readOnly": True,
     }
-    assert [item["name"] for item in found["hold"]["env"]] == ["DRIVER", "LOADER", "POD_UID"]
+    assert [item["name"] for item in found["hold"]["env"] if len(item) > 1] == ["DRIVER", "LOADER", "POD_UID"]
+
+
+@pytest.mark.parametrize("words", [{}, PROGRAM], ids=["our loader", "its own program"])
+def test_the_environment_of_the_image_is_no_setting_of_the_loader(words: dict[str, str]) -> None:
+    """A vendor's image may have a variable such as BLACKLIST or KERNEL for a purpose of its own."""
+    for name, container in containers(with_mapping(**words)).items():
+        if container["image"] == str(IMAGE) and name != "driver":
+            assert {item["name"] for item in container["env"]} == set(vendor_pod.VARIABLES), name
+
+
+def test_all_settings_of_the_loader_are_known() -> None:
+    """But those of its own image, and of its tests."""
+    read = set(re.findall(r"\$\{([A-Z_]+):?[-+]", LOADER.read_text()))
+    assert set(vendor_pod.VARIABLES) - read == set()
+    assert read - set(vendor_pod.VARIABLES) == {
+        "DEPENDS_TIMEOUT", "DEVICE_TIMEOUT", "DRIVER_ROOT", "ENDING_SECONDS", "HOLD_SECONDS", "HOST_DEV",
+        "HOST_FIRMWARE", "HOST_MODPROBE", "HOST_MODULES", "HOST_ROOT", "HOST_RUN", "KEPT_FREE", "LOCK_SECONDS",
+        "POD_FOLDER", "PROC", "SETTLE_SECONDS", "SYSFS", "TERMINATION_LOG",
+    }  # fmt: skip
+
+
+def test_a_program_waits_for_other_drivers_as_the_loader_does() -> None:
+    """They are read from its DaemonSet where its spec is not valid any more."""
+    first = (("team/ofed", ("ib_core",)),)
+    for words in ({}, PROGRAM):
+        assert manifests.firsts_of(pod(with_mapping(**words), first=first)) == ("team/ofed",)
+
+
+def test_other_modules_of_a_vendors_image_are_another_request() -> None:
+    """Its digest is the same; their order and their dashes make no difference."""
+
+    def asked(*names: str, **module: str) -> str:
+        mappings = [{"regexp": ".*", "image": "r.io/edu:1"}]
+        return vendor_pod.asked_of(
+            pod(driver(spec_changes={"kernelMappings": mappings, "module": {"names": [*names], **module}}))
+        )
+
+    assert asked("a", "b-c") == asked("b_c", "a") == "a b_c"
+    assert len({asked("a"), asked("a", "b"), asked("a", firmwarePath="/f"), asked("a", firmwarePath="/g")}) == 4
 
 
 BEFORE = with_mapping(**PROGRAM, container={"args": ["a"]})

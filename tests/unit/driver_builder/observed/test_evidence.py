@@ -135,6 +135,8 @@ def test_contrary_evidence_wins_over_silence() -> None:
     [
         pytest.param({}, {}, True, id="the same fingerprint"),
         pytest.param({"fingerprint": OLD}, {}, False, id="another one"),
+        pytest.param({"asked": "a"}, {"asked": "a b"}, False, id="other modules of a vendor's image"),
+        pytest.param({"asked": ""}, {"asked": "a b"}, True, id="a pod that does not say which"),
         pytest.param({"fingerprint": OLD}, {"kept": frozenset({OLD})}, True, id="one that is kept"),
         pytest.param({"fingerprint": "0123456789abcdef"}, {}, False, id="older form, never seen before"),
         pytest.param({"fingerprint": "0123456789abcdef"}, {"adopted": "same"}, True, id="older form, adopted"),

@@ -55,9 +55,11 @@ def test_what_was_refused_before_the_program_began_stays() -> None:
 
 
 def test_trouble_of_a_proof_pod_is_that_of_the_driver_pod() -> None:
-    """Nothing else says why a node does not become ready."""
+    """Nothing else says why a node does not become ready; while `hold` is content, it is no trouble of the driver."""
     stuck = proof(ended_at=None, report=None, message="ImagePullBackOff: no such image")
-    assert proofs.with_proof(pod(), (stuck,)).message == "proof pod p1: ImagePullBackOff: no such image"
+    seen = pod(ready=False)
+    assert proofs.with_proof(seen, (stuck,)).message == "proof pod p1: ImagePullBackOff: no such image"
+    assert proofs.with_proof(pod(), (stuck,)).message == ""
 
 
 def test_what_hold_finds_after_the_proof_is_contrary() -> None:
@@ -71,6 +73,7 @@ def test_what_hold_finds_after_the_proof_is_contrary() -> None:
     [
         pytest.param(pod(), (), True, id="nothing is proven"),
         pytest.param(pod(program=Program()), (), False, id="the program does not run"),
+        pytest.param(pod(program=Program(has_ended=True)), (), True, id="the program ends as soon as it has begun"),
         pytest.param(pod(deleting=True), (), False, id="the pod ends"),
         pytest.param(pod(), (proof(),), False, id="it is proven"),
         pytest.param(pod(), (proof(ended_at=None, report=None),), False, id="a proof runs"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model import images
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.plan import plan
@@ -18,8 +19,10 @@ from tests.support.driver_builder.factories import (
     KERNEL,
     OLD,
     OTHER_KERNEL,
+    PRESENT,
     SETTINGS,
     daemon_set,
+    driver,
     loaded,
     node,
     pod,
@@ -214,6 +217,23 @@ def test_pods_are_not_replaced_before_their_daemon_set_is_current() -> None:
     seen = with_images(snapshot(*NODES))
     pods = tuple(pod(seen, item.name, old=True) for item in NODES)
     assert replaced(replace(seen, daemon_sets=(daemon_set(seen, old=True),), pods=pods)) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [("sha256:" + "ab" * 32, "ab" * 8), ("/../../../etc", "d" * 16), ("a b", "d" * 16)]
+)
+def test_a_folder_on_nodes_is_named_by_a_digest(label: str, expected: str) -> None:
+    """What else the label of a prebuilt image says is not believed: the image's own digest does."""
+    archive = {"url": "https://example.com/a.tar", "sha256": "0" * 64}
+    mappings = [{"regexp": ".*", "image": "r.io/edu:1"}]
+    container = driver(
+        spec_changes={"kernelMappings": mappings, "userspace": {"archive": archive, "versionFile": "lib/a.so.1"}}
+    )
+    state = replace(PRESENT, labels={**PRESENT.labels, images.USERSPACE_LABEL: label})
+    (action,) = plan(with_images(snapshot(drivers=(container,)), state), SETTINGS).actions
+    assert isinstance(action, ApplyDaemonSet)
+    (_, load) = action.manifest["spec"]["template"]["spec"]["initContainers"]
+    assert {"name": "USERSPACE", "value": f"/run/driverwright/driverwright.edu {expected}"} in load["env"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.objects.proof_pod import Program
 from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.planning.standing import Standing, Weighing, stand
 from kube_api import names
@@ -15,6 +16,8 @@ LABEL = SEEN.drivers[0].ready_label
 (READY_NODE,) = ready_snapshot().nodes
 BY = Weighing(target="t", driver="apps/edu", outdated={"old": False}, asking=frozenset(), label=LABEL, record="record")
 NO_PROOF: dict[str, Any] = {"proof": None, "ready": False}
+UNPROVEN: dict[str, Any] = {"proof": None, "program": Program(started_at=0.0), "message": "proof pod p: ErrImagePull"}
+"""Somebody deleted the proof pod of an image's own program, and another one cannot start."""
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,9 @@ NO_PROOF: dict[str, Any] = {"proof": None, "ready": False}
         pytest.param(READY_NODE, [{"uid": "old", "proof": loaded(boot_id="x")}], Standing.BOOTING, id="another boot"),
         pytest.param(READY_NODE, [{"uid": "old", **NO_PROOF, "message": "ErrImagePull"}], Standing.BROKEN, id="stuck"),
         pytest.param(node(), [{"uid": "old", **NO_PROOF}], Standing.BROKEN, id="it never loaded"),
+        pytest.param(READY_NODE, [{"uid": "old", **UNPROVEN}], Standing.SILENT, id="its proof pod was deleted"),
+        pytest.param(READY_NODE, [{"uid": "old", **UNPROVEN, "ready": False}], Standing.BROKEN, id="hold has lost it"),
+        pytest.param(node(), [{"uid": "old", **UNPROVEN}], Standing.BROKEN, id="its program never loaded"),
         pytest.param(READY_NODE, [{}], Standing.UPDATED, id="the wanted image works"),
         pytest.param(READY_NODE, [NO_PROOF], Standing.UNPROVEN, id="the wanted image is not proven yet"),
         pytest.param(READY_NODE, [], Standing.UNPROVEN, id="a pod that is not made yet"),

@@ -13,11 +13,14 @@ from driver_builder.planning.actions import DeletePod, LabelNode, RememberLoaded
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
+    IDENTITY,
     KERNEL,
     LOADED,
     NAMESPACE,
     NOW,
+    OLD,
     SETTINGS,
+    daemon_set,
     driver,
     node,
     ready_snapshot,
@@ -25,7 +28,8 @@ from tests.support.driver_builder.factories import (
 
 IMAGE = "registry.example.com:5000/vendor/edu:1"
 MAPPING = {"regexp": ".*", "image": IMAGE, "loader": "image", "container": {"timeout": "5m"}}
-CONTAINER = driver(spec_changes={"kernelMappings": [MAPPING], "module": {"names": ["edudrv"], "trustImage": True}})
+SPEC = {"kernelMappings": [MAPPING], "module": {"names": ["edudrv"], "trustImage": True}}
+CONTAINER = driver(spec_changes=SPEC)
 ENVIRONMENT = (("DRIVER", "driverwright.edu-2c602ba5"), ("KERNEL", KERNEL), ("MODULES", "edudrv"))
 RUNS = Program(environment=ENVIRONMENT, started_at=NOW - 600)
 
@@ -89,6 +93,22 @@ def test_the_label_goes_with_a_pod_whose_program_ends() -> None:
     actions = plan(seen(proof(), deleting=True), SETTINGS).actions
     assert [item.version for item in actions if isinstance(item, LabelNode)] == [None]
     assert not any(name_of(item) in ("StartProof", "DeleteProofPod") for item in actions)
+
+
+def test_the_label_goes_in_the_write_that_ends_the_program() -> None:
+    """Before its pod is deleted, where the driver has one DaemonSet; a pod of our loader leaves the modules."""
+    edited = driver(spec_changes={**SPEC, "rollout": {"strategy": "immediate"}})
+    found = replace(seen(proof()), drivers=(edited,))
+    found = replace(found, daemon_sets=(daemon_set(found),), pods=(replace(pod_of(found), fingerprint=OLD),))
+    taken = [item for item in plan(found, SETTINGS).actions if isinstance(item, LabelNode | ReplacePod)]
+    assert [type(item).__name__ for item in taken] == ["LabelNode", "ReplacePod"]
+    assert isinstance(taken[0], LabelNode)
+    assert (taken[0].version, taken[0].annotations) == (None, {CONTAINER.ready_label: None})
+    of_ours = replace(pod_of(found), program=None, expected={"edudrv": IDENTITY})
+    decided = plan(replace(found, pods=(of_ours,)), SETTINGS)
+    assert [type(item).__name__ for item in decided.actions if isinstance(item, LabelNode | ReplacePod)] == [
+        "ReplacePod"
+    ]
 
 
 def test_the_proof_of_a_pod_that_is_gone_goes() -> None:
