@@ -52,6 +52,8 @@ def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
         return ok(
             "plugin", f"its device plugin is ready, and the kubelet has its resource: {stages.labels[Stage.PLUG]}"
         )
+    if found.reason is Reason.RESOURCE_CONFLICT:
+        return broken("plugin", found.why, remedy_of(found.reason))
     trouble = context.decided.stages
     if stages.plugin_set is None and trouble is not None:
         return broken("plugin", f"there is no DaemonSet: {trouble.message}", remedy_of(trouble.reason))

@@ -1,8 +1,8 @@
 """The labels of a Node that say how far a driver is there, for the pods of the stages that follow. Pure.
 
 They have at most five letters: the rest of a label's 63 characters is for namespace and name. Each is ``true``, or not
-there. Beside two of them stands an annotation of the same name: how the validation of the plugin ended, and since when
-nothing may run there.
+there. Beside three of them stands an annotation of the same name: since when nothing may run there, since when the
+kubelet has none of the resource, and how the validation of the plugin ended.
 """
 
 from enum import StrEnum

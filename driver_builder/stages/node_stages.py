@@ -14,11 +14,14 @@ from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import Action, LabelNode
 from driver_builder.reasons import Reason
 from driver_builder.stages import plugin_validation
-from driver_builder.stages.stage_view import StageView
+from driver_builder.stages.stage_view import StageView, read_time
 
 REGISTER_SECONDS = 60.0
 """So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
 reports a change within ten seconds."""
+
+MISSING_SECONDS = 60.0
+"""So long a resource may be missing that was there: a kubelet that starts reports none until its plugins are back."""
 
 NO_LABELS: Mapping[Stage, bool] = dict.fromkeys(Stage, False)
 
@@ -40,7 +43,8 @@ class Standing:
 class NodeStages:
     """What the labels are to say, what is done besides, and why the last stage is not reached; with a reason if wrong.
 
-    ``starts`` is the subject of a validation of the plugin that is next.
+    ``starts`` is the subject of a validation of the plugin that is next, ``missing_since`` when the kubelet was found
+    to have none of the resource, though it had.
     """
 
     labels: Mapping[Stage, bool]
@@ -48,6 +52,7 @@ class NodeStages:
     why: str = ""
     reason: Reason | None = None
     starts: str = ""
+    missing_since: str | None = None
     due_at: float | None = None
     leaves: bool = False
 
@@ -58,6 +63,7 @@ class _Plugin:
     why: str = ""
     reason: Reason | None = None
     due_at: float | None = None
+    missing_since: str | None = None
 
 
 def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
@@ -104,20 +110,23 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     if settings.plugin_validation is None or not plugin.is_there:
         keeps_record = settings.plugin_validation is not None
         actions = stages.delete(node.name) if keeps_record else plugin_validation.forget(stages, node, "not validated")
-        return NodeStages(labels=labels, actions=actions, why=plugin.why, reason=plugin.reason, due_at=plugin.due_at)
+        return NodeStages(labels=labels, actions=actions, why=plugin.why, reason=plugin.reason, due_at=plugin.due_at,
+                          missing_since=plugin.missing_since)  # fmt: skip
     found = plugin_validation.of_node(stages, node)
     if found is None:
-        return NodeStages(labels=labels, why="its record of what is loaded is missing", due_at=plugin.due_at)
+        return NodeStages(labels=labels, why="its record of what is loaded is missing", due_at=plugin.due_at,
+                          missing_since=plugin.missing_since)  # fmt: skip
     is_known = found.state is not ValidationState.UNDECIDED
     was = stages.has_label(node, Stage.PLGOK)
     labels[Stage.PLGOK] = found.state is ValidationState.VALIDATED if is_known else was
     # The pod is for a plugin that a label has said is there: it would wait for it otherwise.
-    may_start = found.starts and stages.has_label(node, Stage.PLUG)
+    may_start = found.starts and stages.has_label(node, Stage.PLUG) and plugin.missing_since is None
     times = [time for time in (plugin.due_at, found.due_at) if time is not None]
     return NodeStages(
         labels=labels,
         actions=found.actions,
-        why=found.why,
+        why=found.why or plugin.why,
+        missing_since=plugin.missing_since,
         reason=Reason.PLUGIN_VALIDATION_FAILED if found.state is ValidationState.FAILED else plugin.reason,
         starts=found.subject if may_start else "",
         due_at=min(times, default=None),
@@ -149,7 +158,21 @@ def _plugin(stages: StageView, node: Node, resource: str) -> _Plugin:
     if is_early:
         why = f"{resource} is not reported anew yet" if has else f"it has no {resource} yet"
         return _Plugin(is_there=was, why=why, due_at=late)
-    return _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
+    return _without_resource(stages, node, resource, was=was)
+
+
+def _without_resource(stages: StageView, node: Node, resource: str, *, was: bool) -> _Plugin:
+    """Return what a node is whose plugin runs, and whose kubelet has none of the resource."""
+    missing = _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
+    if not was:
+        return missing
+    since = read_time(node.annotations.get(stages.labels[Stage.PLUG]))
+    # A time that has not come yet is of another clock.
+    since = stages.now if since is None or since > stages.now else since
+    if stages.now >= since + MISSING_SECONDS:
+        return missing
+    why = f"it has no {resource} at the moment"
+    return _Plugin(is_there=True, why=why, due_at=since + MISSING_SECONDS, missing_since=str(int(since)))
 
 
 def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNode, ...]:
@@ -157,7 +180,7 @@ def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNo
     made: list[LabelNode] = []
     for stage, is_wanted in found.labels.items():
         key = stages.labels[stage]
-        annotations = _annotations(stages, node, found) if stage is Stage.RUN else {}
+        annotations = _annotations(stages, node, found, stage)
         if is_wanted is not (key in node.labels) or annotations:
             version = "true" if is_wanted else None
             made.append(
@@ -173,7 +196,16 @@ def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNo
     return tuple(made)
 
 
-def _annotations(stages: StageView, node: Node, found: NodeStages) -> dict[str, str | None]:
+def _annotations(stages: StageView, node: Node, found: NodeStages, stage: Stage) -> dict[str, str | None]:
+    """Return what changes of the record that stands beside a label."""
+    if stage is Stage.RUN:
+        return _run_record(stages, node, found)
+    key = stages.labels[Stage.PLUG]
+    is_changed = stage is Stage.PLUG and node.annotations.get(key) != found.missing_since
+    return {key: found.missing_since} if is_changed else {}
+
+
+def _run_record(stages: StageView, node: Node, found: NodeStages) -> dict[str, str | None]:
     """Record since when nothing may run on a node, until something may again, or the driver is gone."""
     key = stages.labels[Stage.RUN]
     is_recorded = key in node.annotations

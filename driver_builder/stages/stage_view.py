@@ -82,7 +82,7 @@ class StageView:
 
     def is_late(self, node: Node) -> bool:
         """Return whether the time is over in which the stages should have left a node."""
-        since = _time(node.annotations.get(self.labels[Stage.RUN]))
+        since = read_time(node.annotations.get(self.labels[Stage.RUN]))
         # A time that has not come yet is of another clock.
         return since is not None and not since <= self.now < since + LEAVE_SECONDS
 
@@ -98,7 +98,7 @@ class StageView:
     def take_run(self, node: Node, why: str) -> tuple[Action, ...]:
         """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
         run = self.labels[Stage.RUN]
-        is_begun = _time(node.annotations.get(run)) is not None
+        is_begun = read_time(node.annotations.get(run)) is not None
         begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
         taken = [
             LabelNode(
@@ -130,7 +130,7 @@ def _by_node(pods: tuple[_Pod, ...]) -> dict[str, tuple[_Pod, ...]]:
     return {node: tuple(group) for node, group in found.items()}
 
 
-def _time(text: str | None) -> float | None:
+def read_time(text: str | None) -> float | None:
     """Read a time in whole seconds; one that cannot be read is long ago."""
     if text is None:
         return None

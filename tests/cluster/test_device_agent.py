@@ -195,6 +195,9 @@ def test_beside_a_device_plugin_by_grpcio(place: Place, capsys: pytest.CaptureFi
     place.client.create(PODS.path(namespace=NAMESPACE), pod)
     other = Place(ground, place.node, REFERENCE)
     other.wait_for("1", "1")
+    # Nobody asks the other one how it is.
+    place.without_probes()
+    place.wait_for("2", "2")
     race = reference_plugin.Race(
         ours=place, theirs=other, run=_run, take=path.unlink, bring=lambda: _make_device(path),
         containers=(place.agent_container(), reference_plugin.container_of(place.pod("reference"))),

@@ -51,6 +51,18 @@ class Place:
             container[probe]["httpGet"]["port"] = port
             container[probe]["periodSeconds"] = 2
 
+    def without_probes(self) -> None:
+        """Replace the agent's pod by one that nobody asks, and wait until it has registered."""
+        before = self.agent()["metadata"]["uid"]
+        (container,) = self.client.get(DAEMON_SET)["spec"]["template"]["spec"]["containers"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            del container[probe]
+        self.client.patch(DAEMON_SET, {"spec": {"template": {"spec": {"containers": [container]}}}})
+        self.cluster.wait(
+            "another pod of the agent", lambda: self.agent()["metadata"]["uid"] != before or None, timeout=SECONDS
+        )
+        self.cluster.wait("it has registered", lambda: self.registrations() or None, timeout=SECONDS)
+
     def remove(self) -> None:
         """Delete the agent and wait until its pods are gone."""
         self.client.delete(DAEMON_SET)

@@ -37,6 +37,12 @@ def a_node(*stages: Stage, has: bool = True, record: Validated | None = None) ->
     return replace(made, annotations=annotations, allocatable=frozenset({"example.com/edu"} if has else ()))
 
 
+def missing(since: float) -> Node:
+    """Make a node whose kubelet has none of the resource, as it records, since a time."""
+    made = a_node(Stage.VALID, Stage.RUN, Stage.PLUG, has=False)
+    return replace(made, annotations={**made.annotations, KEYS[Stage.PLUG]: str(int(since))})
+
+
 def view(*pods: PluginPod, sets: tuple[PluginSet, ...] = (PLUG_SET,)) -> StageView:
     """Make what is known of the stages."""
     seen = Snapshot(now=NOW, drivers=(CONTAINER,), plugin_sets=sets, plugin_pods=pods)
@@ -57,7 +63,10 @@ CASES: list[Any] = [
     pytest.param(WORKS, replace(a_node(V, R), reported_at=NOW - 5), (STARTED,), {V, R, P}, id="a report since"),
     pytest.param(WORKS, a_node(V, R, has=False), (POD,), {V, R}, id="no resource"),
     pytest.param(WORKS, a_node(V, R), (CRASHED,), {V, R}, id="plugin not ready"),
-    pytest.param(WORKS, a_node(V, R, P, has=False), (POD,), {V, R}, id="the kubelet has lost the resource"),
+    pytest.param(WORKS, a_node(V, R, P, has=False), (POD,), {V, R, P}, id="the kubelet has lost the resource just now"),
+    pytest.param(WORKS, missing(NOW - 59), (POD,), {V, R, P}, id="for less than a minute"),
+    pytest.param(WORKS, missing(NOW - 60), (POD,), {V, R}, id="for a minute"),
+    pytest.param(WORKS, missing(NOW + 900), (POD,), {V, R, P}, id="as another clock says"),
     pytest.param(WORKS, a_node(V, R, P, has=False), (STARTED,), {V, R, P}, id="the plugin has just started again"),
     pytest.param(WORKS, a_node(V, R, P, has=False), (), {V, R, P}, id="its pod is being replaced"),
     pytest.param(WORKS, a_node(V, R, P, has=False), (CRASHED,), {V, R}, id="it crashes, and the resource is gone"),
@@ -103,6 +112,21 @@ def test_since_when_run_is_gone_is_recorded_with_it() -> None:
     assert labels_of(view(), left, of_node(view(), left, GONE)) == ()
     over = labels_of(view(), left, of_node(view(), left, replace(GONE, leaves=True)))
     assert [item.annotations for item in over] == [{KEYS[R]: None}]
+
+
+def test_since_when_the_resource_is_missing_is_recorded_until_it_is_back() -> None:
+    """Or until the label goes, which it does after a minute: then nothing is left of it."""
+    stages, seen = view(POD), a_node(V, R, P, has=False)
+    found = of_node(stages, seen, WORKS)
+    (record,) = labels_of(stages, seen, found)
+    assert (record.label, record.version, record.annotations) == (KEYS[P], "true", {KEYS[P]: str(int(NOW))})
+    assert (found.due_at, found.starts) == (NOW + 60, "")
+    back = replace(missing(NOW - 5), allocatable=frozenset({"example.com/edu"}))
+    (record,) = labels_of(stages, back, of_node(stages, back, WORKS))
+    assert (record.version, record.annotations) == ("true", {KEYS[P]: None})
+    over = missing(NOW - 60)
+    gone = [item for item in labels_of(stages, over, of_node(stages, over, WORKS)) if item.label == KEYS[P]]
+    assert [(item.version, item.annotations) for item in gone] == [(None, {KEYS[P]: None})]
 
 
 @pytest.mark.parametrize(

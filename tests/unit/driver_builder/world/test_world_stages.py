@@ -291,6 +291,25 @@ def test_a_node_without_a_device_loses_the_label_of_the_plugin() -> None:
     assert len(world.plugin_validations) == 3
 
 
+def test_a_kubelet_that_starts_again_moves_no_label() -> None:
+    """It reports none of the resource until its plugins have registered: what selects the labels stays."""
+    world = fleet(stages=CHAIN)
+    settle(world)
+    world.labels.clear()
+    world.now += 100
+    world.without_devices.add("b")
+    for _ in range(3):
+        world.turn()
+        world.reconcile()
+        world.now += 10
+    assert records(world) == {PLUG, PLGOK}
+    world.without_devices.clear()
+    settle(world)
+    assert world.labels == {name: [EVERY] for name in "abc"}
+    assert (records(world), len(world.plugin_validations)) == ({PLGOK}, 3)
+    assert condition(world) == ("True", "StagesReady")
+
+
 def test_a_report_of_the_plugin_before_says_nothing_of_the_one_after() -> None:
     """A kubelet reports every ten seconds, in which one plugin may leave and another one start."""
     world = fleet("a", stages=CHAIN)
