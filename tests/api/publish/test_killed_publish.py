@@ -29,16 +29,27 @@ def run_child(asked: PublishRequest, *, kill_after: float | None = None) -> Publ
     return PublishAnswer.from_line(child.reap().output)
 
 
-@pytest.mark.parametrize("action", ["publish", UNPUBLISH])
+EVEN, ODD = range(10, 0, -2), range(9, 0, -2)
+
+
+@pytest.mark.parametrize(
+    ("action", "tenths"),
+    [
+        pytest.param("publish", EVEN, id="publish"),
+        pytest.param(UNPUBLISH, ODD, id="unpublish"),
+        pytest.param("publish", ODD, id="publish-between", marks=pytest.mark.long),
+        pytest.param(UNPUBLISH, EVEN, id="unpublish-between", marks=pytest.mark.long),
+    ],
+)
 def test_a_child_killed_at_any_moment_leaves_nothing_that_the_next_does_not_fix(
-    root: Client, worker: Client, node: str, kubeconfig: str, action: str
+    root: Client, worker: Client, node: str, kubeconfig: str, *, action: str, tenths: range
 ) -> None:
     """Killed sooner and sooner, from its usual end on."""
     start = time.monotonic()
     assert run_child(request(node, kubeconfig=kubeconfig)) == PublishAnswer()
     usual = time.monotonic() - start
     ends: set[bool] = set()
-    for tenth in range(10, 0, -1):
+    for tenth in tenths:
         publish(request(node, NodeContent() if action == "publish" else FULL), worker)
         answer = run_child(request(node, kubeconfig=kubeconfig, action=action), kill_after=usual * tenth / 10)
         ends.add(answer is None)

@@ -155,7 +155,7 @@ def stopped(scenario: Scenario, *processes: str) -> Iterator[None]:
             scenario.ground.processes.signal(name, signal.SIGCONT)
 
 
-def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.1) -> None:
+def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.5) -> None:
     """Wait for something outside of Kubernetes."""
     end = time.monotonic() + timeout
     while not check():

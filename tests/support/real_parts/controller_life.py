@@ -194,7 +194,7 @@ class Life:
             if len(self.killed) > kills:
                 end, kills = time.monotonic() + WAIT_SECONDS, len(self.killed)
             assert time.monotonic() < end, f"{self.name}: not reached: {what}: {self.log()[-3000:]}"
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def settle(self) -> None:
         """Wait until the controller that runs knows its image and does passes in which nothing moves."""

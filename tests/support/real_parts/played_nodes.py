@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -30,6 +31,8 @@ Json = dict[str, Any]
 
 USER = {"uses": "driver"}
 """The label of pods that use the driver."""
+HEARTBEAT_SECONDS = 5.0
+"""A node whose kubelet says nothing is given up after forty; each word wakes whoever watches nodes."""
 
 
 class PlayedNodes(threading.Thread):
@@ -83,7 +86,7 @@ class PlayedNodes(threading.Thread):
 
     def run(self) -> None:
         """Play."""
-        while not self._stopping.wait(0.1):
+        while not self._stopping.wait(0.2):
             try:
                 self.play()
             except (NotFound, Conflict):
@@ -124,10 +127,10 @@ class PlayedNodes(threading.Thread):
     def play(self) -> None:
         """Send heartbeats, take pods in, report what their loaders found, let deleted ones end."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        # Once more in the same second they would say the same.
-        if (now, *self._kernels) != self._beats:
+        beats = (time.monotonic() // HEARTBEAT_SECONDS, *self._kernels)
+        if beats != self._beats:
             self.send_heartbeats(now)
-            self._beats = (now, *self._kernels)
+            self._beats = beats
         for pod in self.pods():
             self.play_pod(pod, now)
         if self.resource:

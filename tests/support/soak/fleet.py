@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import Any
 
 from driver_builder.objects import load_report, manifests
@@ -20,8 +19,6 @@ from testbed.testbed import Testbed
 from tests.support.real_parts.played_nodes import PlayedNodes
 
 Json = dict[str, Any]
-
-HEARTBEAT_SECONDS = 5.0
 
 
 class Fleet(PlayedNodes):
@@ -40,7 +37,6 @@ class Fleet(PlayedNodes):
         self._boots: dict[str, str] = {}
         self._booted = 0
         self._late: set[str] = set()
-        self._beaten = 0.0
         self._busy = threading.Lock()
 
     @property
@@ -134,12 +130,6 @@ class Fleet(PlayedNodes):
         """Tell whether a pod has reported on the boot that its node is on."""
         found = load_report_of(pod)
         return found is not None and found.boot_id == self._boots[pod["spec"]["nodeName"]]
-
-    def send_heartbeats(self, now: str) -> None:
-        """Now and then."""
-        if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:
-            super().send_heartbeats(now)
-            self._beaten = time.monotonic()
 
     def play(self) -> None:
         """Play, while no node changes."""
