@@ -207,3 +207,18 @@ def test_the_commands_of_the_page_leave_nothing(
         cluster.kubectl(*shlex.split(command))
     foreign = CUSTOM_RESOURCE_DEFINITIONS.path(name="nodefeaturerules.nfd.k8s-sigs.io")
     assert cluster.states().keys() == {foreign}
+
+
+def test_the_chart_installs_what_it_renders_and_leaves_a_definition_of_others_alone(cluster: Cluster) -> None:
+    """As the page says, into a namespace that is there; Node Feature Discovery's definition is as it was."""
+    foreign = CUSTOM_RESOURCE_DEFINITIONS.path(name="nodefeaturerules.nfd.k8s-sigs.io")
+    cluster.kubectl("apply", "-f", "deploy/namespace.yaml")
+    cluster.kubectl("apply", "--validate=false", "-f", "deploy/crds/drivercontainers.yaml")
+    before = cluster.states(foreign)
+    with pytest.raises(AssertionError, match="AlreadyExists"):
+        cluster.kubectl("create", "-f", "deploy/crds/nodefeaturerules.yaml")
+    # Alone, this test finds what kubectl has installed.
+    cluster.install(take_ownership=True)
+    assert cluster.states().keys() >= set(map(path_of, OBJECTS))
+    assert cluster.states(foreign) == before
+    cluster.helm.uninstall(RELEASE)
