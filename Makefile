@@ -11,7 +11,7 @@ READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help demo test test-long unit integration e2e fuzz lint format docs images bench driver-matrix nvidia-case clean
+.PHONY: help demo test test-long unit integration e2e fuzz lint format docs manifests images bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ format: $(READY) ## Format the code and apply automatic fixes
 
 docs: $(READY) ## Write docs/reasons.md from the table of reasons
 	@$(BIN)/python -m tests.reasons_page
+
+manifests: $(READY) ## Render deploy/ from the Helm chart
+	@$(BIN)/python -m tools.manifests
 
 images: $(READY) ## Build and push the programs' images: make images REGISTRY=host[:port][/path]
 	@$(BIN)/python -m tools.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"

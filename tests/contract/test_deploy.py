@@ -39,7 +39,9 @@ ADMISSION = sorted((ROOT / "deploy" / "admission").glob("*.yaml"))
 DRAIN = ROOT / "deploy" / "driver-builder" / "drain.yaml"
 # Not in the base: clusters whose pods need no devices go without it. A base of its own.
 AGENT = sorted((ROOT / "deploy" / "device-agent").glob("*.yaml"))
-NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE)
+# What they are rendered from: test_chart.py.
+CHART = (ROOT / "deploy" / "chart").rglob("*.yaml")
+NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE, *CHART)
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.

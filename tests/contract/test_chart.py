@@ -1,0 +1,473 @@
+"""The Helm chart renders the manifests of ``deploy/``, and nothing that Kubernetes or Pod Security refuses."""
+
+import base64
+import functools
+import importlib
+import itertools
+import re
+import tomllib
+from typing import Any
+
+import helm_python as helm
+import pytest
+
+from driver_builder.registry.credentials import Credentials, parse_docker_config
+from tests.support.yaml_files import read_documents, read_yaml
+from tools import manifests
+from tools.manifests import CHART, DEPLOY
+
+Json = dict[str, Any]
+
+POLICIES = ("nfd-worker", "driver-builder", "device-agent")
+GPU: Json = {"gpu": {"enabled": True, "nodeSelector": {"gpu": "true"}}}
+EVERYTHING: Json = {
+    "imagePullSecrets": ["pull"],
+    "registryCredentials": [{"name": "push", "registry": "r.example.com", "username": "u", "password": "p"}],
+    "namespace": {"create": True},
+    "nfdWorker": {**GPU, "env": {"A": "1"}, "args": ["--take-over"], "nodeSelector": {"a": "b"}},
+    "driverBuilder": {
+        "drain": True, "namespaces": ["team"], "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
+        "registryCaConfigMap": "ca", "env": {"B": "2"}, "args": ["--max-builds=2"], "nodeSelector": {"c": "d"},
+    },
+    "deviceAgent": {"enabled": True, "env": {"C": "3"}, "args": ["--interval=5s"], "nodeSelector": {"e": "f"}},
+    "networkPolicies": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "admissionPolicies": {"enabled": True, "nfdWorker": (DEPLOY / "admission/nfd-worker.yaml").read_text()},
+}  # fmt: skip
+JOB: Json = {"driverBuilder": {"builder": "job"}}
+VALUES: dict[str, Json] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "job": JOB,
+    "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
+    "worker only": {"driverBuilder": {"enabled": False}},
+    "controller only": {"nfdWorker": {"enabled": False}},
+}
+
+
+@functools.cache
+def rendered(of: str, namespace: str = "driverwright") -> list[Json]:
+    """Render the objects of an entry of VALUES."""
+    return objects(VALUES[of], namespace)
+
+
+def objects(values: Json, namespace: str = "driverwright") -> list[Json]:
+    """Render objects."""
+    texts = manifests.render(values, namespace=namespace)
+    return [item for name, text in sorted(texts.items()) if name.endswith(".yaml") for item in read_documents(text)]
+
+
+def one(found: list[Json], kind: str, name: str) -> Json:
+    """Return the only object of that kind and name."""
+    (item,) = [item for item in found if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    return item
+
+
+def pod(found: list[Json], name: str) -> Json:
+    """Return the pod's spec of a workload."""
+    (item,) = [
+        item for item in found if item["kind"] in ("Deployment", "DaemonSet") and item["metadata"]["name"] == name
+    ]
+    spec: Json = item["spec"]["template"]["spec"]
+    return spec
+
+
+def container(found: list[Json], name: str) -> Json:
+    """Return the only container of a workload."""
+    (item,) = pod(found, name)["containers"]
+    return dict(item)
+
+
+def environment(found: list[Json], name: str) -> dict[str, str]:
+    """Return the variables of a workload that have a value."""
+    return {item["name"]: item["value"] for item in container(found, name).get("env", ()) if "value" in item}
+
+
+# ---------------------------------------------------------------- the chart and deploy/
+
+
+def test_the_manifests_are_what_the_chart_renders() -> None:
+    """``make manifests`` would change nothing."""
+    assert [
+        str(path) for path, text in manifests.files().items() if not path.exists() or path.read_text() != text
+    ] == []
+
+
+def test_every_manifest_is_rendered() -> None:
+    """By hand are patches, definitions and the lists of kustomize alone; a command prints the policies."""
+    by_hand = {
+        "kustomization.yaml",
+        *(path.name for part in ("patches", "crds", "admission") for path in (DEPLOY / part).iterdir()),
+    }
+    found = {path for path in DEPLOY.rglob("*.yaml") if CHART not in path.parents and path.name not in by_hand}
+    assert found == {path for path in manifests.files() if CHART not in path.parents}
+
+
+def test_the_defaults_are_the_base_of_kustomize() -> None:
+    """But for the namespace, in which Helm has its release, and the definitions, which are not Helm's to delete."""
+    base = read_yaml((DEPLOY / "kustomization.yaml").read_text())["resources"]
+    files = [name for name in base if not name.startswith(("namespace", "crds/"))]
+    assert sorted(files) == sorted(name for name in manifests.render() if name.endswith(".yaml"))
+    assert {path.name for path in (CHART / "crds").iterdir()} == {"drivercontainers.yaml"}
+
+
+def test_the_chart_has_the_version_of_the_programs() -> None:
+    """Chart and programs are released together."""
+    version = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["version"]
+    chart = read_yaml((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    """Beside an icon that it recommends."""
+    found = helm.lint(CHART, {}, strict=True)
+    assert [item["error"] for item in found["messages"]] == ["icon is recommended"]
+
+
+# ---------------------------------------------------------------- the schema
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_schema_accepts(values: Json) -> None:
+    """What the other tests render, and what Helm adds to a chart that another one depends on."""
+    assert manifests.render({**values, "global": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"nfdworker": {}}, "nfdworker"),
+        ({"nfdWorker": {"tolerations": [{"effekt": "NoSchedule"}]}}, "effekt"),
+        ({"nfdWorker": {"resources": {"limit": {}}}}, "limit"),
+        ({"nfdWorker": {"resources": {"limits": {"memory": "lots"}}}}, "memory"),
+        ({"nfdWorker": {"port": 70000}}, "port"),
+        ({"nfdWorker": {"port": "9809"}}, "port"),
+        ({"nfdWorker": {"maxUnavailable": "some"}}, "maxUnavailable"),
+        ({"nfdWorker": {"args": ["take-over"]}}, "args"),
+        ({"nfdWorker": {"env": {"A": 1}}}, "env"),
+        ({"nfdWorker": {"config": {"core": {}}}}, "config"),
+        ({"nfdWorker": {"gpu": {"enabled": True}}}, "nodeSelector"),
+        ({"nfdWorker": {"gpu": {"enabled": True, "nodeSelector": {"a": "b", "c": "d"}}}}, "nodeSelector"),
+        ({"driverBuilder": {"builder": "podman"}}, "builder"),
+        ({"driverBuilder": {"engine": {"host": "/run/docker.sock"}}}, "host"),
+        ({"driverBuilder": {"engine": {"host": "ssh://root@engine"}}}, "host"),  # its key would need a mount
+        ({"driverBuilder": {"namespaces": ["Team"]}}, "namespaces"),
+        ({"driverBuilder": {"namespaces": ["a", "a"]}}, "namespaces"),
+        ({"driverBuilder": {"workSize": "20 GB"}}, "workSize"),
+        ({"images": {"repository": "r.example.com/x/"}}, "repository"),
+        ({"images": {"tag": 1.3}}, "tag"),
+        ({"images": {"loader": "r.example.com/x@sha256:1"}}, "loader"),
+        ({"images": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"imagePullSecrets": [{"name": "pull"}]}, "imagePullSecrets"),
+        ({"registryCredentials": [{"name": "push", "registry": "r", "username": "u"}]}, "password"),
+        ({"podMonitor": {"interval": "often"}}, "interval"),
+        ({"networkPolicies": {"from": {"namespaceSelector": {}}}}, "from"),
+        ({"admissionPolicies": {"enabled": "yes"}}, "enabled"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_schema_refuses(values: Json, word: str) -> None:
+    """Unknown keys at every depth and values without a meaning; the message names the key."""
+    with pytest.raises(helm.HelmValuesError, match=word):
+        manifests.render(values)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "x",
+        "r.example.com:5000/a/b",
+        "r.example.com:5000/a/b:1.0",
+        f"a/b@sha256:{'0' * 64}",
+        f"r:5000/b:1@sha256:{'0' * 64}",
+    ],
+)
+def test_an_image_is_a_reference_with_a_tag_or_a_digest(image: str) -> None:
+    """As it is written, whatever repository and tag of the others are."""
+    found = objects({"images": {"nfdWorker": image, "tag": "2"}})
+    assert container(found, "nfd-worker")["image"] == image
+    assert container(found, "driver-builder")["image"] == "driverwright/driver-builder:2"
+
+
+# ---------------------------------------------------------------- what every rendering has to be
+
+
+@pytest.mark.parametrize("of", VALUES)
+def test_objects_have_only_fields_that_kubernetes_knows(of: str) -> None:
+    """With their types; by the models of Kubernetes' own client, which drop what they do not know."""
+    for item in rendered(of):
+        if item["kind"] == "PodMonitor":
+            continue
+        version = item["apiVersion"].rpartition("/")[2]
+        words = re.sub(r"(?<!^)(?=[A-Z])", "_", item["kind"]).lower()
+        module = importlib.import_module(f"kubernetes.client.models.{version}_{words}")
+        model = getattr(module, f"{version.upper()}{item['kind']}").from_dict(item)
+        assert model.model_dump(by_alias=True, exclude_none=True) == item
+
+
+@pytest.mark.parametrize("of", VALUES)
+def test_no_object_is_there_twice_and_names_are_short(of: str) -> None:
+    """Names fit into labels; labels into what Kubernetes allows."""
+    names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in rendered(of)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) for _, _, name in names)
+
+
+PODS = [
+    (of, item["metadata"]["name"])
+    for of in VALUES
+    for item in rendered(of)
+    if item["kind"] in ("Deployment", "DaemonSet")
+]
+
+
+@pytest.mark.parametrize(("of", "name"), PODS, ids=lambda value: value.replace(" ", "-"))
+def test_no_pod_lacks_what_a_cluster_expects(of: str, name: str) -> None:
+    """Tolerations, priority, seccomp, probes, a limit of memory; privileges for GPUs without a runtime alone."""
+    found, spec = container(rendered(of), name), pod(rendered(of), name)
+    assert spec["tolerations"]
+    assert spec["priorityClassName"].startswith("system-")
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert {"livenessProbe", "readinessProbe"} <= found.keys()
+    assert found["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert found["resources"]["limits"]["memory"]
+    context = found["securityContext"]
+    assert context["readOnlyRootFilesystem"] is True
+    if (of, name) == ("everything", "nfd-worker-gpu"):
+        assert context["privileged"] is True
+    else:
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["allowPrivilegeEscalation"] is False
+        assert not context.get("privileged")
+
+
+def test_the_controller_leaves_a_node_that_does_not_respond() -> None:
+    """It tolerates no taint that evicts, unlike the pods that belong to a node."""
+    assert {item["effect"] for item in pod(rendered("defaults"), "driver-builder")["tolerations"]} == {"NoSchedule"}
+
+
+@pytest.mark.parametrize("of", VALUES)
+def test_every_object_is_in_the_namespace_of_the_release(of: str) -> None:
+    """But for the Role for Events and those of further namespaces; no other name is left over."""
+    elsewhere = [
+        item for item in rendered(of, "elsewhere") if item["metadata"].get("namespace", "elsewhere") != "elsewhere"
+    ]
+    assert {(item["kind"], item["metadata"]["namespace"]) for item in elsewhere} <= {
+        ("Role", "default"), ("RoleBinding", "default"),
+        ("Role", "team"), ("RoleBinding", "team"), ("ServiceAccount", "team"),
+    }  # fmt: skip
+    subjects = itertools.chain(*(item.get("subjects", ()) for item in rendered(of, "elsewhere")))
+    assert {item["namespace"] for item in subjects} == {"elsewhere"}
+
+
+# ---------------------------------------------------------------- options
+
+
+def test_a_builder_that_is_a_job_needs_no_engine_and_no_privileges() -> None:
+    """Its pod is what Pod Security calls restricted, on any node."""
+    spec, variables = pod(rendered("job"), "driver-builder"), environment(rendered("job"), "driver-builder")
+    assert "nodeSelector" not in spec
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 65534)
+    assert variables["DRIVER_BUILDER_BUILDER"] == "job"
+    assert "DOCKER_HOST" not in variables
+
+
+def test_the_patch_for_builds_in_jobs_makes_what_the_value_makes() -> None:
+    """For those who use the manifests."""
+    (patch,) = read_documents((DEPLOY / "patches/builds-in-jobs.yaml").read_text())
+    deployment = one(rendered("defaults"), "Deployment", "driver-builder")
+    assert by_name(patched(deployment, patch)) == by_name(one(rendered("job"), "Deployment", "driver-builder"))
+
+
+def patched(value: Json, patch: Json) -> Json:
+    """Apply a strategic merge patch, as far as ours goes."""
+    result = dict(value)
+    for name, change in patch.items():
+        if change is None:
+            result.pop(name)
+        elif isinstance(change, dict):
+            result[name] = patched(value.get(name, {}), change)
+        elif isinstance(change, list):
+            key = "mountPath" if name == "volumeMounts" else "name"
+            kept = {item[key]: item for item in value[name]}
+            for item in change:
+                kept[item[key]] = patched(kept.get(item[key], {}), item)
+            result[name] = [item for item in kept.values() if "$patch" not in item]
+        else:
+            result[name] = change
+    return {name: item for name, item in result.items() if item != {}}
+
+
+def by_name(value: Any) -> Any:
+    """Write lists whose items have names as objects: their order says nothing."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return {item.get("mountPath") or item.get("name") or str(item): by_name(item) for item in value}
+    return {name: by_name(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def test_a_remote_engine_needs_certificates_and_no_node() -> None:
+    """Nor a socket; the flag for certificates names the folder of the Secret."""
+    found = rendered("everything")
+    spec, variables = pod(found, "driver-builder"), environment(found, "driver-builder")
+    assert variables["DOCKER_HOST"] == "tcp://engine:2376"
+    assert spec["nodeSelector"] == {"c": "d"}
+    assert {name for volume in spec["volumes"] for name in volume} == {"name", "emptyDir", "secret", "configMap"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(found, "driver-builder")["volumeMounts"]}
+    assert variables["DRIVER_BUILDER_DOCKER_CERT_PATH"] == mounts["engine-certificates"]
+    assert variables["DRIVER_BUILDER_REGISTRY_CA_FILE"] == f"{mounts['registry-ca']}/ca.crt"
+
+
+def test_a_further_namespace_gets_what_the_first_one_has() -> None:
+    """The Role with the same rules, its binding to the controller's account, and the account of build Jobs."""
+    found = rendered("everything")
+    assert container(found, "driver-builder")["args"] == [
+        "run", "--namespace=driverwright", "--namespace=team", "--max-builds=2",
+    ]  # fmt: skip
+    here, there = (
+        {
+            (item["kind"], item["metadata"]["name"]): {key: part for key, part in item.items() if key != "metadata"}
+            for item in found
+            if item["metadata"].get("namespace") == namespace
+        }
+        for namespace in ("driverwright", "team")
+    )
+    assert there.keys() == {
+        ("Role", "driver-builder"), ("RoleBinding", "driver-builder"), ("ServiceAccount", "driver-builder-job"),
+    }  # fmt: skip
+    assert there.items() <= here.items()
+
+
+def test_pull_secrets_are_given_to_programs_and_build_jobs() -> None:
+    """Programs in their pods, Jobs by their account."""
+    found, wanted = rendered("everything"), [{"name": "pull"}]
+    names = ("nfd-worker", "nfd-worker-gpu", "driver-builder", "device-agent")
+    assert [pod(found, name)["imagePullSecrets"] for name in names] == [wanted] * 4
+    jobs = [item for item in found if item["metadata"]["name"] == "driver-builder-job"]
+    assert [item["imagePullSecrets"] for item in jobs] == [wanted] * 2
+
+
+def test_registry_credentials_become_secrets_that_our_registry_client_reads() -> None:
+    """Of the type that kubelets and ``spec.registry.secretRef`` take."""
+    secret = one(rendered("everything"), "Secret", "push")
+    assert secret["type"] == "kubernetes.io/dockerconfigjson"
+    found = parse_docker_config(base64.b64decode(secret["data"][".dockerconfigjson"]))
+    assert found == {"r.example.com": Credentials(username="u", password="p")}
+
+
+def test_every_node_has_one_worker() -> None:
+    """Nodes with the label of GPUs have the variant, and the others the plain one."""
+    for of in ("everything", "runtime class"):
+        plain, variant = pod(rendered(of), "nfd-worker"), pod(rendered(of), "nfd-worker-gpu")
+        assert variant["nodeSelector"]["gpu"] == "true"
+        (term,) = plain["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        assert term == {"matchExpressions": [{"key": "gpu", "operator": "NotIn", "values": ["true"]}]}
+        assert "affinity" not in variant
+        selectors = [
+            one(rendered(of), "DaemonSet", name)["spec"]["selector"]["matchLabels"]
+            for name in ("nfd-worker", "nfd-worker-gpu")
+        ]
+        assert selectors == [{"app.kubernetes.io/name": name} for name in ("nfd-worker", "nfd-worker-gpu")]
+
+
+def test_a_worker_with_nvidias_runtime_has_no_privileges() -> None:
+    """The runtime gives it device nodes and library; otherwise it sees the node's own."""
+    by_runtime, by_mounts = (
+        pod(rendered("runtime class"), "nfd-worker-gpu"),
+        pod(rendered("everything"), "nfd-worker-gpu"),
+    )
+    assert by_runtime["runtimeClassName"] == "nvidia"
+    assert environment(rendered("runtime class"), "nfd-worker-gpu")["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    assert "runtimeClassName" not in by_mounts
+    paths = [
+        {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+        for spec in (by_runtime, by_mounts)
+    ]
+    assert paths[1] - paths[0] == {"/dev"}
+    assert "/run/nvidia" in paths[0]
+
+
+def test_a_controller_without_workers_distributes_no_rules() -> None:
+    """Their ConfigMap and the Role for it are not there either."""
+    found = rendered("controller only")
+    assert container(found, "driver-builder")["args"] == ["run", "--no-feature-rules"]
+    assert not [
+        item
+        for item in found
+        if "feature-rules" in item["metadata"]["name"] or "nfd-worker" in item["metadata"]["name"]
+    ]
+
+
+def test_the_network_policy_selects_the_programs_pods_alone() -> None:
+    """All of them, on the port that each names; a driver may have the name of a program, but not both labels."""
+    found = rendered("everything")
+    spec = one(found, "NetworkPolicy", "driverwright")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}], "from": [{"namespaceSelector": {}}]}]
+    (names,) = spec["podSelector"]["matchExpressions"]
+    workloads = [item for item in found if item["kind"] in ("Deployment", "DaemonSet")]
+    labels = [item["spec"]["template"]["metadata"]["labels"] for item in workloads]
+    assert {item["app.kubernetes.io/name"] for item in labels} == set(names["values"])
+    assert all(spec["podSelector"]["matchLabels"].items() <= item.items() for item in labels)
+    assert all(container(found, item["metadata"]["name"])["ports"][0]["name"] == "http" for item in workloads)
+    assert one(found, "PodMonitor", "driverwright")["spec"]["selector"] == spec["podSelector"]
+    assert one(found, "PodMonitor", "driverwright")["metadata"]["labels"] == {"release": "prometheus"}
+
+
+def test_the_admission_policies_are_those_of_deploy() -> None:
+    """For the accounts of the release's namespace."""
+    default = [item for item in objects({"admissionPolicies": {"enabled": True}}) if "Admission" in item["kind"]]
+    files = [read_documents((DEPLOY / f"admission/{name}.yaml").read_text()) for name in POLICIES]
+    assert default == [*files[0], *files[1]]
+    elsewhere = str(rendered("everything", "elsewhere"))
+    assert all(f"system:serviceaccount:elsewhere:{name}" in elsewhere for name in POLICIES)
+    assert "system:serviceaccount:driverwright:" not in elsewhere
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        {"args": ["--enable-taints"]},
+        {"env": {"NFD_WORKER_EXTRA_LABEL_NS": "example.com"}},
+        {"config": "core: {denyLabelNs: ['*']}"},
+        {"config": "extraLabelNs: [example.com]"},
+    ],
+    ids=str,
+)
+def test_the_default_policy_is_not_for_workers_with_other_settings(worker: Json) -> None:
+    """It would refuse all that they write: rendering fails and says what to do."""
+    with pytest.raises(helm.HelmRenderError, match=r"set admissionPolicies\.nfdWorker"):
+        manifests.render({"nfdWorker": worker, "admissionPolicies": {"enabled": True}})
+    printed = (DEPLOY / "admission/nfd-worker.yaml").read_text()
+    assert manifests.render({"nfdWorker": worker, "admissionPolicies": {"enabled": True, "nfdWorker": printed}})
+
+
+def test_the_namespace_is_never_deleted() -> None:
+    """Where it is rendered at all; all drivers would go with it."""
+    namespace = one(rendered("everything"), "Namespace", "driverwright")
+    assert namespace["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert not [item for of in VALUES for item in rendered(of) if item["kind"] == "CustomResourceDefinition"]
+
+
+@pytest.mark.parametrize(
+    ("program", "name"), [("nfdWorker", "nfd-worker-conf"), ("deviceAgent", "device-agent-config")]
+)
+def test_a_configuration_is_the_value_or_left_to_the_admin(program: str, name: str) -> None:
+    """An empty value renders no ConfigMap; the pods mount the one of that name."""
+    values = {"enabled": True, "config": "a: b\n"}
+    (text,) = one(objects({program: values}), "ConfigMap", name)["data"].values()
+    assert text == "a: b\n"
+    found = objects({program: {**values, "config": ""}})
+    assert not [item for item in found if item["metadata"]["name"] == name]
+
+
+def test_each_value_is_in_the_schema_and_described() -> None:
+    """The table of the README has a row for each, and no others."""
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+) \| .* \|$", (CHART / "README.md").read_text(), re.MULTILINE)
+    values = read_yaml((CHART / "values.yaml").read_text())
+    assert {name.partition(".")[0] for name, _ in rows} == set(values)
+    described = {name for name, _ in rows}
+    tops = {f"{top}.{name}" for top, part in values.items() if isinstance(part, dict) for name in part}
+    assert all(any(row == top or row.startswith(f"{top}.") for row in described) for top in tops)
