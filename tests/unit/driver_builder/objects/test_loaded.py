@@ -22,7 +22,7 @@ def test_what_was_written_is_read() -> None:
     """All of it, in less than the limit."""
     full = Loaded(
         loads=(
-            load("a:1", "b:2", firmware=True, nvidia=True),
+            load("a:1", "b:2", firmware=True, nvidia=True, fingerprint="v2:0123456789abcdef"),
             load(target="bbbb2222", boot_id=NEXT_BOOT, blacklist=True),
         ),
         outside_since=5,
@@ -54,6 +54,7 @@ GOOD = {"target": "aaaa1111", "kernel": "6.1.0", "bootID": BOOT, "modules": ["a:
         pytest.param(json.dumps({"loads": [{**GOOD, "modules": ["a b:1"]}]}), id="a name of two words"),
         pytest.param(json.dumps({"loads": [{**GOOD, "modules": ["a"]}]}), id="no identity"),
         pytest.param(json.dumps({"loads": [{**GOOD, "bootID": "\n"}]}), id="a boot that is no word"),
+        pytest.param(json.dumps({"loads": [{**GOOD, "fingerprint": "a b"}]}), id="a fingerprint of two words"),
         pytest.param(json.dumps({"loads": [GOOD] * 9}), id="too many loads"),
         pytest.param(json.dumps({"loads": [{**GOOD, "modules": ["a:1"] * 129}]}), id="too many modules"),
         pytest.param(json.dumps({"loads": [], "x": "x" * 4096}), id="too long"),
@@ -128,3 +129,27 @@ def test_what_held_a_load_goes_with_it() -> None:
 def test_the_annotation_has_room_for_the_longest_names() -> None:
     """Namespace and name may have 56 characters together."""
     assert names.is_qualified_name(loaded.annotation(f"{'n' * 28}/{'d' * 28}"))
+
+
+def test_a_load_that_is_not_proven_has_no_fingerprint() -> None:
+    """It is unknown whose modules are live then."""
+    before = Loaded(loads=(load("a:1", fingerprint="v2:1"),))
+    (left,) = before.with_load(load("a:2", fingerprint="v2:2"), is_proven=False).loads
+    assert left.fingerprint == ""
+    (left,) = before.with_load(load("a:2", fingerprint="v2:2")).loads
+    assert left.fingerprint == "v2:2"
+
+
+def test_a_fingerprint_alone_is_no_news() -> None:
+    """Records of earlier releases have none; with other modules it is written as well."""
+    old, new = Loaded(loads=(load("a:1"),)), Loaded(loads=(load("a:1", fingerprint="v2:1"),))
+    assert new.as_written(old) == old
+    other = Loaded(loads=(load("a:2", fingerprint="v2:2"),))
+    assert other.as_written(old) == other
+    assert other.as_written(new) == other
+
+
+def test_a_fingerprint_that_is_no_word_is_not_written() -> None:
+    """It comes from a pod."""
+    text = loaded.render(Loaded(loads=(load("a:1", fingerprint="a b"),)))
+    assert loaded.parse(text) == Loaded(loads=(load("a:1"),))

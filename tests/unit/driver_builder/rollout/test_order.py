@@ -241,6 +241,23 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     }
 
 
+def test_one_that_has_not_yielded_and_has_to_move_yields_once_those_that_use_it_are_gone() -> None:
+    """Not where one of them stays: then all come back as they can."""
+    wave = names.wave_label(NAMESPACE, "mem")
+    mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=replace(LANES, front_value="mem-b")))
+    where = with_loads(MEM, APP, first=OFED, yielding=(APP, MEM), **labelled(APP), **{wave: "mem-b"})
+    words = f"unloading {MEM} from node-a, so that it gets the image of before"
+    assert order(where, mem=mem).clearance.returning(where, OFED) == Return(words=words)
+    gone = with_loads(MEM, first=OFED, yielding=(APP, MEM), **labelled(APP), **{wave: "mem-b"})
+    found = order(gone, mem=mem).clearance.returning(gone, OFED)
+    assert found == Return(labels={label_of(MEM): "ofed"}, words=words)
+    known = loaded.parse(LOADED)
+    assert known is not None
+    held = {loaded.annotation(APP): loaded.render(replace(known, held="in use"))}
+    stays = replace(where, annotations={**where.annotations, **held})
+    assert order(stays, mem=mem).clearance.returning(stays, OFED).labels == {wave: None, label_of(APP): None}
+
+
 def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
     """The next image is not written yet: what fits is still that of the wave which moved it."""
     where = with_loads(first=OFED, yielding=(MEM,), **labelled(MEM), **{LABEL: NEW.target_label})

@@ -1,11 +1,12 @@
 """``spec.validation`` on a model of a cluster: a ready label needs it, whenever the controller is killed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from driver_builder.objects import manifests, validated, validation_pod
-from driver_builder.planning.actions import Action
+from driver_builder.objects import loaded, manifests, validated, validation_pod
+from driver_builder.planning.actions import Action, RememberLoaded
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
@@ -314,6 +315,24 @@ def test_where_the_same_modules_stay_loaded_the_label_says_the_new_version_once_
     world.validating.clear()
     settle(world)
     assert ready(world) == dict.fromkeys("abc", "2.0.0")
+
+
+@pytest.mark.parametrize("validation", [None, COMMAND], ids=["without a validation", "with a validation"])
+def test_a_record_of_an_earlier_release_is_written_again_only_for_a_validation(validation: Object | None) -> None:
+    """It has no fingerprint."""
+    world = fleet(validation=validation)
+    settle(world)
+    key = loaded.annotation(f"{NAMESPACE}/edu")
+    annotations: Object = world.client.objects[NODES.path(name="a")]["metadata"]["annotations"]
+    before = annotations[key]
+    known = loaded.parse(before)
+    assert known is not None
+    annotations[key] = loaded.render(replace(known, loads=tuple(replace(it, fingerprint="") for it in known.loads)))
+    assert annotations[key] != before
+    world.kill()
+    written = [action.value for action in world.decide().actions if isinstance(action, RememberLoaded)]
+    assert written == ([before] if validation else [])
+    assert len(world.decide().actions) == len(written)
 
 
 def test_a_failed_validation_halts_the_wave() -> None:
