@@ -155,9 +155,11 @@ class Plugin:
         server, self._server = self._server, None
         is_ours = self._own == identity(self.socket)
         server.close()
-        with suppress(TimeoutError):  # from Python 3.12 on it waits for the kubelet to close its connections
+        try:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await server.wait_closed()
+        except TimeoutError:
+            server.abort()
         if is_ours:
             with suppress(FileNotFoundError):
                 os.unlink(self.socket)  # noqa: PTH108 - pathlib would cost the resident process 1 MiB

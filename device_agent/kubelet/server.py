@@ -5,8 +5,8 @@ call make room for new ones, and what is no HTTP/2 ends its own connection alone
 """
 
 import logging
-from asyncio import BaseTransport
-from typing import Any
+from asyncio import BaseTransport, Event, Transport
+from typing import Any, cast
 
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
@@ -24,29 +24,53 @@ class PluginServer(Server):
         super().__init__(*args, **kwargs)
         self.peers: dict[_Peer, None] = {}
         """In the order in which they came."""
+        self.has_none = Event()
+        self.has_none.set()
+
+    def close(self) -> None:
+        """End all connections, too: the kubelet sees so that its list has ended."""
+        super().close()
+        for peer in tuple(self.peers):
+            peer.transport.close()
+
+    async def wait_closed(self) -> None:
+        """Wait for all connections, too: each ends when its peer has read what was sent."""
+        await super().wait_closed()
+        await self.has_none.wait()
+
+    def abort(self) -> None:
+        """End the connections whose peers do not read."""
+        for peer in tuple(self.peers):
+            peer.transport.abort()
 
     def _protocol_factory(self) -> H2Protocol:
         made = super()._protocol_factory()
-        return _Peer(self.peers, made.handler, made.config, made.h2_config)
+        return _Peer(self, made.handler, made.config, made.h2_config)
 
 
 class _Peer(H2Protocol):
     """One connection, among all that the server has."""
 
-    def __init__(self, peers: "dict[_Peer, None]", *args: Any) -> None:
+    transport: Transport
+
+    def __init__(self, server: PluginServer, *args: Any) -> None:
         super().__init__(*args)
-        self._peers = peers
+        self._server = server
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Make room for a connection, or refuse it where each has a call."""
         super().connection_made(transport)
-        if len(self._peers) >= MOST_CONNECTIONS:
-            idle = next((peer for peer in self._peers if not peer.processor.streams), self)
-            self._peers.pop(idle, None)
+        self.transport = cast(Transport, transport)
+        peers = self._server.peers
+        if len(peers) >= MOST_CONNECTIONS:
+            idle = next((peer for peer in peers if not peer.processor.streams), self)
+            peers.pop(idle, None)
             idle.processor.close("too many connections")
+            idle.transport.abort()
             if idle is self:
                 return
-        self._peers[self] = None
+        peers[self] = None
+        self._server.has_none.clear()
 
     def data_received(self, data: bytes) -> None:
         """Take what came; what the libraries do not understand ends the connection."""
@@ -58,5 +82,7 @@ class _Peer(H2Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget a connection that has ended."""
-        self._peers.pop(self, None)
+        self._server.peers.pop(self, None)
+        if not self._server.peers:
+            self._server.has_none.set()
         super().connection_lost(exc)
