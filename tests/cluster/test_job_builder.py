@@ -306,6 +306,7 @@ def test_engine_and_job_build_the_same_user_space(
     assert labels[USERSPACE_LABEL].startswith("sha256:")
     assert {name: text for name, text in content.items() if name.startswith(("userspace/", "firmware/"))} == {
         "userspace/lib/libprobe.so.2.5": b"library",
+        "userspace/lib/libprobe.so": b"library",
         "userspace/bin/probe": b"program",
         "firmware/probe.bin": b"firmware",
     }
