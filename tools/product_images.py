@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,7 @@ from docker.errors import DockerException
 from docker.utils import kwargs_from_env
 
 from testbed.cache import cached_folder, forget_old
+from tools.kept_pushes import push_kept
 
 REPOSITORY = Path(__file__).parents[1]
 _WHEELS_KEPT = 6
@@ -109,7 +111,10 @@ def build_all(
         build(api, reference, _tar(context), base_image, _prefixed(image, say))
         if push:
             say(f"{image}: pushing")
-            _push(api, reference)
+            if keep:
+                push_kept(api, reference, partial(_push, api, reference))
+            else:
+                _push(api, reference)
         images[image] = reference
     return images
 
@@ -125,7 +130,7 @@ def push_base_image(api: docker.APIClient, registry: str, *, base_image: str) ->
     reference = f"{registry}/{base_image}"
     repository, _, tag = reference.rpartition(":")
     api.tag(base_image, repository, tag)
-    _push(api, reference)
+    push_kept(api, reference, partial(_push, api, reference))
     return reference
 
 

@@ -101,25 +101,27 @@ INSTALLATION = {
 }
 
 
-def test_killed_at_any_write_of_an_installation(parts: Parts) -> None:
-    """One life for each boundary between a new driver and its ready nodes."""
+@pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.long)], ids=["one by one", "alone"])
+def test_killed_at_any_write_of_an_installation(parts: Parts, each: bool) -> None:
+    """At each boundary between a new driver and its ready nodes: at several in a life, or each in one of its own."""
     reference, states = lived(parts, ("install",))
     assert "TargetReady" in states["install"]["news"]
     every = [boundary for boundary in reference.writes if EVERYWHERE or boundary.number == 1]
     assert {item.name for item in every} >= INSTALLATION
     assert reference.builds().total() == 1
 
-    def once(boundary: Boundary) -> None:
-        life, told = lived(parts, ("install",), frozenset({boundary}))
+    def die(kills: list[Boundary]) -> None:
+        life, told = lived(parts, ("install",), frozenset(kills))
         # How often a status is written depends on how fast the nodes are: a later one may not come.
-        assert life.killed == [boundary] or (boundary.number > 1 and life.killed == [])
+        assert {item for item in kills if item.number == 1} <= set(life.killed) <= set(kills)
         assert_nothing_was_lost(life, told, states)
-        at = life.writes.index(boundary) if life.killed else 0
-        finished = any(item.name == "tag the image" for item in life.writes[: at + 1])
-        assert life.builds().total() <= (1 if finished else 2), str(boundary)
+        finished = [item.name for item in life.writes].index("tag the image")
+        in_vain = [item for item in life.killed if life.writes.index(item) < finished]
+        assert life.builds().total() <= 1 + len(in_vain), [str(item) for item in life.killed]
 
+    lives = len(every) if each else SIDE_BY_SIDE
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        list(pool.map(once, every))
+        list(pool.map(die, (every[number::lives] for number in range(lives))))
 
 
 @pytest.mark.long

@@ -446,7 +446,7 @@ def test_a_source_image_is_pulled_with_its_credentials(
     registry = engine_ground.registry
     registry.set_auth("anna", "s3cret")
     try:
-        digest = push_source(api, registry.host, {"username": "anna", "password": "s3cret"})
+        digest = push_source(engine_ground, api, {"username": "anna", "password": "s3cret"})
         source = SourceImage(reference=f"{registry.host}/integration/source@{digest}", path="/src")
         with pytest.raises(BuildFailed) as caught:
             build(quick(source=source))
@@ -459,10 +459,11 @@ def test_a_source_image_is_pulled_with_its_credentials(
         registry.set_auth(None)
 
 
-def push_source(api: docker.APIClient, host: str, auth: dict[str, str]) -> str:
+def push_source(ground: Testbed, api: docker.APIClient, auth: dict[str, str]) -> str:
     """An image with a source below /src, pushed and gone from the engine; returns its digest."""
-    name = f"{host}/integration/source"
-    container = api.create_container(BASE_IMAGE, ["sh", "-c", f'mkdir /src; echo "{GOOD_SCRIPT}" > /src/build.sh'])
+    name = f"{ground.registry.host}/integration/source"
+    script = f'mkdir /src; echo "{GOOD_SCRIPT}" > /src/build.sh'
+    container = api.create_container(ground.small_image, ["sh", "-c", script])
     try:
         api.start(container)
         assert api.wait(container)["StatusCode"] == 0
