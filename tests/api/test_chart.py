@@ -35,6 +35,9 @@ from tests.support.real_parts.cluster_setup import admin, create_quietly, path_o
 from tests.support.yaml_files import read_documents
 from tools.manifests import CHART, render
 
+pytestmark = pytest.mark.long
+"""Beside what other files leave on the API server, a namespace does not end."""
+
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
