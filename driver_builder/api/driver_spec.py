@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import re2
 
 from driver_builder.api.rollout_settings import RolloutSettings
-from driver_builder.api.stage_settings import StageSettings
+from driver_builder.api.stage_settings import DevicePluginSettings, StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import Userspace
@@ -264,6 +264,11 @@ class DriverSpec:
     stages: StageSettings | None = None
     """What follows on a node once the driver is proven there; None for nothing."""
     userspace: UserspaceSettings | None = None
+
+    @property
+    def device_plugin(self) -> DevicePluginSettings | None:
+        """The device plugin among the stages, None without one."""
+        return self.stages.device_plugin if self.stages is not None else None
 
     @property
     def certificate_secrets(self) -> tuple[str, ...]:

@@ -254,8 +254,7 @@ class Observer:
 
 
 def _wants_plugin(driver: DriverContainer) -> bool:
-    stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
-    return stages is not None and stages.device_plugin is not None
+    return isinstance(driver.spec, DriverSpec) and driver.spec.device_plugin is not None
 
 
 def _files(namespace: str, name: str, obj: Object) -> SourceFiles | SourceMissing:

@@ -42,8 +42,7 @@ def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: b
 
 def offered(spec: DriverSpec) -> str | None:
     """Return the resource that a driver's device plugin offers, None without one."""
-    plugin = spec.stages.device_plugin if spec.stages is not None else None
-    return plugin.resource_name if plugin is not None else None
+    return spec.device_plugin.resource_name if spec.device_plugin is not None else None
 
 
 def words(driver: str, other: str, resource: str) -> str:
@@ -82,7 +81,7 @@ def _nodes_of(driver: DriverContainer, spec: DriverSpec, snapshot: Snapshot) -> 
 
 def _is_refused(spec: DriverSpec, allowed: Permissions, *, has_agent: bool) -> bool:
     """Return whether a driver cannot have its plugin: it would never offer the resource that others wait for."""
-    plugin = spec.stages.device_plugin if spec.stages is not None else None
+    plugin = spec.device_plugin
     is_without_image = plugin is not None and plugin.is_of_agent and not has_agent
     return is_without_image or bool(permissions.of_stages(spec, allowed))
 

@@ -19,7 +19,11 @@ class Pair:
 
     def of_node(self, node: Node, label: str) -> DaemonSet:
         """Return the one that a node belongs to by its wave label."""
-        return self.moved if node.labels.get(label) == self.moved.target_label else self.others
+        return self.named(node.labels.get(label))
+
+    def named(self, value: str | None) -> DaemonSet:
+        """Return the one that a node with this value of the wave label belongs to; None for a node without it."""
+        return self.moved if value == self.moved.target_label else self.others
 
     def seen_on(self, node: Node, label: str, pods: tuple[DriverPod, ...]) -> tuple[DriverPod, ...]:
         """Return a node's pods, those that stay first: one of the other DaemonSet leaves, perhaps a moment later.

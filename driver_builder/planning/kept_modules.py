@@ -72,7 +72,7 @@ class KeptModules:
         pair = self.pairs.get(pod.target)
         if pair is None or not isinstance(action, MoveNode):
             return self.daemon_sets.get(pod.target)
-        return pair.moved if action.value == pair.moved.target_label else pair.others
+        return pair.named(action.value)
 
     def _stays(self, node: Node, pod: DriverPod, item: DaemonSet | None) -> bool:
         is_live = judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT)

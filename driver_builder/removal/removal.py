@@ -28,7 +28,6 @@ from driver_builder.planning.actions import (
     RememberLoaded,
     StartPod,
 )
-from driver_builder.planning.held_out import is_kept_out, keep_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.pod_loads import load_of
 from driver_builder.removal.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
@@ -106,7 +105,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         due[node.name] = since + OUTSIDE_SECONDS
         if any(load.is_live(node.boot_id) for load in known.loads):
             still.add(node.name)
-            actions += keep_out(view, node)
+            actions += held_out.keep_out(view, node)
         if since != known.outside_since:
             outside = replace(known, outside_since=since)
             actions.append(remember(view, node, outside, "the driver no longer selects it"))
@@ -143,7 +142,7 @@ def yielding(
 
 
 def _why_in(view: DriverView, node: Node) -> str:
-    return "its driver pod may come: it takes no module away" if is_kept_out(view, node) else ""
+    return "its driver pod may come: it takes no module away" if held_out.is_kept_out(view, node) else ""
 
 
 def _is_to_yield(view: DriverView, node: Node) -> bool:

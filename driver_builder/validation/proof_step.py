@@ -87,10 +87,7 @@ def _ends(action: TakeNode, pod: DriverPod, known: Mapping[str, Pair]) -> bool:
     if isinstance(action, ReplacePod):
         return pod.uid == action.uid
     pair = known.get(pod.target)
-    if pair is None:
-        return False
-    wanted = pair.moved if action.value == pair.moved.target_label else pair.others
-    return pod.slot != wanted.slot.name
+    return pair is not None and pod.slot != pair.named(action.value).slot.name
 
 
 def forget_proofs(view: DriverView) -> tuple[Action, ...]:
