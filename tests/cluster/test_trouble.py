@@ -62,9 +62,9 @@ def test_killed_between_build_and_push_and_between_push_and_roll_out(scenario: S
     The image of the first kernel is built and verified, that of the other one pushed and no node told when SIGKILL
     comes. The next controller builds and pushes what was not pushed, rolls out what was, and builds that not again.
 
-    No moment is left to luck: the registry is frozen (SIGSTOP) when a build starts, so that the controller stands
-    before its push until the test has done what it came for. The API server is frozen for the push alone: a controller
-    that cannot renew its Lease ends, and a build may take longer than that.
+    The registry is frozen (SIGSTOP) when the engine has begun a build, so that the controller stands before its push
+    until the test has done what it came for. Not sooner: a build asks first whether its image exists. The API server is
+    frozen for the push alone: a controller that cannot renew its Lease ends, and a build may take longer than that.
     """
     write_secret(scenario, PASSWORD)
 
@@ -74,17 +74,20 @@ def test_killed_between_build_and_push_and_between_push_and_roll_out(scenario: S
     def state(build: tuple[str, str]) -> type[ImageState]:
         return type(acts.inspect(scenario, build[1], REPOSITORY))
 
-    acts.wait_for("a build has started", builds)
+    def at_work() -> list[tuple[str, str]]:
+        return acts.builds_at_work(scenario, REPOSITORY)
+
+    acts.wait_for("the engine works at a build", at_work, every=0.05)
     with acts.stopped(scenario, "registry"):
-        first, *_ = builds()
+        first, *_ = at_work()
         acts.wait_for("it is verified", lambda: f"build {first[0]}: verified" in acts.controller_log(scenario))
         acts.kill_controller(scenario)
     assert state(first) is Absent
 
     def others() -> list[tuple[str, str]]:
-        return [started for started in builds() if started != first]
+        return [build for build in at_work() if build != first]
 
-    acts.wait_for("the other kernel's build has started", others)
+    acts.wait_for("the engine works at the other kernel's build", others, every=0.05)
     with ExitStack() as no_registry, ExitStack() as no_api_server:
         no_registry.enter_context(acts.stopped(scenario, "registry"))
         (second,) = others()

@@ -28,6 +28,7 @@ LOADER = (*SHELL, "/driverwright/loader.sh")
 """What a driver pod has of the loader's image; driver images have data only."""
 
 _BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
+_BUILD_AT_WORK = re.compile(r"build ([0-9a-f]{20}): Step [0-9]+/[0-9]+ : ")
 
 
 def inspect(scenario: Scenario, reference: str, repository: str = REPOSITORY) -> ImageState:
@@ -41,6 +42,12 @@ def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]
     """(key, tag) of every build into a repository that any controller has started, in order."""
     found = _BUILD_STARTED.findall(controller_log(scenario))
     return [(key, tag) for key, where, tag in found if where == repository]
+
+
+def builds_at_work(scenario: Scenario, repository: str) -> list[tuple[str, str]]:
+    """Those of :func:`started_builds` that the engine works at: they have asked the registry all they need to begin."""
+    at_work = set(_BUILD_AT_WORK.findall(controller_log(scenario)))
+    return [build for build in started_builds(scenario, repository) if build[0] in at_work]
 
 
 def docker_config(host: str, username: str, password: str) -> str:
