@@ -6,6 +6,7 @@ API server, engine and registry are real; the kubelets of two nodes are played.
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 import subprocess
 import sys
@@ -38,6 +39,8 @@ Json = dict[str, Any]
 MODULES = Path(__file__).parents[2] / "data" / "modules"
 KERNEL, SKIPPED_KERNEL = "6.1.0-55-cloud-amd64", "6.1.0-47-cloud-amd64"
 WAIT_SECONDS = 600.0
+_NUMBERS = itertools.count(1)
+"""Of lives: the files of a session share an API server, where a namespace may still be on its way out."""
 BUILD = """\
 mkdir -p /facts /out/driver "/out/lib/modules/$1/updates"
 base64 -d /src/module >"/out/lib/modules/$1/updates/dw_helper.ko"
@@ -386,7 +389,6 @@ class Parts:
     root: Client
     templates: Path
     folder: Path
-    count: int = 0
     lives: list[Life] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -408,8 +410,7 @@ class Parts:
     def life(self, kills: frozenset[Boundary] = frozenset(), *, spec: Json | None = None, detail: bool = False) -> Life:
         """Begin a life."""
         with self.lock:
-            self.count += 1
-            made = Life(self, f"killed-{self.count}", kills, spec=spec, detail=detail)
+            made = Life(self, f"killed-{next(_NUMBERS)}", kills, spec=spec, detail=detail)
             self.lives.append(made)
         made.begin()
         return made
