@@ -294,9 +294,11 @@ def test_a_node_is_given_back_once_its_new_driver_is_validated(what: str) -> Non
     assert_all_is_well(world)
 
 
-def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_before() -> None:
-    """Nothing comes back to the driver that has failed."""
-    world = drained_world(KERNEL, validation={**COMMAND, "retries": 0})
+@pytest.mark.parametrize("max_failed", [0, 1])
+def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_before(max_failed: int) -> None:
+    """Nothing comes back to the driver that has failed; if one may fail, the next node gets it meanwhile."""
+    world = drained_world(KERNEL, KERNEL, validation={**COMMAND, "retries": 0})
+    world.roll({"maxFailed": max_failed})
     before = dict(world.live["node-0"])
     world.invalid["node-0"] = 1
     world.edit_source(GOOD[1])
@@ -306,8 +308,11 @@ def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_befo
         world.turn()
         assert world.live["node-0"] == before or web_path("web-node-0") not in world.client.objects
         world.now += 5.0
-    assert world.status()["rollout"]["returned"] == ["node-0"]
+    rollout = world.status()["rollout"]
+    assert (rollout["phase"], rollout["returned"], rollout["updatedNodes"]) == ("Halted", ["node-0"], max_failed)
+    assert "it failed on node-0: ValidationFailed" in rollout["message"]
     assert (world.leftovers(), world.live["node-0"]) == ([], before)
+    assert (world.live["node-1"] == before) is not bool(max_failed)
     assert web_path("web-node-0") in world.client.objects
 
 
