@@ -2,9 +2,9 @@
 
 Place in the flow: a removal (:mod:`driver_builder.removal`) writes the label that keeps the pods away: in the patch
 that records since when the node is outside the selector, or once the pods are gone from a node that has lost the labels
-of its kernel. If the node returns in time, its pods come at once where nothing of the driver is loaded any more, or just
-what they would load. Where they would load something else, a wave lets them in, as it replaces a driver that works
-(:mod:`driver_builder.rollout`).
+of its kernel. If the node returns in time, its pods come at once where nothing of the driver is loaded any more, or
+just what they would load. Where they would load something else, a wave lets them in, as it replaces a driver that
+works (:mod:`driver_builder.rollout`).
 """
 
 from collections.abc import Iterable

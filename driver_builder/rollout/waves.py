@@ -195,15 +195,14 @@ class _Step:
         halts it is seen now.
         """
         fleet = self._fleet
-        failed = sorted((*fleet.failed, *fleet.given_back), key=lambda node: node.node) if is_found else []
-        whys = {node.node: self._wave.failed_on.get(node.node, node.why) for node in failed}
-        found = {node.target: f"{node.node}: {whys[node.node]}" for node in reversed(failed) if node.can_return or node.moves}
-        self._wave = replace(self._wave, refused={**found, **self._wave.refused})
-        refused = self._wave.refused
+        whys = {**{node.node: node.why for node in fleet.failed}, **self._wave.failed_on} if is_found else {}
+        known = sorted((*fleet.failed, *fleet.given_back), key=lambda node: node.node, reverse=True)
+        back = (node for node in known if node.node in whys and (node.can_return or node.moves))
+        refused = {**{node.target: f"{node.node}: {whys[node.node]}" for node in back}, **self._wave.refused}
+        self._wave = replace(self._wave, refused=refused)
         returning = fleet.undone.union(refused)
-        back = [node for node in fleet.failed if node.can_return and node.target in returning]
-        if failed:
-            words = f"it failed on {listed(failed)}: {whys[failed[0].node]}"
+        if whys:
+            words = f"it failed on {first_few(sorted(whys), MAX_LISTED)}: {whys[min(whys)]}"
         elif fleet.is_undone:
             words = "an admin has undone the wave"
         else:
@@ -214,18 +213,20 @@ class _Step:
             if node.can_return and node.target in fleet.undone and not node.skips
         ]
         loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
-        back += [
+        failed = [node for node in fleet.failed if node.can_return and node.target in returning]
+        failed += [
             node
             for node in fleet.outdated
             if node.is_half_done and node.can_return and node.target in refused and node.target not in fleet.undone
         ]
         free = (node for node in front if node.is_ready and not node.is_cordoned)
         working = self._affordable(node for node in free if node not in loading)
-        self._wave = replace(self._wave, returned=self._returned((*back, *loading, *working)))
+        returned = (*failed, *loading, *working)
+        self._wave = replace(self._wave, returned=self._returned(returned))
         if self._wave.returned:
             words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
         return Decision(
-            returned=(*back, *loading, *working),
+            returned=returned,
             budgeted=frozenset(node.node for node in working),
             pulls=fleet.max_unavailable,
             busy=fleet.busy,

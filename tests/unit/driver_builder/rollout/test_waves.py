@@ -203,6 +203,14 @@ def test_a_wave_whose_canaries_by_label_have_failed_halts() -> None:
     assert "it failed on a: LoadFailed: m" in wave(found).message
 
 
+def test_a_node_that_failed_and_is_gone_counts_as_failed() -> None:
+    """A wave that finds too many halts, whoever is left."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"gone": "LoadFailed: m"})
+    found = decided(target({"b": S.WORKING}), before=before)
+    assert (chosen(found), wave(found).phase, wave(found).refused) == ([], Phase.HALTED, {})
+    assert "it failed on gone: LoadFailed: m" in wave(found).message
+
+
 def test_all_at_once_tries_what_has_failed_again() -> None:
     """Nothing has rules there."""
     before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"a": "LoadFailed: m"})
