@@ -259,13 +259,9 @@ def test_killed_after_any_write_a_node_that_returns_ends_the_same() -> None:
             return writes == number
 
         world.change_source(f"int changed_{number};")
-        for done in range(24):
-            if done == 10:
-                world.move_node("node-0", "edu")
-            world.reconcile(look)
-            world.finish_builds()
-            world.turn()
-            world.now += 5.0
+        world.rounds(10, look)
+        world.move_node("node-0", "edu")
+        world.rounds(14, look)
         world.settle()
         assert kept_out(world) == set()
         assert world.live["node-0"] == world.live["node-1"] != start[1]["node-0"]

@@ -154,7 +154,7 @@ def test_some_may_fail_within_the_budget() -> None:
     assert chosen(decided(target(nodes), settings=replace(settings, max_unavailable=Share(1)))) == []
 
 
-MOVED = {"can_return": True}
+MOVED: dict[str, Any] = {"can_return": True}
 
 
 def test_a_node_that_may_fail_returns_at_once_and_the_next_one_goes() -> None:
@@ -166,7 +166,7 @@ def test_a_node_that_may_fail_returns_at_once_and_the_next_one_goes() -> None:
     assert (wave(first).phase, wave(first).failed_on) == (Phase.ROLLING, {"a": "LoadFailed: m"})
     nodes = (standing("a", S.UNPROVEN, moves=True), standing("b", S.WORKING))
     second = decided(target(nodes), settings=may_fail, before=first.wave)
-    assert (chosen(second), second.busy, second.taken) == ([], {"a"}, {"a"})
+    assert (chosen(second), second.busy, second.taken) == ([], frozenset("a"), frozenset("a"))
     nodes = (standing("a", S.WORKING, moves=True), standing("b", S.WORKING))
     third = decided(target(nodes), settings=may_fail, before=second.wave)
     assert (chosen(third), wave(third).unavailable, wave(third).failed) == (["b"], 0, 1)
