@@ -287,16 +287,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         notes=bounded(repairs.notes),
         ahead=ahead.entries if follows(driver) else _entries_before(driver, labels),
         unloading=going.unloading,
-        wave=rolled.wave,
         stages=staged.status,
-        busy=rolled.busy,
-        taken=rolled.taken,
-        budgeted=rolled.budgeted,
-        reserve=rolled.reserve,
-        images=rolled.images,
-        pulls=rolled.pulls,
-        placed=rolled.placed,
-        yielded=rolled.yielded,
+        **rolled.of_wave,
     )
 
 

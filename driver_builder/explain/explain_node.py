@@ -143,7 +143,7 @@ def _no_pod(context: Context) -> Step:
         words = f"driver {record.first}, on which it depends, is replaced on the node; it is loaded again after that"
         return waiting("pull", words, f"driver-builder explain {context.node.name} says how far {record.first} is")
     if is_held_out(context.node.labels, context.node.annotations, context.driver.key):
-        return _of_before(context, "the node was outside spec.nodeSelector, and has the modules of before")
+        return _of_before(context, "no DaemonSet selected the node for a while, and it has the modules of before")
     homeless = [pod.name for pod in context.pods if not pod.node]
     name = context.daemon_set.name if context.daemon_set else ""
     daemon_set = f"kubectl -n {context.driver.namespace} describe daemonset {name}"

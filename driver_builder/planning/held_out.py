@@ -1,9 +1,10 @@
-"""Nodes that have left a driver's selector with its modules: who keeps its pods away, and when they come again. Pure.
+"""Nodes that a driver's pods have left, not its modules: who keeps the pods away, and when they come again. Pure.
 
-Place in the flow: a removal (:mod:`driver_builder.removal`) writes the label that keeps the pods away, in the patch
-that records since when the node is outside. If the node returns in time, its pods come at once where nothing of the
-driver is loaded any more, or just what they would load. Where they would load something else, a wave lets them in, as
-it replaces a driver that works (:mod:`driver_builder.rollout`).
+Place in the flow: a removal (:mod:`driver_builder.removal`) writes the label that keeps the pods away: in the patch
+that records since when the node is outside the selector, or once the pods are gone from a node that has lost the labels
+of its kernel. If the node returns in time, its pods come at once where nothing of the driver is loaded any more, or
+just what they would load. Where they would load something else, a wave lets them in, as it replaces a driver that
+works (:mod:`driver_builder.rollout`).
 """
 
 from collections.abc import Iterable
@@ -23,11 +24,11 @@ def is_kept_out(view: DriverView, node: Node) -> bool:
     return view.yield_label in node.labels and is_held_out(node.labels, node.annotations, view.driver.key)
 
 
-def keep_out(view: DriverView, node: Node) -> tuple[LabelNode, ...]:
-    """Keep the driver's pods from a node that has left the selector, also if it returns."""
+def keep_out(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:
+    """Keep the driver's pods from a node that none of its DaemonSets selects, also if one does so again."""
     if view.yield_label in node.labels:
         return ()
-    return (_label(view, node, OUTSIDE, "the driver no longer selects it"),)
+    return (_label(view, node, OUTSIDE, why),)
 
 
 def let_in(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:

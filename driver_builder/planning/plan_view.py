@@ -1,7 +1,8 @@
 """What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
@@ -60,7 +61,34 @@ class PlanSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverPlan:
+class WavePart:
+    """What a driver's wave adds to its plan."""
+
+    wave: Wave | None = None
+    busy: frozenset[str] = frozenset()
+    budgeted: frozenset[str] = frozenset()
+    """Nodes that the driver works on, and those where a working driver is replaced next."""
+    taken: frozenset[str] = frozenset()
+    """Nodes that the wave answers for."""
+    reserve: tuple[TakeNode, ...] = ()
+    """What is replaced instead where a budgeted node is held back."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
+    pulls: int = 0
+    """So many of these nodes get their image at once."""
+    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
+    """Of a driver that depends on others, or others on it: the targets that have an image, by their groups."""
+    yielded: Mapping[str, bool] = field(default_factory=dict)
+    """Nodes where drivers that depend on this one yield, and whether this one works there."""
+
+    @property
+    def of_wave(self) -> dict[str, Any]:
+        """Return all this by name, for another part."""
+        return {item.name: getattr(self, item.name) for item in fields(WavePart)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPlan(WavePart):
     """One driver's part.
 
     ``failures`` are the failed builds in ``targets`` and ``ahead``, by key; ``needed`` are the keys whose builds
@@ -82,27 +110,11 @@ class DriverPlan:
     trouble: Trouble | None = None
     unloading: Unloading = field(default_factory=Unloading)
     notes: tuple[NodeNote, ...] = ()
-    wave: Wave | None = None
     stages: StageStatus | None = None
-    busy: frozenset[str] = frozenset()
-    budgeted: frozenset[str] = frozenset()
-    """Nodes that the driver works on, and those where a working driver is replaced next."""
-    taken: frozenset[str] = frozenset()
-    """Nodes that the wave answers for."""
-    reserve: tuple[TakeNode, ...] = ()
-    """What is replaced instead where a budgeted node is held back."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
-    pulls: int = 0
-    """So many of these nodes get their image at once."""
     undrained: Mapping[str, str] = field(default_factory=dict)
     """Nodes that could not be drained and keep their driver, with what was in the way."""
     unyielded: Mapping[str, str] = field(default_factory=dict)
     """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
-    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
-    """Of a driver that depends on others, or others on it: the targets that have an image, by their groups."""
-    yielded: Mapping[str, bool] = field(default_factory=dict)
-    """Nodes where drivers that depend on this one yield, and whether this one works there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     is_in_front = by.is_in_front(node)
     is_kept_out = node.name in by.kept_out
     if is_kept_out:
-        standing, why = Standing.WORKING, "it has the modules of before, and was outside the selector"
+        standing, why = Standing.WORKING, "it has the modules of before, and no DaemonSet selected it"
     elif replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
         standing, why = Standing.NEW, "its driver pod loads the image of before first"
     elif replaced:

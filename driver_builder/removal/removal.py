@@ -77,7 +77,7 @@ class Leaving:
 
     nodes: frozenset[str]
     outside: frozenset[str] = frozenset()
-    """Those that are outside the selector, and not for long."""
+    """Those that are outside the selector, and not for long, or have lost the labels of their kernel."""
     loaded: frozenset[str] = frozenset()
     actions: tuple[Action, ...] = ()
     requeue_at: float | None = None
@@ -92,26 +92,33 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     selected = {node for item in wanted for node in view.weighed(item)}
     due: dict[str, float] = {}
     still: set[str] = set()
+    nameless: set[str] = set()
     actions: list[Action] = []
     for node in view.others:
         known = memory_of(view, node)
-        # Without its labels a node's kernel is unknown: that is no reason to remove its driver.
-        if known is None or node.name in selected or not isinstance(inventory.target_of(node), KernelTarget):
+        if known is None or node.name in selected:
+            continue
+        is_loaded = any(load.is_live(node.boot_id) for load in known.loads)
+        if not isinstance(inventory.target_of(node), KernelTarget):
+            # Without its labels a node's kernel is unknown: that is no reason to remove its driver.
+            if is_loaded and not view.pods_on(node.name):
+                nameless.add(node.name)
+                actions += held_out.keep_out(view, node, "it has lost the labels of its kernel")
             continue
         since = _since(view, known.outside_since)
         if view.snapshot.now >= since + OUTSIDE_SECONDS:
             gone.add(node.name)
             continue
         due[node.name] = since + OUTSIDE_SECONDS
-        if any(load.is_live(node.boot_id) for load in known.loads):
+        if is_loaded:
             still.add(node.name)
-            actions += held_out.keep_out(view, node)
+            actions += held_out.keep_out(view, node, "the driver no longer selects it")
         if since != known.outside_since:
             outside = replace(known, outside_since=since)
             actions.append(remember(view, node, outside, "the driver no longer selects it"))
     return Leaving(
         nodes=frozenset(gone),
-        outside=frozenset(due),
+        outside=frozenset(due).union(nameless),
         loaded=frozenset(still),
         actions=tuple(actions),
         requeue_at=min(due.values(), default=None),

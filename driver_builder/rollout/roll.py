@@ -1,7 +1,7 @@
 """The wave of one driver: from what its targets found to pods that are replaced and a status. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
@@ -14,7 +14,7 @@ from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
 from driver_builder.planning.lanes import release
 from driver_builder.planning.plan_target import with_since
-from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.planning.standing import (
     Lanes,
     NodeStanding,
@@ -40,25 +40,10 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rolled:
-    """``parts`` of the targets, now with the pods that are replaced.
-
-    ``busy`` are the nodes that the driver works on, ``taken`` those that its wave answers for, ``budgeted`` those where
-    a working driver is replaced next, and ``reserve`` what is replaced instead where one of them is held back.
-    ``images`` has by node what has to be there first, in the order of the nodes; ``pulls`` of them get it at once.
-    ``placed`` and ``yielded`` are those of :class:`DriverPlan`.
-    """
+class Rolled(WavePart):
+    """``parts`` of the targets, now with the pods that are replaced."""
 
     parts: tuple[TargetPart, ...]
-    wave: Wave | None = None
-    busy: frozenset[str] = frozenset()
-    taken: frozenset[str] = frozenset()
-    budgeted: frozenset[str] = frozenset()
-    reserve: tuple[TakeNode, ...] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
-    pulls: int = 0
-    placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
-    yielded: Mapping[str, bool] = field(default_factory=dict)
     requeue_at: float | None = None
 
 

@@ -49,6 +49,7 @@ class WaveFleet:
         answered = wave.targets if wave is not None else {}
         brought = {target for target, value in answered.items() if value != OWED}
         known = frozenset(wave.failed_before) if wave is not None else frozenset()
+        failed_on = wave.failed_on if wave is not None else {}
         self.total = sum(map(_size, seen.targets))
         waiting = chain.from_iterable(map(self._waiting, seen.targets))
         every = sorted(chain(owed, waiting, *(item.nodes for item in seen.targets)), key=lambda node: node.node)
@@ -56,6 +57,9 @@ class WaveFleet:
         self._returned = frozenset(wave.returned) if wave is not None else frozenset()
         self.left_out = [node for node in every if is_left_out(node) and not self._is_answered_for(node)]
         staying = [node for node in every if not is_left_out(node) or self._is_answered_for(node)]
+        self.given_back = [node for node in staying if node.node in failed_on and node.moves]
+        self._on_their_way_back = [node for node in self.given_back if node.standing is not Standing.WORKING]
+        staying = [node for node in staying if not (node.node in failed_on and node.moves)]
         self.outdated = [node for node in staying if node.is_outdated]
         self.failed = [
             node
@@ -95,19 +99,25 @@ class WaveFleet:
     @property
     def in_work(self) -> int:
         """Count the nodes that a wave has taken: they do not work with its image, or not yet."""
-        return len(self.unproven) + len(self.failed) + len(self.broken)
+        return len(self.unproven) + len(self.failed) + len(self.broken) + len(self._on_their_way_back)
+
+    def names_of_failed(self, wave: Wave) -> set[str]:
+        """Name the nodes where what the wave brings has failed, also those that have the image of before again."""
+        return {*wave.failed_on, *(node.node for node in self.failed)}
 
     @property
     def busy(self) -> frozenset[str]:
         """Return the nodes that the driver works on."""
-        found = (node for node in (*self.unproven, *self._booting) if not (node.yields or node.works))
+        loading = (Standing.UNPROVEN, Standing.BOOTING)
+        back = (node for node in self.given_back if node.standing in loading)
+        found = (node for node in (*self.unproven, *self._booting, *back) if not (node.yields or node.works))
         return frozenset(node.node for node in found)
 
     @property
     def taken(self) -> frozenset[str]:
         """Return the nodes that a wave answers for."""
         back = (node for node in self._booting if node.node in self._returned)
-        in_work = (*self.unproven, *self.failed, *self.broken, *back)
+        in_work = (*self.unproven, *self.failed, *self.broken, *self._on_their_way_back, *back)
         return frozenset(node.node for node in in_work if node.target in self._answered)
 
     @property
@@ -155,7 +165,8 @@ class WaveFleet:
             return missing or (0 if len(self._seen.canary) > self._useless_canaries else None)
         if self._settings.canary is None:
             return 0
-        possible = self._in_wave - sum(node.target in self._brought for node in self.left_out)
+        others = (*self.left_out, *self.given_back)
+        possible = self._in_wave - sum(node.target in self._brought for node in others)
         return max(0, min(self._settings.canary.of(self._in_wave), possible) - self.proven)
 
     @property
@@ -163,7 +174,8 @@ class WaveFleet:
         """Say how far the wave is."""
         words = f"{self.proven} of {self._in_wave} nodes updated"
         out = f"; {len(self.left_out)} left out: {listed(self.left_out)}" if self.left_out else ""
-        return words + out
+        back = f"; back to the image of before, where it failed: {listed(self.given_back)}" if self.given_back else ""
+        return words + out + back
 
     def counted(self, wave: Wave, phase: Phase, message: str) -> Wave:
         """Write down what is seen."""
@@ -174,7 +186,7 @@ class WaveFleet:
             nodes=self._in_wave,
             updated=self.proven,
             unavailable=self.in_work + len(self.silent),
-            failed=len({*(node.node for node in self.failed), *(wave.returned if wave.refused else ())}),
+            failed=len({*self.names_of_failed(wave), *(wave.returned if wave.refused else ())}),
             left_out=len(self.left_out),
             max_unavailable=self.max_unavailable,
         )

@@ -10,7 +10,7 @@ not waited for. A node that got the new image counts as unavailable until it is 
 is not Ready.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -27,7 +27,7 @@ from driver_builder.rollout.wave_fleet import (
     is_left_out,
     listed,
 )
-from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, Phase, Wave
+from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, MAX_FAILED_ON, Phase, Wave
 from driver_builder.status.status import timestamp
 from kube_api.text import first_few
 
@@ -59,13 +59,15 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
     brought = before.targets if before is not None else {}
     owed = {target: found for target, found in seen.imageless.items() if target in brought}
     wave = _continued(seen, owed, before, now)
+    is_at_once = settings.strategy is Strategy.IMMEDIATE
+    wave = replace(wave, failed_on={}) if wave is not None and is_at_once else wave
     fleet = WaveFleet(settings, seen, wave, chain.from_iterable(owed.values()))
     if wave is None and owed and before is not None:
         waiting = replace(before, phase=Phase.WAITING, message="the next image is not there yet")
         return Decision(busy=fleet.busy, taken=fleet.taken, wave=waiting)
     if wave is None:
         return Decision(busy=fleet.busy)
-    if settings.strategy is Strategy.IMMEDIATE and not fleet.is_undone:
+    if is_at_once and not fleet.is_undone:
         chosen = tuple(fleet.ready_to_go(*OUTDATED))
         return Decision(
             chosen=chosen, busy=fleet.busy, taken=fleet.taken, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress)
@@ -156,15 +158,22 @@ class _Step:
     def decide(self) -> Decision:
         """Return what is replaced now, and what the wave waits for."""
         fleet = self._fleet
-        # At the end those that may fail return as well.
-        is_end = not fleet.outdated and not fleet.unproven and any(node.can_return for node in fleet.failed)
-        has_too_many = len(fleet.failed) > self._settings.max_failed.of(fleet.total)
-        failed = fleet.failed if has_too_many or is_end else []
-        refused = {node.target: f"{node.node}: {node.why}" for node in reversed(failed) if node.can_return}
-        self._wave = replace(self._wave, refused={**refused, **self._wave.refused})
-        if failed or fleet.is_undone or self._wave.refused:
-            return self._halted(failed)
+        back = [node for node in fleet.failed if node.can_return]
+        has_some = bool(back or fleet.given_back)
         missing = fleet.missing_canaries()
+        number = len(fleet.names_of_failed(self._wave))
+        has_too_many = number > min(self._settings.max_failed.of(fleet.total), MAX_FAILED_ON)
+        # An older schema drops the names of those that may fail.
+        has_too_many |= any(node.node in self._wave.returned and node.node not in self._wave.failed_on for node in back)
+        is_end = has_some and (missing is None or not (fleet.outdated or fleet.unproven))
+        if has_too_many or is_end or fleet.is_undone or self._wave.refused:
+            return self._halted(is_found=has_too_many or is_end)
+        whys = {node.node: node.why for node in back}
+        self._wave = replace(self._wave, failed_on={**self._wave.failed_on, **whys}, returned=self._returned(back))
+        return replace(self._going_on(missing), returned=tuple(back))
+
+    def _going_on(self, missing: int | None) -> Decision:
+        """Return what is replaced now of those where the new image has not failed."""
         if missing is None:
             return self._goes(Phase.WAITING, "no node with the labels of canaryNodeSelector can prove the image")
         if missing:
@@ -179,16 +188,21 @@ class _Step:
                 return self._goes(Phase.SOAKING, words, requeue_at=soaked_at)
         return self._in_window(Phase.ROLLING, self._waits_for(), self._candidates())
 
-    def _halted(self, failed: Sequence[NodeStanding]) -> Decision:
+    def _halted(self, *, is_found: bool) -> Decision:
         """Replace no working driver; nodes where the new image failed get the one of before again, if it is known.
 
-        If an admin undoes the wave, those where it works do so too, within the budget.
+        If an admin undoes the wave, those where it works do so too, within the budget. ``is_found`` says that what
+        halts it is seen now.
         """
-        fleet, refused = self._fleet, self._wave.refused
+        fleet = self._fleet
+        whys = {**{node.node: node.why for node in fleet.failed}, **self._wave.failed_on} if is_found else {}
+        known = sorted((*fleet.failed, *fleet.given_back), key=lambda node: node.node, reverse=True)
+        back = (node for node in known if node.node in whys and (node.can_return or node.moves))
+        refused = {**{node.target: f"{node.node}: {whys[node.node]}" for node in back}, **self._wave.refused}
+        self._wave = replace(self._wave, refused=refused)
         returning = fleet.undone.union(refused)
-        back = [node for node in fleet.failed if node.can_return and node.target in returning]
-        if failed:
-            words = f"it failed on {listed(failed)}: {failed[0].why}"
+        if whys:
+            words = f"it failed on {first_few(sorted(whys), MAX_LISTED)}: {whys[min(whys)]}"
         elif fleet.is_undone:
             words = "an admin has undone the wave"
         else:
@@ -199,25 +213,31 @@ class _Step:
             if node.can_return and node.target in fleet.undone and not node.skips
         ]
         loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
-        back += [
+        failed = [node for node in fleet.failed if node.can_return and node.target in returning]
+        failed += [
             node
             for node in fleet.outdated
             if node.is_half_done and node.can_return and node.target in refused and node.target not in fleet.undone
         ]
         free = (node for node in front if node.is_ready and not node.is_cordoned)
         working = self._affordable(node for node in free if node not in loading)
-        returned = {*self._wave.returned, *(node.node for node in (*back, *loading, *working))}
-        self._wave = replace(self._wave, returned=tuple(sorted(returned)[:MAX_FAILED_BEFORE]))
-        if returned:
+        returned = (*failed, *loading, *working)
+        self._wave = replace(self._wave, returned=self._returned(returned))
+        if self._wave.returned:
             words += f"; back to the image of before: {first_few(self._wave.returned, MAX_LISTED)}"
         return Decision(
-            returned=(*back, *loading, *working),
+            returned=returned,
             budgeted=frozenset(node.node for node in working),
             pulls=fleet.max_unavailable,
             busy=fleet.busy,
             taken=fleet.taken,
             wave=self._counted(Phase.HALTED, words),
         )
+
+    def _returned(self, nodes: Iterable[NodeStanding]) -> tuple[str, ...]:
+        """Name the nodes that have the image of before again, or get it now."""
+        names = {*self._wave.returned, *(node.node for node in nodes)}
+        return tuple(sorted(names)[:MAX_FAILED_BEFORE])
 
     def _canary(self, missing: int) -> Decision:
         self._wave = replace(self._wave, canary_proven=None)

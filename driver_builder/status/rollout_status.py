@@ -15,6 +15,7 @@ from kube_api.text import bounded_message
 Json = dict[str, Any]
 
 MAX_TARGETS = 1000
+MAX_FAILED_ON = 1000
 MAX_FAILED_BEFORE = 5000
 MAX_WHY = 200
 
@@ -64,6 +65,8 @@ class Wave(NodeCounts):
     """By target, why no further node gets what the wave brings."""
     returned: tuple[str, ...] = ()
     """Nodes where it failed, which have the image of before again."""
+    failed_on: Mapping[str, str] = field(default_factory=dict)
+    """Those of them that are allowed to fail, and why they did: the wave goes on, and does not come to them again."""
 
 
 def previous_wave(status: Mapping[str, Any]) -> Wave | None:
@@ -82,6 +85,7 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
             failed_before=tuple(str(node) for node in entry.get("failedBefore") or ()),
             refused={str(target): str(why) for target, why in (entry.get("refused") or {}).items()},
             returned=tuple(str(node) for node in entry.get("returned") or ()),
+            failed_on={str(node): str(why) for node, why in (entry.get("failedOn") or {}).items()},
         )
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
@@ -107,8 +111,8 @@ COUNTS = {
 """The fields of :class:`NodeCounts`, as the status has them."""
 
 
-def _bounded(refused: Mapping[str, str]) -> Json:
-    return {target: bounded_message(why)[:MAX_WHY] for target, why in sorted(refused.items())[:MAX_TARGETS]}
+def _bounded(whys: Mapping[str, str], most: int) -> Json:
+    return {name: bounded_message(why)[:MAX_WHY] for name, why in sorted(whys.items())[:most]}
 
 
 def render_wave(wave: Wave) -> Json:
@@ -122,6 +126,7 @@ def render_wave(wave: Wave) -> Json:
         **{key: getattr(wave, name) for name, key in COUNTS.items()},
         "targets": dict(sorted(wave.targets.items())[:MAX_TARGETS]),
         **({"failedBefore": sorted(wave.failed_before)[:MAX_FAILED_BEFORE]} if wave.failed_before else {}),
-        **({"refused": _bounded(wave.refused)} if wave.refused else {}),
+        **({"refused": _bounded(wave.refused, MAX_TARGETS)} if wave.refused else {}),
         **({"returned": sorted(wave.returned)[:MAX_FAILED_BEFORE]} if wave.returned else {}),
+        **({"failedOn": _bounded(wave.failed_on, MAX_FAILED_ON)} if wave.failed_on else {}),
     }

@@ -300,6 +300,18 @@ class World:
             self.builds.forget(part.failures)
         return decided
 
+    def look(self, _action: Action) -> bool:
+        """Check an action that was done."""
+        return False
+
+    def rounds(self, number: int, look: Callable[[Action], bool] | None = None) -> None:
+        """Let so many passes and rounds follow each other."""
+        for _ in range(number):
+            self.reconcile(look or self.look)
+            self.finish_builds()
+            self.turn()
+            self.now += 5.0
+
     def kill(self) -> None:
         """Kill the controller: builds that ran are lost with everything else in its memory."""
         self.kills += 1

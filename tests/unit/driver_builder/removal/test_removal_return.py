@@ -161,6 +161,46 @@ def test_a_node_whose_pod_takes_nothing_away_gets_it_at_once(what: str) -> None:
     assert all(READY_LABEL in labels for labels in world.nodes().values())
 
 
+@pytest.mark.parametrize(
+    ("label", "who", "is_edited"),
+    [
+        pytest.param(names.KERNEL_VERSION_LABEL, NODES_OF_FLEET[:2], False, id="the same image"),
+        pytest.param(names.KERNEL_VERSION_LABEL, NODES_OF_FLEET[:2], True, id="another image"),
+        pytest.param(names.KERNEL_VERSION_LABEL, NODES_OF_FLEET, True, id="another image, all nodes"),
+        pytest.param(names.OS_ID_LABEL, NODES_OF_FLEET[:2], True, id="another image, the id of the OS"),
+        pytest.param(names.ARCHITECTURE_LABEL, NODES_OF_FLEET[:2], True, id="another image, the architecture"),
+    ],
+)
+def test_a_node_that_loses_a_label_of_its_kernel_keeps_modules_and_ready_label(
+    label: str, who: tuple[str, ...], *, is_edited: bool
+) -> None:
+    """However long; with the label back it gets another image in its turn, and its pod at once if that is the same."""
+    world = fleet(KERNEL, KERNEL, KERNEL)
+    before = {node: dict(modules) for node, modules in world.live.items()}
+    value = world.client.objects[NODES.path(name="node-0")]["metadata"]["labels"][label]
+    for node in who:
+        world.client.patch(NODES.path(name=node), {"metadata": {"labels": {label: None}}})
+    rounds(world, 20)
+    assert (kept_out(world), sum(len(world.pods_on(node)) for node in who)) == (set(who), 0)
+    if is_edited:
+        world.change_source("int changed;")
+    rounds(world, 2 * OUTSIDE_SECONDS, 20)
+    assert [world.live[node] for node in who] == [before[node] for node in who]
+    assert all(READY_LABEL in labels for labels in world.nodes().values())
+    for node in who:
+        world.client.patch(NODES.path(name=node), {"metadata": {"labels": {label: value}}})
+    changed = {node for node in before if world.live[node] != before[node]}
+    for _ in range(40):
+        rounds(world, 5)
+        now = {node for node in before if world.live[node] != before[node]}
+        assert len(now - changed) <= 1
+        changed = now
+        assert all(READY_LABEL in labels for labels in world.nodes().values()) or is_edited
+    assert changed == (set(before) if is_edited else set())
+    assert kept_out(world) == set()
+    assert all(READY_LABEL in labels and world.pods_on(node) for node, labels in world.nodes().items())
+
+
 def test_who_leaves_and_returns_costs_one_patch_each() -> None:
     """The label goes with the record since when a node is outside."""
     world = fleet(KERNEL, KERNEL)
@@ -219,13 +259,9 @@ def test_killed_after_any_write_a_node_that_returns_ends_the_same() -> None:
             return writes == number
 
         world.change_source(f"int changed_{number};")
-        for done in range(24):
-            if done == 10:
-                world.move_node("node-0", "edu")
-            world.reconcile(look)
-            world.finish_builds()
-            world.turn()
-            world.now += 5.0
+        world.rounds(10, look)
+        world.move_node("node-0", "edu")
+        world.rounds(14, look)
         world.settle()
         assert kept_out(world) == set()
         assert world.live["node-0"] == world.live["node-1"] != start[1]["node-0"]

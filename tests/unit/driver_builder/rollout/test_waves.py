@@ -154,6 +154,71 @@ def test_some_may_fail_within_the_budget() -> None:
     assert chosen(decided(target(nodes), settings=replace(settings, max_unavailable=Share(1)))) == []
 
 
+MOVED: dict[str, Any] = {"can_return": True}
+
+
+def test_a_node_that_may_fail_returns_at_once_and_the_next_one_goes() -> None:
+    """It does not get the image another time, and is available again once that of before works there."""
+    may_fail = RolloutSettings(max_failed=Share(1))
+    nodes = (standing("a", S.FAILED, why="LoadFailed: m", **MOVED), standing("b", S.WORKING))
+    first = decided(target(nodes), settings=may_fail)
+    assert ([node.node for node in first.returned], chosen(first), first.busy) == (["a"], [], frozenset())
+    assert (wave(first).phase, wave(first).failed_on) == (Phase.ROLLING, {"a": "LoadFailed: m"})
+    nodes = (standing("a", S.UNPROVEN, moves=True), standing("b", S.WORKING))
+    second = decided(target(nodes), settings=may_fail, before=first.wave)
+    assert (chosen(second), second.busy, second.taken) == ([], frozenset("a"), frozenset("a"))
+    nodes = (standing("a", S.WORKING, moves=True), standing("b", S.WORKING))
+    third = decided(target(nodes), settings=may_fail, before=second.wave)
+    assert (chosen(third), wave(third).unavailable, wave(third).failed) == (["b"], 0, 1)
+    assert "back to the image of before, where it failed: a" in wave(third).message
+
+
+@pytest.mark.parametrize(
+    ("where", "refused"), [(S.UPDATED, "a: LoadFailed: m"), (S.FAILED, "a: LoadFailed: m")], ids=["the end", "too many"]
+)
+def test_a_wave_halts_after_the_last_node_that_may_fail(where: Standing, refused: str) -> None:
+    """Also where no other node is left: what it did not bring to all nodes it has to say."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"a": "LoadFailed: m"})
+    nodes = (standing("a", S.WORKING, moves=True), standing("b", where, why="n", **MOVED))
+    found = decided(target(nodes), settings=RolloutSettings(max_failed=Share(1)), before=before)
+    assert (wave(found).phase, wave(found).refused) == (Phase.HALTED, {"t": refused})
+    assert [node.node for node in found.returned] == (["b"] if where is S.FAILED else [])
+
+
+def test_a_node_fails_once_also_where_the_schema_drops_its_name() -> None:
+    """The wave halts."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, returned=("a",))
+    nodes = (standing("a", S.FAILED, why="m", **MOVED), standing("b", S.WORKING))
+    found = decided(target(nodes), settings=RolloutSettings(max_failed=Share(1)), before=before)
+    assert (chosen(found), wave(found).phase) == ([], Phase.HALTED)
+
+
+def test_a_wave_whose_canaries_by_label_have_failed_halts() -> None:
+    """Nobody else can prove the image."""
+    settings = RolloutSettings(canary_node_selector={"tier": "test"}, max_failed=Share(1))
+    before = Wave(phase=Phase.CANARY, started=NOW, targets={"t": "new"}, failed_on={"a": "LoadFailed: m"})
+    nodes = (standing("a", S.WORKING, moves=True), standing("b", S.WORKING))
+    found = decided(target(nodes), settings=settings, before=before, canary=frozenset("a"))
+    assert (chosen(found), wave(found).phase) == ([], Phase.HALTED)
+    assert "it failed on a: LoadFailed: m" in wave(found).message
+
+
+def test_a_node_that_failed_and_is_gone_counts_as_failed() -> None:
+    """A wave that finds too many halts, whoever is left."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"gone": "LoadFailed: m"})
+    found = decided(target({"b": S.WORKING}), before=before)
+    assert (chosen(found), wave(found).phase, wave(found).refused) == ([], Phase.HALTED, {})
+    assert "it failed on gone: LoadFailed: m" in wave(found).message
+
+
+def test_all_at_once_tries_what_has_failed_again() -> None:
+    """Nothing has rules there."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"a": "LoadFailed: m"})
+    nodes = (standing("a", S.WORKING, moves=True),)
+    found = decided(target(nodes), settings=RolloutSettings(strategy=Strategy.IMMEDIATE), before=before)
+    assert (chosen(found), wave(found).failed_on) == (["a"], {})
+
+
 def test_a_node_that_was_broken_before_halts_nothing() -> None:
     """A device that is dead is no failure of the new image."""
     first = decided(target({"a": S.BROKEN, "b": S.WORKING, "c": S.WORKING}))

@@ -21,6 +21,7 @@ waves = st.builds(
     left_out=st.integers(0, 9),
     max_unavailable=st.integers(0, 9),
     targets=st.dictionaries(st.text("abc", min_size=1, max_size=4), st.text("xyz", max_size=4), max_size=3),
+    failed_on=st.dictionaries(st.text("abc", min_size=1), st.text("xyz"), max_size=3),
     failed_before=st.sets(st.text("abc", min_size=1), max_size=3).map(lambda names: tuple(sorted(names))),
 )
 json = st.recursive(

@@ -151,11 +151,7 @@ def test_a_budget_is_named_and_the_node_keeps_its_driver() -> None:
     world = drained_world(KERNEL)
     world.client.budgets.add(web_path("web-node-0"))
     world.edit_source(GOOD[1])
-    for _ in range(30):
-        world.reconcile(world.look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
+    world.rounds(30)
     message = world.status()["rollout"]["message"]
     assert "web-node-0 stays: " in message
     assert "the disruption budget needs it" in message
@@ -207,11 +203,7 @@ def test_what_was_begun_is_undone_when_it_is_not_wanted_any_more(what: str) -> N
     world = drained_world(KERNEL)
     world.client.budgets.add(web_path("web-node-0"))
     world.edit_source(GOOD[1])
-    for _ in range(6):
-        world.reconcile(world.look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
+    world.rounds(6)
     assert f"node-0: {names.LOCK_ANNOTATION}" in world.leftovers()
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
     world.drains = False
@@ -268,11 +260,7 @@ def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, his
 
 def stay_drained(world: DrainWorld, node: str) -> None:
     """Let time pass in which nothing that uses the driver may come to a node."""
-    for _ in range(20):
-        world.reconcile(world.look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
+    world.rounds(20)
     assert {f"{node}: taint", f"{node}: label", f"{node}: {names.LOCK_ANNOTATION}"} <= set(world.leftovers())
     assert web_path(f"web-{node}") not in world.client.objects
 
@@ -294,9 +282,11 @@ def test_a_node_is_given_back_once_its_new_driver_is_validated(what: str) -> Non
     assert_all_is_well(world)
 
 
-def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_before() -> None:
-    """Nothing comes back to the driver that has failed."""
-    world = drained_world(KERNEL, validation={**COMMAND, "retries": 0})
+@pytest.mark.parametrize("max_failed", [0, 1])
+def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_before(max_failed: int) -> None:
+    """Nothing comes back to the driver that has failed; if one may fail, the next node gets it meanwhile."""
+    world = drained_world(KERNEL, KERNEL, validation={**COMMAND, "retries": 0})
+    world.roll({"maxFailed": max_failed})
     before = dict(world.live["node-0"])
     world.invalid["node-0"] = 1
     world.edit_source(GOOD[1])
@@ -306,8 +296,11 @@ def test_a_node_whose_new_driver_is_not_valid_is_given_back_with_the_one_of_befo
         world.turn()
         assert world.live["node-0"] == before or web_path("web-node-0") not in world.client.objects
         world.now += 5.0
-    assert world.status()["rollout"]["returned"] == ["node-0"]
+    rollout = world.status()["rollout"]
+    assert (rollout["phase"], rollout["returned"], rollout["updatedNodes"]) == ("Halted", ["node-0"], max_failed)
+    assert "it failed on node-0: ValidationFailed" in rollout["message"]
     assert (world.leftovers(), world.live["node-0"]) == ([], before)
+    assert (world.live["node-1"] == before) is not bool(max_failed)
     assert web_path("web-node-0") in world.client.objects
 
 
@@ -329,10 +322,7 @@ def test_a_rebuild_of_the_same_modules_drains_its_nodes(whose: str) -> None:
     else:
         world.patch_node("node-0", {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "now"}}})
     while not reloaded:
-        world.reconcile(look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
+        world.rounds(1, look)
     world.arrive()
     assert_all_is_well(world)
 
@@ -354,13 +344,9 @@ def test_a_node_that_returns_to_the_selector_is_drained_before_it_gets_another_i
             assert world.live["node-0"] == before
         return world.look(action)
 
-    for done in range(40):
-        if done == 10:
-            world.move_node("node-0", "edu")
-        world.reconcile(look)
-        world.finish_builds()
-        world.turn()
-        world.now += 5.0
+    world.rounds(10, look)
+    world.move_node("node-0", "edu")
+    world.rounds(30, look)
     assert let_in == ["node-0"]
     world.arrive()
     assert_all_is_well(world)

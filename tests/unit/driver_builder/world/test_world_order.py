@@ -154,14 +154,6 @@ class OrderWorld(World):
         assert len(down) <= self.budget, f"{down} are without a driver after {_action}"
         return False
 
-    def rounds(self, number: int, look: Callable[[Action], bool] | None = None) -> None:
-        """Let some time pass."""
-        for _ in range(number):
-            self.reconcile(look or self.look)
-            self.finish_builds()
-            self.turn()
-            self.now += 5.0
-
     def arrive(self) -> None:
         """Let rounds pass until nothing moves any more."""
         for _ in range(BOUND):
@@ -343,16 +335,20 @@ def test_a_driver_whose_spec_is_invalid_still_depends_on_the_first() -> None:
     assert world.failed == []
 
 
-def test_where_the_first_one_fails_all_return_to_what_they_were() -> None:
-    """The wave halts; the others load again with the image of before."""
+@pytest.mark.parametrize("max_failed", [0, 1])
+def test_where_the_first_one_fails_all_return_to_what_they_were(max_failed: int) -> None:
+    """The wave halts, after another node if one may fail; the others load again with the image of before."""
     world = ordered(3)
+    body: Object = {"spec": {"rollout": {"maxFailed": max_failed}}}
+    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=FIRST), body)
     before = {name: dict(live) for name, live in world.live.items()}
     world.is_bad = True
     world.edit(FIRST, "int y;")
     world.rounds(40)
     assert world.live == before
     assert world.down() == set()
-    assert world.status(FIRST)["rollout"]["phase"] == "Halted"
+    rollout = world.status(FIRST)["rollout"]
+    assert (rollout["phase"], len(rollout["returned"])) == ("Halted", max_failed + 1)
     assert not [item for item in world.leftovers() if not item.endswith(".wave")]
     world.is_bad = False
     world.edit(FIRST, "int z;")

@@ -527,12 +527,12 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
 @given(
     st.lists(kernels, min_size=2, max_size=4),
     st.sampled_from((*DRIVERS[:1], None)),
-    st.sampled_from([1, 2]),
+    st.tuples(st.sampled_from([1, 2]), st.sampled_from([0, 1, 2])),
     st.sampled_from([None, 1, "50%"]),
     st.lists(steps, max_size=10),
 )
 def test_no_history_takes_more_than_the_budget(
-    first: list[str], only: str | None, budget: int, canary: int | str | None, history: list[Step]
+    first: list[str], only: str | None, limits: tuple[int, int], canary: int | str | None, history: list[Step]
 ) -> None:
     """One driver is away from no more nodes than it may, two never work on one node, and all ends as wanted."""
     world = WaveWorld()
@@ -540,8 +540,9 @@ def test_no_history_takes_more_than_the_budget(
         world.add_node(name, kernel)
     for driver in [only] if only else DRIVERS:
         world.add_driver(driver)
-    world.budget = budget
-    world.roll({"maxUnavailable": budget, **({"canary": canary, "soak": "50s"} if canary else {})})
+    world.budget, may_fail = limits
+    first_ones = {"canary": canary, "soak": "50s"} if canary else {}
+    world.roll({"maxUnavailable": world.budget, "maxFailed": may_fail, **first_ones})
     world.arrive()
     world.edit_source(GOOD[1])
     for step in history:
