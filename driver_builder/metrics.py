@@ -16,8 +16,12 @@ from prometheus_client.registry import Collector
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.plan import Plan
-from driver_builder.reasons import WITHOUT_DRIVER
+from driver_builder.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.status.rollout_status import Wave
+from driver_builder.status.status import TargetStatus
+
+Counts = dict[tuple[str, ...], int]
+"""What is counted, by the values of a metric's labels."""
 
 _SAMPLE = 50
 UNKNOWN_KERNEL = "unknown"
@@ -28,19 +32,23 @@ UNKNOWN_KERNEL = "unknown"
 class FleetState:
     """``without_driver`` counts nodes by driver and kernel, 0 where all are ready; ``kernels`` are those of nodes.
 
-    ``ahead`` counts, by driver and state, the newest kernels of pools of which some node runs an older one. ``waves``
-    counts the nodes of waves, by driver and state.
+    ``targets`` counts targets by driver and state, ``failing`` by driver those whose last build failed, also while it
+    is tried again. ``ahead`` counts, by driver and state, the newest kernels of pools of which some node runs an older
+    one. ``waves`` counts the nodes of waves by driver and state, and ``phases`` the waves by driver and phase.
     """
 
-    without_driver: dict[tuple[str, str], int] = field(default_factory=dict)
+    without_driver: Counts = field(default_factory=dict)
     kernels: frozenset[str] = frozenset()
-    ahead: dict[tuple[str, str], int] = field(default_factory=dict)
-    waves: dict[tuple[str, str], int] = field(default_factory=dict)
+    targets: Counts = field(default_factory=dict)
+    failing: Counts = field(default_factory=dict)
+    ahead: Counts = field(default_factory=dict)
+    waves: Counts = field(default_factory=dict)
+    phases: Counts = field(default_factory=dict)
 
 
 def fleet_state(plan: Plan) -> FleetState:
     """Sum a plan up; kernels that a driver skips, or that are not applicable, need no driver."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counts = {}
     for part in plan.drivers:
         for target in part.targets:
             if target.state not in WITHOUT_DRIVER:
@@ -49,19 +57,30 @@ def fleet_state(plan: Plan) -> FleetState:
         if part.unknown:
             counts[part.driver.key, UNKNOWN_KERNEL] = len(part.unknown)
     kernels = frozenset(str(target.kernel) for part in plan.drivers for target in part.targets)
-    ahead = Counter(
+    targets: Counter[tuple[str, ...]] = Counter(
+        (part.driver.key, target.state.value) for part in plan.drivers for target in part.targets
+    )
+    failing: Counts = {(part.driver.key,): sum(map(_is_failing, part.targets)) for part in plan.drivers}
+    ahead: Counter[tuple[str, ...]] = Counter(
         (part.driver.key, entry.target.state.value)
         for part in plan.drivers
         for entry in part.ahead or ()
         if entry.target.nodes
     )
-    waves = {
-        (part.driver.key, state): count
-        for part in plan.drivers
-        if part.wave is not None
-        for state, count in _nodes_of(part.wave).items()
-    }
-    return FleetState(without_driver=counts, kernels=kernels, ahead=dict(ahead), waves=waves)
+    waves = {part.driver.key: part.wave for part in plan.drivers if part.wave is not None}
+    return FleetState(
+        without_driver=counts,
+        kernels=kernels,
+        targets=dict(targets),
+        failing=failing,
+        ahead=dict(ahead),
+        waves={(key, state): count for key, wave in waves.items() for state, count in _nodes_of(wave).items()},
+        phases={(key, wave.phase.value): 1 for key, wave in waves.items()},
+    )
+
+
+def _is_failing(target: TargetStatus) -> bool:
+    return target.failures > 0 or target.state is TargetState.FAILED
 
 
 def _nodes_of(wave: Wave) -> dict[str, int]:
@@ -147,31 +166,38 @@ class StateCollector(Collector):
             len(states.suspended),
         )  # fmt: skip
         yield _gauge("kernels_in_use", "Kernel releases of the selected nodes", len(fleet.kernels))
-        nodes = GaugeMetricFamily(
-            "driver_builder_nodes_without_driver",
+        yield _by(
+            "nodes_without_driver",
             "Selected nodes on which the driver is not ready, by driver (namespace/name) and kernel release",
-            labels=["driver", "kernel"],
-        )
-        for place, count in sorted(fleet.without_driver.items()):
-            nodes.add_metric(place, count)
-        yield nodes
-        ahead = GaugeMetricFamily(
-            "driver_builder_kernels_ahead",
+            ("driver", "kernel"), fleet.without_driver,
+        )  # fmt: skip
+        yield _by("targets", "Targets of a driver, by state", ("driver", "state"), fleet.targets)
+        yield _by(
+            "targets_failing", "Targets of a driver whose last build failed, also while it is tried again",
+            ("driver",), fleet.failing,
+        )  # fmt: skip
+        yield _by(
+            "kernels_ahead",
             "Newest kernels that some node does not run yet, by driver that follows the repository and state there",
-            labels=["driver", "state"],
-        )
-        for place, count in sorted(fleet.ahead.items()):
-            ahead.add_metric(place, count)
-        yield ahead
-        waves = GaugeMetricFamily(
-            "driver_builder_rollout_nodes",
+            ("driver", "state"), fleet.ahead,
+        )  # fmt: skip
+        yield _by(
+            "rollout_nodes",
             "Nodes of the wave that is under way, by driver and state there; failed ones are unavailable as well",
-            labels=["driver", "state"],
-        )
-        for place, count in sorted(fleet.waves.items()):
-            waves.add_metric(place, count)
-        yield waves
+            ("driver", "state"), fleet.waves,
+        )  # fmt: skip
+        yield _by(
+            "rollout_phase", "1 for the phase of the wave that is under way, by driver", ("driver", "phase"),
+            fleet.phases,
+        )  # fmt: skip
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"driver_builder_{name}", text, value=value)
+
+
+def _by(name: str, text: str, labels: Sequence[str], counts: Counts) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"driver_builder_{name}", text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
+    return family

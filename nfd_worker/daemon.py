@@ -184,7 +184,7 @@ class Daemon:
 
         pages = {
             "/healthz": lambda: health("" if self._is_alive() else "no discovery cycle for too long"),
-            "/metrics": lambda: Page(self._metrics.render()),
+            "/metrics": lambda: Page(self._metrics.render(is_published=self._publisher.is_settled)),
         }
         endpoint = Endpoint(self._settings.port, pages)
         stack.callback(endpoint.close)
@@ -232,7 +232,6 @@ class Daemon:
         if after == before:
             return
         log.info("config: %s changed", after.config_file)
-        logging.getLogger().setLevel(after.log_level.upper())
         self._schedule.change(after.sleep_interval, _resync_seconds(after), now)
         if after.rules_dir != before.rules_dir:
             self._rules = RuleFiles(self._host, after.rules_dir)

@@ -70,15 +70,15 @@ class Metrics:
         if answer.is_published:
             self._last_success = timestamp
 
-    def render(self) -> str:
-        """Write all metrics out."""
+    def render(self, *, is_published: bool) -> str:
+        """Write all metrics out; ``is_published``: whether the Node carries what was found last."""
         return "".join(
             line
-            for name, kind, description, samples in self._metrics()
+            for name, kind, description, samples in self._metrics(is_published)
             for line in _metric(f"nfd_worker_{name}", kind, description, samples)
         )
 
-    def _metrics(self) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+    def _metrics(self, is_published: bool) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
         yield "build_info", "gauge", "Version of the worker.", [("", {"version": __version__}, 1)]
         yield (
             "feature_discovery_duration_seconds", "histogram", "How long a discovery cycle took.", self._histogram()
@@ -104,6 +104,10 @@ class Metrics:
             [("", {"result": result, "error": error}, n) for (result, error), n in sorted(self._attempts.items())],
         )  # fmt: skip
         yield "publish_bytes_total", "counter", "Bytes of all publish requests.", [("", {}, self._bytes)]
+        yield (
+            "published", "gauge", "1 if the Node carries what was found last, 0 while it could not be published.",
+            [("", {}, is_published)],
+        )  # fmt: skip
         yield (
             "last_success_timestamp_seconds", "gauge", "When the Node was last published; 0 for never.",
             [("", {}, self._last_success)],

@@ -12,19 +12,10 @@ from functools import partial
 from device_agent.config.config_file import read_resources
 from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
+from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
 from kube_api.text import printable
 
-_LONGEST_MESSAGE = 1000
-
 Environment = Mapping[str, str]
-
-
-class _PrintableFormatter(logging.Formatter):
-    """Makes the message one line of printable characters; a traceback stays as it is."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
-        record.message = printable(record.message, _LONGEST_MESSAGE)
-        return super().formatMessage(record)
 
 
 def run(arguments: Sequence[str], environment: Environment) -> int:
@@ -33,7 +24,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     try:
         return _run_parsed(arguments, environment) if flags is None else _run(flags, environment)
     except ConfigurationError as error:
-        sys.stderr.write(f"device-agent: {printable(str(error), _LONGEST_MESSAGE)}\n")
+        sys.stderr.write(f"device-agent: {printable(str(error), LONGEST_MESSAGE)}\n")
         return 2
 
 
@@ -61,15 +52,14 @@ def _run(flags: Flags, environment: Environment) -> int:
     from device_agent.agent import Agent  # noqa: PLC0415 - scan does not need it
 
     settings = _with_logging(build_settings(flags, environment))
+    follow_signals()
     load = partial(read_resources, settings.config_file)
     asyncio.run(Agent(settings, load(), load).run())
     return 0
 
 
 def _with_logging(settings: Settings) -> Settings:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    set_up(settings.log_level, settings.log_format, PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     # What these log of each connection says nothing to an operator.
     for name in ("asyncio", "grpclib", "hpack"):
         logging.getLogger(name).setLevel(logging.WARNING)

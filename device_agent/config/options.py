@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from device_agent.errors import ConfigurationError
+from kube_api.log_lines import FORMATS, LEVELS
 
 DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 
 _LONGEST_SOCKET_FOLDER = 60
 """Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
-_LOG_LEVELS = ("debug", "info", "warning", "error")
 _SHORTEST, _LONGEST = 1.0, 300.0
 
 Flags = Mapping[str, str | None]
@@ -37,7 +38,7 @@ class Settings(NamedTuple):
     ``plugin_dir``: where the kubelet has its socket.
     ``port``: of ``/healthz``, ``/readyz`` and ``/metrics``; 0 for none.
     ``socket``: a Unix socket with the same; empty for none.
-    ``log_level``: a name of :mod:`logging`, lower case.
+    ``log_level``: a name of :mod:`logging`, lower case. ``log_format``: text or json.
     ``interval``: seconds from one look at the devices to the next, without an event.
     """
 
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     port: int = 8080
     socket: str = ""
     log_level: str = "info"
+    log_format: str = "text"
     interval: float = 10.0
 
 
@@ -56,9 +58,9 @@ def _parse_port(text: str) -> int:
     return int(text)
 
 
-def _parse_log_level(text: str) -> str:
-    if text.lower() not in _LOG_LEVELS:
-        raise ValueError(f"{text!r} is not one of {', '.join(_LOG_LEVELS)}")
+def _parse_word(text: str, known: Sequence[str]) -> str:
+    if text.lower() not in known:
+        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
     return text.lower()
 
 
@@ -96,7 +98,9 @@ OPTIONS = (
     Option("socket", "FILE", "Unix socket with the same pages, where a port would be one of the node (default: none)",
            "DEVICE_AGENT_SOCKET", "socket"),
     Option("log-level", "LEVEL", "debug, info, warning or error (default: info)", "DEVICE_AGENT_LOG_LEVEL",
-           "log_level", _parse_log_level),
+           "log_level", partial(_parse_word, known=LEVELS)),
+    Option("log-format", "FORMAT", "text or json (default: text)", "DEVICE_AGENT_LOG_FORMAT", "log_format",
+           partial(_parse_word, known=FORMATS)),
 )  # fmt: skip
 """All flags, in the order of the help."""
 

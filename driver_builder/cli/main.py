@@ -5,6 +5,7 @@ Each command is a module with ``add_flags`` and ``run``.
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE, own_version
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError, DriverBuilderError
 from kube_api.errors import KubeApiError
+from kube_api.log_lines import FORMATS, LEVELS, set_up
 
 
 class Command(Protocol):
@@ -85,11 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage or settings."""
     parser = _parser()
     flags = parser.parse_args(argv)
-    logging.basicConfig(
-        level=flags.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
     try:
+        level = _log_setting(flags, "log_level", LEVELS, "info")
+        form = _log_setting(flags, "log_format", FORMATS, "text")
+        set_up(level, form, logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger("apscheduler").setLevel(logging.WARNING)
         code: int = flags.command(flags, config.settings(flags))
     except ConfigurationError as error:
         print(f"driver-builder: {error}", file=sys.stderr)
@@ -100,6 +102,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _log_setting(flags: argparse.Namespace, name: str, known: Sequence[str], default: str) -> str:
+    """Return the flag, else the environment variable, else the default."""
+    variable = config.ENVIRONMENT_PREFIX + name.upper()
+    value: str = getattr(flags, name) or os.environ.get(variable, "").lower() or default
+    if value not in known:
+        raise ConfigurationError(f"{variable}: {value!r} is not one of {', '.join(known)}")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="driver-builder",
@@ -107,7 +118,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Every flag has an environment variable: DRIVER_BUILDER_ and the flag's name in upper case.",
     )
     parser.add_argument("--version", action="version", version=f"driver-builder {own_version()}")
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-level", choices=LEVELS, help="what is logged (default info)")
+    parser.add_argument("--log-format", choices=FORMATS, help="how it is logged (default text)")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, module, text in COMMANDS:
         _command(commands, name, module, text, help=text)

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
 from kube_api.text import printable
-from nfd_worker.cli.log_format import LONGEST_MESSAGE, PrintableFormatter
 from nfd_worker.config.config import Settings, load_settings
 from nfd_worker.config.options import DEFAULT_FILE, OPTIONS, Flags, normalise_arguments, run_flags, with_command
 from nfd_worker.errors import ConfigurationError
@@ -90,7 +90,9 @@ def _run(flags: Flags, environment: Environment) -> int:
             raise ConfigurationError("the node's name is not known: set --node-name or NODE_NAME, or use --no-publish")
         return settings
 
-    return 0 if Daemon(_with_logging(load()), load).run() else 1
+    settings = _with_logging(load())
+    follow_signals()
+    return 0 if Daemon(settings, load).run() else 1
 
 
 def _scan_settings(flags: Flags, sources: str | None, environment: Environment) -> Settings:
@@ -112,10 +114,7 @@ def _namespaces(config_file: str | None) -> NamespaceOptions:
 
 
 def _with_logging(settings: Settings) -> Settings:
-    line = "%(asctime)s %(levelname)s %(message)s"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter(line))
-    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    set_up(settings.log_level, settings.log_format, PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     if settings.notes:
         log.info("config: ignored: %s", "; ".join(settings.notes))
     return settings

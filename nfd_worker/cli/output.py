@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from feature_rules.features import Attributes, Features
+from kube_api.log_lines import LONGEST_MESSAGE
 from kube_api.names import FEATURE_LABEL_PREFIX
 from kube_api.text import printable
-from nfd_worker.cli.log_format import LONGEST_MESSAGE
 from nfd_worker.cli.pci_names import PciNames
 from nfd_worker.cycle import CycleReport
 from nfd_worker.labels.node_content import NodeContent

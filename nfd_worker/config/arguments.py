@@ -10,13 +10,13 @@ from nfd_worker.config.options import OPTIONS
 FORMATS = ("table", "json", "yaml")
 
 _SCAN_OPTIONS = (
-    "config", "options", "root", "node-name", "log-level", "label-sources", "label-whitelist", "deny-label-ns",
-    "extra-label-ns", "enable-taints", "rules-dir", "feature-gates",
+    "config", "options", "root", "node-name", "log-level", "log-format", "label-sources", "label-whitelist",
+    "deny-label-ns", "extra-label-ns", "enable-taints", "rules-dir", "feature-gates",
 )  # fmt: skip
 _POLICY_OPTIONS = (
     "config", "options", "label-whitelist", "deny-label-ns", "extra-label-ns", "enable-taints", "feature-gates",
 )  # fmt: skip
-_UNPUBLISH_OPTIONS = ("node-name", "kubeconfig", "log-level")
+_UNPUBLISH_OPTIONS = ("node-name", "kubeconfig", "log-level", "log-format")
 
 _RUN_EXAMPLES = """\
   nfd-worker --oneshot --no-publish

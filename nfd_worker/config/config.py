@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     ``node_name``: the Node object to label.
     ``kubeconfig``: None for the pod's service account or the user's default.
     ``port``: of ``/healthz`` and ``/metrics``; 0 for none.
-    ``log_level``: a name of :mod:`logging`, lower case.
+    ``log_level``: a name of :mod:`logging`, lower case. ``log_format``: text or json.
     ``oneshot``: one cycle and no more. ``no_publish``: labels are found and not sent.
     ``take_over``: whether to remove what an upstream Node Feature Discovery left on the Node.
     ``sleep_interval``: seconds from one cycle to the next; infinite for only on events.
@@ -58,6 +58,7 @@ class Settings(NamedTuple):
     kubeconfig: str | None = None
     port: int = 8080
     log_level: str = "info"
+    log_format: str = "text"
     oneshot: bool = False
     no_publish: bool = False
     take_over: bool = False

@@ -6,10 +6,12 @@ a migrated DaemonSet are accepted as they are.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from feature_rules.errors import MatchError
 from feature_rules.regexps import check_pattern
+from kube_api.log_lines import FORMATS, LEVELS
 from nfd_worker.config.duration import parse_duration
 
 COMMANDS = ("run", "scan", "rules", "labels", "unpublish", "admission-policy")
@@ -21,7 +23,6 @@ DEFAULT_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
 DEFAULT_RULES_DIR = "/etc/kubernetes/node-feature-discovery/rules.d"
 
 _SHORTEST_INTERVAL = 1.0
-_LOG_LEVELS = ("debug", "info", "warning", "error")
 _FEATURE_GATES = ("AllAlpha", "AllBeta", "DisableAutoPrefix", "NodeFeatureAPI", "NodeFeatureGroupAPI")
 
 
@@ -99,9 +100,9 @@ def _parse_port(text: str) -> int:
     return int(text)
 
 
-def _parse_log_level(text: str) -> str:
-    if text.lower() not in _LOG_LEVELS:
-        raise ValueError(f"{text!r} is not one of {', '.join(_LOG_LEVELS)}")
+def _parse_word(text: str, known: Sequence[str]) -> str:
+    if text.lower() not in known:
+        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
     return text.lower()
 
 
@@ -158,7 +159,8 @@ OPTIONS = (
     _setting("node-name", "NAME", "name of the Node", environment="NODE_NAME"),
     _setting("kubeconfig", "FILE", "kubeconfig (default: the pod's service account, else your own kubeconfig)"),
     _setting("port", "PORT", "port of /healthz and /metrics; 0 for none (default: 8080)", _parse_port),
-    _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", _parse_log_level),
+    _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", partial(_parse_word, known=LEVELS)),
+    _setting("log-format", "FORMAT", "text or json (default: text)", partial(_parse_word, known=FORMATS)),
     _setting("oneshot", "BOOL", "label once and exit", parse_bool),
     _setting("no-publish", "BOOL", "discover labels, but do not publish them", parse_bool),
     _setting("take-over", "BOOL", "remove what an upstream Node Feature Discovery left on the Node", parse_bool),

@@ -32,6 +32,8 @@ EVERYTHING: Json = {
     "deviceAgent": {"enabled": True, "env": {"C": "3"}, "args": ["--interval=5s"], "nodeSelector": {"e": "f"}},
     "networkPolicies": {"enabled": True, "from": [{"namespaceSelector": {}}]},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Nodes"}},
     "admissionPolicies": {"enabled": True, "nfdWorker": (DEPLOY / "admission/nfd-worker.yaml").read_text()},
 }  # fmt: skip
 JOB: Json = {"driverBuilder": {"builder": "job"}}
@@ -160,6 +162,8 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"imagePullSecrets": [{"name": "pull"}]}, "imagePullSecrets"),
         ({"registryCredentials": [{"name": "push", "registry": "r", "username": "u"}]}, "password"),
         ({"podMonitor": {"interval": "often"}}, "interval"),
+        ({"prometheusRule": {"for": {"NodesWithoutDriver": "long"}}}, "NodesWithoutDriver"),
+        ({"dashboard": {"labels": {"grafana_dashboard": 1}}}, "grafana_dashboard"),
         ({"networkPolicies": {"from": {"namespaceSelector": {}}}}, "from"),
         ({"admissionPolicies": {"enabled": "yes"}}, "enabled"),
     ],
@@ -195,7 +199,7 @@ def test_an_image_is_a_reference_with_a_tag_or_a_digest(image: str) -> None:
 def test_objects_have_only_fields_that_kubernetes_knows(of: str) -> None:
     """With their types; by the models of Kubernetes' own client, which drop what they do not know."""
     for item in rendered(of):
-        if item["kind"] == "PodMonitor":
+        if item["kind"] in ("PodMonitor", "PrometheusRule"):
             continue
         version = item["apiVersion"].rpartition("/")[2]
         words = re.sub(r"(?<!^)(?=[A-Z])", "_", item["kind"]).lower()
@@ -413,6 +417,43 @@ def test_the_network_policy_selects_the_programs_pods_alone() -> None:
     assert all(container(found, item["metadata"]["name"])["ports"][0]["name"] == "http" for item in workloads)
     assert one(found, "PodMonitor", "driverwright")["spec"]["selector"] == spec["podSelector"]
     assert one(found, "PodMonitor", "driverwright")["metadata"]["labels"] == {"release": "prometheus"}
+
+
+def test_the_rule_object_has_the_alerts_of_the_file() -> None:
+    """As they are, Prometheus' own templates included; of programs that are not installed there are none."""
+    groups = read_yaml((CHART / "alerts/driverwright.yaml").read_text())["groups"]
+    found = one(rendered("everything"), "PrometheusRule", "driverwright")
+    assert found["spec"]["groups"] == groups
+    assert found["metadata"]["labels"] == {"release": "prometheus"}
+    part = objects({"driverBuilder": {"enabled": False}, "prometheusRule": {"enabled": True}})
+    assert [group["name"] for group in one(part, "PrometheusRule", "driverwright")["spec"]["groups"]] == ["nfd-worker"]
+
+
+def test_how_long_an_alert_waits_is_a_value() -> None:
+    """Of one alert; a name that no alert has is refused, with those that there are."""
+    for_ = {"NodesWithoutDriver": "2h", "DriverWaveHalted": "5m"}
+    rule = one(objects({"prometheusRule": {"enabled": True, "for": for_}}), "PrometheusRule", "driverwright")
+    waits = {item["alert"]: item.get("for") for group in rule["spec"]["groups"] for item in group["rules"]}
+    assert for_.items() <= waits.items()
+    assert waits["DriverBlocked"] == "30m"
+    with pytest.raises(helm.HelmError, match="no alert NodesWithoutDrivers; there are: NodesWithoutDriver, "):
+        objects({"prometheusRule": {"enabled": True, "for": {"NodesWithoutDrivers": "2h"}}})
+
+
+def test_the_dashboards_config_map_has_the_file() -> None:
+    """With the label that the sidecar of Grafana's chart looks for by default."""
+    found = one(rendered("everything"), "ConfigMap", "driverwright-dashboard")
+    assert found["data"] == {"driverwright.json": (CHART / "dashboards/driverwright.json").read_text()}
+    assert found["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    assert found["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
+
+
+def test_how_a_worker_logs_does_not_concern_its_admission_policy() -> None:
+    """Other variables do: the policy of the chart is for default settings."""
+    variables = {"NFD_WORKER_LOG_FORMAT": "json", "NFD_WORKER_LOG_LEVEL": "debug"}
+    assert objects({"admissionPolicies": {"enabled": True}, "nfdWorker": {"env": variables}})
+    with pytest.raises(helm.HelmError, match="Settings of yours: OTHER"):
+        objects({"admissionPolicies": {"enabled": True}, "nfdWorker": {"env": {**variables, "OTHER": "x"}}})
 
 
 def test_the_admission_policies_are_those_of_deploy() -> None:

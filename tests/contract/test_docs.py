@@ -22,6 +22,7 @@ CODE = sorted(
 LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 PAGE_NAME = re.compile(r"\bdocs/[\w./-]+?\.md\b")
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 FILE_NAME = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./*-]*[\w*])[`:]")
 
 
@@ -107,3 +108,19 @@ def test_every_page_is_in_an_index() -> None:
         index = folder / "README.md"
         linked = {(folder / link.partition("#")[0]).resolve() for link in links(index.read_text())}
         assert {page for page in folder.glob("*.md") if page != index} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    """What docs/security.md says that somebody cannot do, a test shows."""
+    named = set(TEST_NAME.findall(page.read_text()))
+    gone = {name for file, name in named if f"def {name}(" not in (ROOT / file).read_text()}
+    assert gone == set()
+
+
+def test_each_attacker_has_its_tests() -> None:
+    """A row without one would be a promise."""
+    section = (ROOT / "docs" / "security.md").read_text().partition("\n## Attackers\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")][2:]
+    assert len(rows) >= 12
+    assert [row for row in rows if not TEST_NAME.search(row.split("|")[-2])] == []

@@ -45,6 +45,7 @@ from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.retention.recorder import ImageRecorder
 from driver_builder.telemetry import Heartbeat
 from kube_api.client import Client
+from kube_api.log_lines import follow_signals
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    follow_signals()
     client = Client.from_environment(settings.kubeconfig)
     heartbeat, supervisor = Heartbeat(), Supervisor(stop)
     if settings.port:

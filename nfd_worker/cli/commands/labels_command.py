@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from feature_rules.features import Features
 from feature_rules.model import RuleOutput, RuleOutputs, Taint
+from kube_api.log_lines import LONGEST_MESSAGE
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
 from kube_api.text import printable
 from nfd_worker.cli.documents import MAX_DOCUMENT, parse_document, read_text, shown
-from nfd_worker.cli.log_format import LONGEST_MESSAGE
 from nfd_worker.cli.output import content_document, content_table, dump
 from nfd_worker.config.config import build_settings
 from nfd_worker.config.config_file import parse_file

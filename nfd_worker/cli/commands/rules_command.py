@@ -8,10 +8,10 @@ from feature_rules.features import Features
 from feature_rules.load import load_rules
 from feature_rules.model import LoadedRules, RuleProblem
 from feature_rules.run import run_rules
+from kube_api.log_lines import LONGEST_MESSAGE
 from kube_api.text import printable
 from nfd_worker.cli.documents import MAX_DOCUMENT, parse_document, read_text, shown
 from nfd_worker.cli.feature_document import parse_features
-from nfd_worker.cli.log_format import LONGEST_MESSAGE
 from nfd_worker.cli.output import content_document, dump
 from nfd_worker.cli.rule_checks import as_problem, static_problems
 from nfd_worker.cycle import with_back_references

@@ -24,9 +24,10 @@ resources:
 
 def test_flags_override_the_environment() -> None:
     """And the environment the defaults."""
-    environment = {"HOST_ROOT": "/host", "DEVICE_AGENT_PORT": "1", "DEVICE_AGENT_INTERVAL": "1m"}
+    environment = {"HOST_ROOT": "/host", "DEVICE_AGENT_PORT": "1", "DEVICE_AGENT_INTERVAL": "1m",
+                   "DEVICE_AGENT_LOG_FORMAT": "json"}  # fmt: skip
     flags = {"port": "0", "log-level": "DEBUG", "config": None}
-    expected = Settings(root="/host", port=0, log_level="debug", interval=60.0)
+    expected = Settings(root="/host", port=0, log_level="debug", log_format="json", interval=60.0)
     assert build_settings(flags, environment) == expected
 
 
@@ -39,6 +40,7 @@ def test_flags_override_the_environment() -> None:
         pytest.param({"interval": "0s"}, {}, "write a duration from 1s to 5m", id="short interval"),
         pytest.param({"interval": "6m"}, {}, "write a duration from 1s to 5m", id="long interval"),
         pytest.param({"log-level": "loud"}, {}, "is not one of debug, info", id="log level"),
+        pytest.param({"log-format": "xml"}, {}, "is not one of text, json", id="log format"),
         pytest.param({"plugin-dir": "/x" * 40}, {}, "is too long for a folder of sockets", id="long folder"),
     ],
 )

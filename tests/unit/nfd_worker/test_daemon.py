@@ -1,5 +1,6 @@
 """The resident process, run for real: what wakes it, what it sends, how it ends."""
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from testbed import metrics
+from testbed.ports import free_ports
 from tests.support.nfd_worker.trees import HOSTS
 
 PATIENCE = 120.0
@@ -199,6 +202,36 @@ def test_sigterm_ends_it_at_once_with_success(start: Callable[..., Worker]) -> N
     worker = start("--no-publish", "--sleep-interval", "1h")
     worker.wait_for("cycle: ")
     assert worker.end() == 0
+
+
+def test_a_signal_makes_a_running_worker_log_more(
+    start: Callable[..., Worker], api_server: ApiServer, tmp_path: Path
+) -> None:
+    """As JSON as well; what cycles do is logged at debug alone."""
+    flags = ["--log-level", "info", "--log-format", "json", "--sleep-interval", "1s"]
+    worker = start(*access(tmp_path, api_server.server_port), *flags)
+    entry = json.loads(worker.wait_for("node n labelled"))
+    assert (entry["level"], entry["logger"]) == ("info", "nfd_worker.publish.publisher")
+    worker.process.send_signal(signal.SIGUSR1)
+    assert json.loads(worker.wait_for("cycle: "))["level"] == "debug"
+    assert "cycle: " not in "".join(worker.lines[:-1])
+    assert worker.end() == 0
+
+
+def test_the_metrics_say_whether_the_node_is_labelled(
+    start: Callable[..., Worker], api_server: ApiServer, tmp_path: Path
+) -> None:
+    """1 once it is; 0 while the API server does not answer."""
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = start(*access(tmp_path, silent.getsockname()[1]), "--port", str(port))
+        worker.wait_for("cycle: ")
+        assert metrics.read(port, "nfd_worker_build_info") == 1
+        assert metrics.read(port, "nfd_worker_published") == 0
+        worker.end()
+    worker = start(*access(tmp_path, api_server.server_port), "--port", str(port))
+    worker.wait_for("node n labelled")
+    assert metrics.read(port, "nfd_worker_published") == 1
 
 
 def test_sigterm_while_a_publish_child_runs_leaves_no_child(start: Callable[..., Worker], tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def report() -> CycleReport:
     return run_cycle(recorded("arm64-cloud"), Settings(), {})
 
 
-def read(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def read(metrics: Metrics, *, is_published: bool = False) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Read the text as Prometheus does."""
-    families = list(text_string_to_metric_families(metrics.render()))
+    families = list(text_string_to_metric_families(metrics.render(is_published=is_published)))
     assert all(family.documentation and family.type != "unknown" for family in families)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -130,6 +130,12 @@ def test_publishing_is_counted_by_how_it_went() -> None:
     assert value(metrics, "nfd_worker_publish_total", result="failure", error="Forbidden") == 1
     assert value(metrics, "nfd_worker_publish_bytes_total") == 120
     assert value(metrics, "nfd_worker_last_success_timestamp_seconds") == 1750000000.5
+
+
+def test_whether_the_node_has_what_was_found_is_shown() -> None:
+    """What an alert needs: it depends on no interval."""
+    series = ("nfd_worker_published", frozenset[tuple[str, str]]())
+    assert [read(Metrics("n"), is_published=known)[series] for known in (False, True)] == [0, 1]
 
 
 @given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))

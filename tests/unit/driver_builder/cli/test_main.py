@@ -36,6 +36,36 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
+@pytest.mark.parametrize(
+    ("flags", "environment", "expected"),
+    [
+        pytest.param([], {}, ("info", "text"), id="defaults"),
+        pytest.param([], {"LEVEL": "Warning", "FORMAT": "json"}, ("warning", "json"), id="environment"),
+        pytest.param(["--log-level=debug", "--log-format=text"], {"LEVEL": "error", "FORMAT": "json"},
+                     ("debug", "text"), id="flags"),
+    ],
+)  # fmt: skip
+def test_how_it_logs_is_a_flag_or_a_variable(
+    flags: list[str], environment: dict[str, str], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables are what a pod can set: ``run`` comes first in the arguments of the Deployment."""
+    chosen = []
+    monkeypatch.setattr(main, "set_up", lambda level, form, _text: chosen.append((level, form)))
+    for name, value in environment.items():
+        monkeypatch.setenv(f"DRIVER_BUILDER_LOG_{name}", value)
+    assert main.main([*flags, "admission-policy"]) == 0
+    assert chosen == [expected]
+
+
+def test_a_log_format_that_does_not_exist_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its variable and what there is."""
+    monkeypatch.setenv("DRIVER_BUILDER_LOG_FORMAT", "xml")
+    assert main.main(["admission-policy"]) == 2
+    assert "DRIVER_BUILDER_LOG_FORMAT: 'xml' is not one of text, json" in capsys.readouterr().err
+
+
 def test_a_plan_is_a_table(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each target, the actions below it, and nothing is written."""
     world.add_node("node-b", KERNEL)

@@ -147,9 +147,10 @@ def test_a_pattern_is_kept_as_text_and_checked() -> None:
 
 
 def test_ports_and_log_levels_are_read() -> None:
-    """Log levels are read in any letter case."""
+    """Log levels and formats are read in any letter case."""
     read = {option.flag: option.parse for option in OPTIONS}
     assert (read["port"]("65535"), read["log-level"]("DEBUG")) == (65535, "debug")
+    assert read["log-format"]("JSON") == "json"
     assert read["feature-gates"]("AllAlpha=true,NodeFeatureAPI=true") is False
     assert read["feature-gates"]("AllAlpha=true,DisableAutoPrefix=false") is True
 
