@@ -115,7 +115,8 @@ class Clearance:
             placed = self.known.placed(node, key)
             if placed is None or (placed.lanes is not None and self.known.goes_back(node, key)):
                 continue
-            if not self.known.fits(node, key, driver):
+            # Modules that are there with this one can be loaded with it, whichever image of it theirs is built for.
+            if not (self.known.fits(node, key, driver) or self.known.has_wanted(node, key)):
                 return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
         return ""
 

@@ -102,6 +102,14 @@ class DriversOnNodes:
         wanted = [item.expected for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
         return all(pod.image == image or (pod.expected and pod.expected in wanted) for pod in self.pods(node, first))
 
+    def has_wanted(self, node: Node, driver: str) -> bool:
+        """Return whether the modules that a node would get of a driver are loaded there, and nothing else of it."""
+        item, known = self.daemon_set(node, driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        if item is None or known is None or not item.expected:
+            return False
+        loads = known.on_boot(node.boot_id).loads
+        return bool(loads) and all(dict(load.modules) == item.expected for load in loads)
+
     def goes_back(self, node: Node, driver: str) -> bool:
         """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
         for first, _ in self.needs.get(driver, NONE).first:

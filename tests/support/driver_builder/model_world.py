@@ -19,6 +19,7 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.resolve_all import ResolveMemory
+from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
     DRIVER_LABEL,
@@ -323,6 +324,10 @@ class World:
 
     # ------------------------------------------------------------ what the rest of the cluster does
 
+    def identity_of(self, request: BuildRequest) -> str:
+        """Return the srcversion of what a request builds."""
+        return self.identity or identity_of(request)
+
     def finish_builds(self) -> None:
         """Let every running build end, the next ``fail_builds`` of them badly."""
         for key, action in list(self.builds.running.items()):
@@ -336,8 +341,7 @@ class World:
                 self.builds.fail(key, failure)
                 continue
             facts = [
-                {"name": module.name, "identity": self.identity or identity_of(action.request)}
-                for module in action.request.modules
+                {"name": module.name, "identity": self.identity_of(action.request)} for module in action.request.modules
             ]
             self.registries.images[action.image] = {
                 KEY_LABEL: key,

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from driver_builder.model.build import BuildRequest
+from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.objects.yielding import is_yield_label
@@ -17,7 +20,6 @@ from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.memory_client import copied
-from tests.support.driver_builder.model_parts import identity_of
 from tests.support.driver_builder.model_world import World, is_for, pod_status
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
@@ -41,6 +43,8 @@ class OrderWorld(World):
         """Identities of modules that no kernel takes."""
         self.is_bad = False
         """Whether what is built of the first driver from now on is bad."""
+        self.has_same_crcs = False
+        """Whether upgrades leave the symbols of all drivers as they are."""
         self.failed: list[str] = []
         """What loaders have reported of modules that could not be loaded."""
         self.budget = 1
@@ -62,11 +66,15 @@ class OrderWorld(World):
 
     # ---------------------------------------------------------- what kernels do
 
+    def identity_of(self, request: BuildRequest) -> str:
+        """Two builds with symbols of the same CRCs give one module."""
+        return super().identity_of(replace(request, depends=()) if self.has_same_crcs else request)
+
     def finish_builds(self) -> None:
         """Let builds end, and note for which builds of others each one is."""
         for action in self.builds.running.values():
-            made = identity_of(action.request)
-            self.made_for[made] = {key.upper() for _, key in action.request.depends}
+            made = self.identity_of(action.request)
+            self.made_for.setdefault(made, set()).update(key.upper() for _, key in action.request.depends)
             if self.is_bad and action.request.driver.endswith(f"/{FIRST}"):
                 self.bad.add(made)
         super().finish_builds()
@@ -182,8 +190,10 @@ class OrderWorld(World):
     def wanted(self, name: str) -> str:
         """Return the identity that a driver should have everywhere."""
         (found,) = self.status(name)["targets"]
-        key: str = found["buildKey"]
-        return key.upper()
+        every = (labels for labels in self.registries.images.values() if labels[KEY_LABEL] == found["buildKey"])
+        (module,) = json.loads(next(every)[MODULES_LABEL])
+        identity: str = module["identity"]
+        return identity
 
 
 def ordered(nodes: int = 2, *, third: bool = False, budget: int = 1, **changes: Any) -> OrderWorld:
@@ -314,6 +324,25 @@ def test_where_one_cannot_be_unloaded_all_stays_as_it_was(drain: Object | None) 
     assert_all_is_well(world)
     assert "Yielding" not in {item["type"] for item in world.status(FIRST)["conditions"]}
     assert world.failed == []
+
+
+def test_where_one_stays_loaded_with_the_module_that_is_wanted_the_wave_goes_on() -> None:
+    """Its next image has the same module, since no symbol has another CRC: nothing holds the node any more."""
+    world = ordered(2)
+    world.has_same_crcs = True
+    world.edit(SECOND, "int z;")
+    world.arrive()
+    before = dict(world.live["node-0"])
+    world.in_use.add("node-0")
+    world.edit(FIRST, "int y;")
+    world.rounds(60)
+    assert world.live["node-0"] == before
+    assert world.down() == set()
+    assert before[MODULES[FIRST]] != world.live["node-1"][MODULES[FIRST]] == world.wanted(FIRST)
+    assert not [item for item in world.leftovers() if item.startswith("node-1") and not item.endswith(".wave")]
+    world.in_use.clear()
+    world.arrive()
+    assert_all_is_well(world)
 
 
 def test_a_driver_whose_spec_is_invalid_still_depends_on_the_first() -> None:
