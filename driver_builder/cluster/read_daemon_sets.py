@@ -98,5 +98,6 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         tolerations=manifests.as_text(pod_spec.get("tolerations") or []),
         first=manifests.firsts_of(pod_spec),
         has_program=manifests.has_program(pod_spec),
+        sees_programs=manifests.sees_programs(pod_spec),
         asked=vendor_pod.asked_of(pod_spec),
     )
