@@ -36,6 +36,7 @@ def read_plugin_set(obj: Json) -> PluginSet:
         uid=metadata["uid"],
         driver=driver_key(metadata),
         spec=obj["spec"],
+        resource=(metadata.get("annotations") or {}).get(plugin.RESOURCE_ANNOTATION, ""),
         written=tuple(
             entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})
         ),

@@ -2,7 +2,8 @@
 
 A kubelet knows one plugin of a resource: the one that registered last. If two drivers name a resource on one node, the
 one whose stages are there keeps it, otherwise the older DriverContainer that the settings allow; the stages of the
-other one do not come there, and it reports why. On different nodes each has its own.
+other one do not come there, and it reports why. On different nodes each has its own. Where a spec is invalid, the
+driver's plugin goes on with what it has offered, and keeps that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from driver_builder.desired.conflicts import selected
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed import inventory
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 
@@ -28,11 +30,11 @@ def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: b
     """
     nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[str, str]] = {}
-    for drivers in _by_resource(snapshot.drivers):
-        chosen = {driver.key: _nodes_of(driver, spec, snapshot) for driver, spec in drivers}
-        refused = {driver.key for driver, spec in drivers if _is_refused(spec, allowed, has_agent=has_agent)}
+    for drivers in _by_resource(snapshot):
+        chosen = {driver.key: _nodes_of(driver, snapshot) for driver in drivers}
+        refused = {driver.key for driver in drivers if _is_refused(driver.spec, allowed, has_agent=has_agent)}
         for name in sorted(_in_several(chosen.values())):
-            there = [driver for driver, _ in drivers if name in chosen[driver.key]]
+            there = [driver for driver in drivers if name in chosen[driver.key]]
             ranks = {driver.key: _rank(driver, nodes[name], is_refused=driver.key in refused) for driver in there}
             keeps = min(ranks, key=ranks.__getitem__)
             for driver in ranks.keys() - {keeps}:
@@ -50,14 +52,15 @@ def words(driver: str, other: str, resource: str) -> str:
     return f"drivers {driver} and {other} both offer {resource}; {other} keeps it"
 
 
-def _by_resource(drivers: Iterable[DriverContainer]) -> list[list[tuple[DriverContainer, DriverSpec]]]:
+def _by_resource(snapshot: Snapshot) -> list[list[DriverContainer]]:
     """Put the drivers together that offer one resource: of hundreds, hardly any."""
-    found: dict[str, list[tuple[DriverContainer, DriverSpec]]] = {}
-    for driver in sorted(drivers, key=lambda item: item.key):
+    found: dict[str, list[DriverContainer]] = {}
+    for driver in sorted(snapshot.drivers, key=lambda item: item.key):
         spec = driver.spec
-        resource = offered(spec) if isinstance(spec, DriverSpec) else None
-        if isinstance(spec, DriverSpec) and resource is not None:
-            found.setdefault(resource, []).append((driver, spec))
+        known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
+        resource = offered(spec) if isinstance(spec, DriverSpec) else next(known, None)
+        if resource:
+            found.setdefault(resource, []).append(driver)
     return [together for together in found.values() if len(together) > 1]
 
 
@@ -71,16 +74,18 @@ def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:
     return twice
 
 
-def _nodes_of(driver: DriverContainer, spec: DriverSpec, snapshot: Snapshot) -> frozenset[str]:
-    """Return the nodes of a driver; of one that is being deleted those that its stages have not left."""
-    if not driver.deleting:
-        return selected(spec, snapshot.nodes)
+def _nodes_of(driver: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes of a driver; of one that is being deleted or cannot be read those that its stages are on."""
+    if isinstance(driver.spec, DriverSpec) and not driver.deleting:
+        return selected(driver.spec, snapshot.nodes)
     label = stage_label(driver.key, Stage.RUN)
     return frozenset(node.name for node in snapshot.nodes if label in node.labels)
 
 
-def _is_refused(spec: DriverSpec, allowed: Permissions, *, has_agent: bool) -> bool:
+def _is_refused(spec: object, allowed: Permissions, *, has_agent: bool) -> bool:
     """Return whether a driver cannot have its plugin: it would never offer the resource that others wait for."""
+    if not isinstance(spec, DriverSpec):
+        return False
     plugin = spec.device_plugin
     is_without_image = plugin is not None and plugin.is_of_agent and not has_agent
     return is_without_image or bool(permissions.of_stages(spec, allowed))

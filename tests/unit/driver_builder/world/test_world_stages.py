@@ -468,6 +468,28 @@ def test_a_daemon_set_of_somebody_else_is_left_alone() -> None:
     assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
+def test_a_name_that_is_taken_is_not_asked_for_in_each_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that nobody has while the plugin cannot be made: after an edit at once, otherwise after half a minute."""
+    world = fleet(stages=PLUGIN)
+    world.is_followed, world.settings = True, SETTINGS
+    asked, lists = [], world.client.list
+
+    def listed(path: str, **how: Any) -> Any:
+        asked.append(how.get("field_selector"))
+        return lists(path, **how)
+
+    monkeypatch.setattr(world.client, "list", listed)
+    settle(world)
+    assert condition(world) == ("False", "NoDeviceAgent")
+    for spec, seconds, times in (({}, 1, 0), ({"version": "2.0.0"}, 1, 1), ({}, 60, 1)):
+        asked.clear()
+        edit(world, **spec)
+        world.now += seconds
+        world.reconcile()
+        world.reconcile()
+        assert asked.count("metadata.name=edu-plug") == times
+
+
 def test_a_plugin_that_nobody_controls_any_more_is_ours_all_the_same() -> None:
     """Somebody has taken its owner away; what we wrote is known by its writer."""
     world = fleet(stages=PLUGIN)
@@ -557,6 +579,20 @@ def test_the_older_of_two_new_drivers_with_one_resource_gets_it() -> None:
     settle(world)
     assert _labels_of(world, "other")["a"] == {"valid", "run", "plug"}
     assert _condition_of(world, "other")["status"] == "True"
+
+
+def test_a_driver_whose_spec_is_invalid_keeps_its_resource() -> None:
+    """Its plugin goes on; that of another driver, though it is of a vendor, does not come there."""
+    world = fleet("a", stages=PLUGIN)
+    settle(world)
+    edit(world, module={"names": ["-"]})
+    _other(world, stages=VENDOR)
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid"})
+    assert _condition_of(world, "other")["reason"] == "ResourceConflict"
+    edit(world, module={"names": ["edudrv"]}, stages={"devicePlugin": None})
+    settle(world)
+    assert _labels_of(world, "other")["a"] == {"valid", "run", "plug"}
 
 
 def test_drivers_with_one_resource_on_different_nodes_have_their_plugins() -> None:
