@@ -80,7 +80,9 @@ class Plugin:
                     delay = _FIRST_DELAY
                 except RegistrationFailed as error:
                     self._failed(str(error))
-                    wait, delay = delay, min(delay * 2, _LONGEST_DELAY)
+                    wait, delay = delay - _FIRST_DELAY, min(delay * 2, _LONGEST_DELAY)
+                # Whatever happens in the kubelet's folder meanwhile: it is not registered with again and again.
+                await asyncio.sleep(_FIRST_DELAY)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._nudged.wait()

@@ -160,6 +160,26 @@ def test_a_refused_registration_is_tried_again(tmp_path: Path, caplog: pytest.Lo
     assert caplog.text.count("the kubelet refused the resource: not today") == 1
 
 
+def test_a_folder_where_much_happens_hurries_no_registration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file there that comes or goes is a reason to look; a kubelet that refuses is asked after a pause."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        kubelet.refuses = 100
+        await kubelet.start()
+        while not plugin.registrations["failure"]:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(plugins, "_FIRST_DELAY", 3600.0)
+        seen = 0
+        while plugin.registrations["failure"] > seen:
+            seen = plugin.registrations["failure"]
+            for _ in range(100):
+                plugin.nudge()
+                await asyncio.sleep(0.001)
+        assert seen <= 3
+
+    play(tmp_path, act)
+
+
 def test_a_kubelet_that_does_not_answer_is_left_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The registration is tried again, and succeeds once there is an answer."""
     monkeypatch.setattr(plugins, "_CALL_SECONDS", 0.1)
