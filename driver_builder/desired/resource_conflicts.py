@@ -30,12 +30,17 @@ def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: b
     """
     nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[str, str]] = {}
-    for drivers in _by_resource(snapshot):
+    for resource, drivers in _by_resource(snapshot).items():
         chosen = {driver.key: _nodes_of(driver, snapshot) for driver in drivers}
         refused = {driver.key for driver in drivers if _is_refused(driver.spec, allowed, has_agent=has_agent)}
+        # What the labels of these say is about another resource: their specs have changed since.
+        others = {item.driver for item in snapshot.plugin_sets if item.resource not in ("", resource)}
         for name in sorted(_in_several(chosen.values())):
             there = [driver for driver in drivers if name in chosen[driver.key]]
-            ranks = {driver.key: _rank(driver, nodes[name], is_refused=driver.key in refused) for driver in there}
+            ranks = {
+                driver.key: _rank(driver, nodes[name], is_new=driver.key in others, is_refused=driver.key in refused)
+                for driver in there
+            }
             keeps = min(ranks, key=ranks.__getitem__)
             for driver in ranks.keys() - {keeps}:
                 found.setdefault(driver, {})[name] = keeps
@@ -52,7 +57,7 @@ def words(driver: str, other: str, resource: str) -> str:
     return f"drivers {driver} and {other} both offer {resource}; {other} keeps it"
 
 
-def _by_resource(snapshot: Snapshot) -> list[list[DriverContainer]]:
+def _by_resource(snapshot: Snapshot) -> dict[str, list[DriverContainer]]:
     """Put the drivers together that offer one resource: of hundreds, hardly any."""
     found: dict[str, list[DriverContainer]] = {}
     for driver in sorted(snapshot.drivers, key=lambda item: item.key):
@@ -61,7 +66,7 @@ def _by_resource(snapshot: Snapshot) -> list[list[DriverContainer]]:
         resource = offered(spec) if isinstance(spec, DriverSpec) else next(known, None)
         if resource:
             found.setdefault(resource, []).append(driver)
-    return [together for together in found.values() if len(together) > 1]
+    return {resource: together for resource, together in found.items() if len(together) > 1}
 
 
 def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:
@@ -91,13 +96,16 @@ def _is_refused(spec: object, allowed: Permissions, *, has_agent: bool) -> bool:
     return is_without_image or bool(permissions.of_stages(spec, allowed))
 
 
-def _rank(driver: DriverContainer, node: Node, *, is_refused: bool) -> tuple[int, bool, float, str]:
+def _rank(driver: DriverContainer, node: Node, *, is_new: bool, is_refused: bool) -> tuple[int, bool, float, str]:
     """Return what decides, the smallest first: how far the stages are on the node, and the age.
 
-    A driver that is being replaced has its ready label, and a record of its stages, although these have left.
+    One that ``is_new`` has not offered the resource yet, whatever its labels say. A driver that is being replaced has
+    its ready label, and a record of its stages, although these have left.
     """
     run = stage_label(driver.key, Stage.RUN)
-    if stage_label(driver.key, Stage.PLUG) in node.labels:
+    if is_new:
+        standing = 3
+    elif stage_label(driver.key, Stage.PLUG) in node.labels:
         standing = 0
     elif run in node.labels:
         standing = 1

@@ -581,6 +581,22 @@ def test_the_older_of_two_new_drivers_with_one_resource_gets_it() -> None:
     assert _condition_of(world, "other")["status"] == "True"
 
 
+def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing() -> None:
+    """Also if it is the older one: its label ``plug`` stood for the resource that it offered before."""
+    world = fleet("a", stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
+    settle(world)
+    node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
+    node[PLUG] = "true"
+    _other(world, stages=PLUGIN)
+    settle(world)
+    edit(world, stages=VENDOR)
+    for _ in rounds(world, 10):
+        assert "plug" in _labels_of(world, "other")["a"]
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID}, {"valid", "run", "plug"})
+    assert condition(world) == ("False", "ResourceConflict")
+
+
 def test_a_driver_whose_spec_is_invalid_keeps_its_resource() -> None:
     """Its plugin goes on; that of another driver, though it is of a vendor, does not come there."""
     world = fleet("a", stages=PLUGIN)
@@ -608,11 +624,10 @@ def test_drivers_with_one_resource_on_different_nodes_have_their_plugins() -> No
 def test_kubelets_that_have_had_both_plugins_are_left_as_they_are() -> None:
     """Which of them registered last is not known; the younger driver says so."""
     world = fleet("a", stages=PLUGIN)
-    _other(world, stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
+    _other(world, stages=VENDOR)
     settle(world)
     node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
-    node[stage_label(f"{NAMESPACE}/other", Stage.PLUG)] = "true"
-    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other"), {"spec": {"stages": VENDOR}})
+    node |= {stage_label(f"{NAMESPACE}/other", stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
     settle(world)
     assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
     assert _condition_of(world, "other")["reason"] == "ResourceConflict"
