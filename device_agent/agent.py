@@ -46,7 +46,6 @@ class Agent:
         self._resources = resources
         self._load = load
         self._served: dict[str, Served] = {}
-        self._registrars: dict[str, asyncio.Task[None]] = {}
         self._files: FileWatch | None = None
         self._is_stopping = False
         self._is_config_asked = False
@@ -116,8 +115,6 @@ class Agent:
             await asyncio.sleep(_SETTLE_SECONDS)
 
     async def _leave(self) -> None:
-        for registrar in self._registrars.values():
-            registrar.cancel()
         await asyncio.gather(*(served.stop() for served in self._served.values()))
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -169,8 +166,6 @@ class Agent:
             self._files.watch(_places(self._settings, resources))
         by_name = {resource.name: resource for resource in resources}
         gone = [self._served.pop(name) for name in list(self._served) if name not in by_name]
-        for served in gone:
-            self._registrars.pop(served.resource.name).cancel()
         await asyncio.gather(*(served.stop() for served in gone))
         for name, resource in by_name.items():
             if name not in self._served:
@@ -183,8 +178,7 @@ class Agent:
         served = Served(resource, self._settings.root, self._settings.plugin_dir, self._commands, self._woken.set)
         self._served[resource.name] = served
         await served.refresh()
-        registrar = self._tasks.create_task(served.plugin.keep_registered(self._settings.interval))
-        self._registrars[resource.name] = registrar
+        served.register(self._tasks, self._settings.interval)
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """One resource while it is offered: what its devices were at the last look, its commands, and its plugin."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,6 +30,11 @@ class Served:
         self._states: tuple[UnitState, ...] = ()
         self._changes = 0
         self._has_excess = False
+        self._registrar: asyncio.Task[None] | None = None
+
+    def register(self, tasks: asyncio.TaskGroup, period: float) -> None:
+        """Keep the resource registered until it is stopped."""
+        self._registrar = tasks.create_task(self.plugin.keep_registered(period))
 
     async def change(self, resource: Resource) -> None:
         """Take another description of the same resource; its registration stays."""
@@ -60,7 +66,10 @@ class Served:
             await self.plugin.service.publish(devices)
 
     async def stop(self) -> None:
-        """End commands, empty the kubelet's list, and leave."""
+        """End registration and commands, empty the kubelet's list, and leave."""
+        if self._registrar is not None:
+            self._registrar.cancel()
+            await asyncio.wait([self._registrar])
         await self._checks.stop()
         await self.plugin.stop()
 

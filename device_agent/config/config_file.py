@@ -130,11 +130,16 @@ def _plain(node: yaml.Node, file: str, path: Path) -> Any:
 
 
 def _scalar(node: yaml.Node, file: str) -> Any:
+    why: Exception | None = None
     try:
-        return yaml.constructor.SafeConstructor().construct_object(node)
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        value = yaml.constructor.SafeConstructor().construct_object(node)
+    # With a tag (!!bool x) PyYAML's own code ends with other errors than its own.
+    except (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError) as error:
+        value, why = [], error
+    if not isinstance(value, Hashable):
         line = node.start_mark.line + 1
-        raise ConfigurationError(f"{file}:{line}: {shown(str(node.value))} is not a value: put it in quotes") from error
+        raise ConfigurationError(f"{file}:{line}: {shown(str(node.value))} is not a value: put it in quotes") from why
+    return value
 
 
 def _read(path: str) -> bytes:

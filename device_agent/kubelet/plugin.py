@@ -69,7 +69,7 @@ class Plugin:
         self._nudged.set()
 
     async def keep_registered(self, period: float) -> None:
-        """Register, and again whenever that is needed, until cancelled."""
+        """Register, and again whenever that is needed, until cancelled; only then may the plugin be stopped."""
         delay = _FIRST_DELAY
         while True:
             self._nudged.clear()
@@ -80,7 +80,9 @@ class Plugin:
                     delay = _FIRST_DELAY
                 except RegistrationFailed as error:
                     self._failed(str(error))
-                    wait, delay = delay, min(delay * 2, _LONGEST_DELAY)
+                    wait, delay = delay - _FIRST_DELAY, min(delay * 2, _LONGEST_DELAY)
+                # Whatever happens in the kubelet's folder meanwhile: it is not registered with again and again.
+                await asyncio.sleep(_FIRST_DELAY)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._nudged.wait()
@@ -143,11 +145,17 @@ class Plugin:
             # To take its socket away would make it take ours away, and so on.
             raise RegistrationFailed(f"another plugin listens on {self.socket}: only one may offer a resource")
         server = PluginServer([self.service], codec=KubeletCodec(), config=LIMITS)
+        start = asyncio.ensure_future(server.start(path=self.socket))
         try:
-            await server.start(path=self.socket)
-        except OSError as error:
+            await asyncio.wait([start])
+        finally:
+            # Also where this is cancelled meanwhile: a server that is not known would listen without end.
+            if not start.done():
+                await asyncio.wait([start])
+            if start.exception() is None:
+                self._server, self._own = server, identity(self.socket)
+        if isinstance(error := start.exception(), OSError):
             raise RegistrationFailed(f"cannot listen on {self.socket}: {error.strerror or error}") from error
-        self._server, self._own = server, identity(self.socket)
 
     async def _close(self) -> None:
         if self._server is None:

@@ -46,6 +46,9 @@ from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
 
 logger = logging.getLogger(__name__)
 
+STRAY_SECONDS = 30.0
+"""How long it counts whether somebody else has a DaemonSet with the name of a plugin's, before it is asked again."""
+
 
 class Observer:
     """Reads one moment of the cluster: the given namespaces' drivers, and all nodes.
@@ -76,6 +79,8 @@ class Observer:
         self._next_nodes = NextNodes()
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
+        self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
+        """What has the name of a plugin's DaemonSet, by driver: for which uid and generation, and when it was asked."""
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
         """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
@@ -177,17 +182,28 @@ class Observer:
     def _plugin_strays(
         self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
     ) -> Iterator[tuple[str, StraySet]]:
-        """Read the DaemonSets with the names of plugins' that are wanted and not there: somebody else may have one."""
-        known = {item.driver for item in plugin_sets}
+        """Read the DaemonSets with the names of plugins' that are wanted and not there: somebody else may have one.
+
+        It is asked when the driver or its DaemonSet has changed, and otherwise from time to time: an apply that makes
+        it takes nothing from one that was made since.
+        """
+        known, before, now = {item.driver for item in plugin_sets}, self._strays, self._clock()
+        self._strays = {}
         for driver in drivers:
             if driver.key in known or not _wants_plugin(driver):
                 continue
-            path, name = DAEMON_SETS.path(namespace=driver.namespace), plugin.name_of(driver)
-            # By a list: to read a single one would need another permission.
-            for obj in self._client.list(path, field_selector=f"metadata.name={name}").items:
-                stray = read_stray_set(obj, driver.uid)
-                if stray is not None:
-                    yield driver.key, stray
+            asker, (asked_by, at, stray) = (driver.uid, driver.generation), before.get(driver.key, (None, now, None))
+            if asked_by != asker or not at <= now < at + STRAY_SECONDS:
+                at, stray = now, self._stray(driver)
+            self._strays[driver.key] = (asker, at, stray)
+            if stray is not None:
+                yield driver.key, stray
+
+    def _stray(self, driver: DriverContainer) -> StraySet | None:
+        path, name = DAEMON_SETS.path(namespace=driver.namespace), plugin.name_of(driver)
+        # By a list: to read a single one would need another permission.
+        found = self._client.list(path, field_selector=f"metadata.name={name}").items
+        return next((stray for obj in found if (stray := read_stray_set(obj, driver.uid)) is not None), None)
 
     def _terminating(self, drivers: Iterable[DriverContainer]) -> Iterator[str]:
         """Name the namespaces of deleted drivers that are being deleted as well."""

@@ -36,6 +36,7 @@ def read_plugin_set(obj: Json) -> PluginSet:
         uid=metadata["uid"],
         driver=driver_key(metadata),
         spec=obj["spec"],
+        resource=(metadata.get("annotations") or {}).get(plugin.RESOURCE_ANNOTATION, ""),
         written=tuple(
             entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {})
         ),
@@ -98,5 +99,6 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         tolerations=manifests.as_text(pod_spec.get("tolerations") or []),
         first=manifests.firsts_of(pod_spec),
         has_program=manifests.has_program(pod_spec),
+        sees_programs=manifests.sees_programs(pod_spec),
         asked=vendor_pod.asked_of(pod_spec),
     )

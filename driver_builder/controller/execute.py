@@ -289,6 +289,8 @@ class Executor:
                     spec["nodeSelector"] = dict(action.node_selector)
                 if action.tolerations is not None:
                     spec["tolerations"] = list(action.tolerations)
+                if action.sees_programs is not None:
+                    spec["hostPID"] = action.sees_programs or None
                 body = {"metadata": {"uid": action.uid}, "spec": {"template": {"spec": spec}}}
                 self._client.patch(DAEMON_SETS.path(namespace=action.namespace, name=action.name), body)
             case DeleteDaemonSet():

@@ -2,7 +2,8 @@
 
 A kubelet knows one plugin of a resource: the one that registered last. If two drivers name a resource on one node, the
 one whose stages are there keeps it, otherwise the older DriverContainer that the settings allow; the stages of the
-other one do not come there, and it reports why. On different nodes each has its own.
+other one do not come there, and it reports why. On different nodes each has its own. Where a spec is invalid, the
+driver's plugin goes on with what it has offered, and keeps that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from driver_builder.desired.conflicts import selected
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed import inventory
+from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 
@@ -28,12 +30,17 @@ def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: b
     """
     nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[str, str]] = {}
-    for drivers in _by_resource(snapshot.drivers):
-        chosen = {driver.key: _nodes_of(driver, spec, snapshot) for driver, spec in drivers}
-        refused = {driver.key for driver, spec in drivers if _is_refused(spec, allowed, has_agent=has_agent)}
+    for resource, drivers in _by_resource(snapshot).items():
+        chosen = {driver.key: _nodes_of(driver, snapshot) for driver in drivers}
+        refused = {driver.key for driver in drivers if _is_refused(driver.spec, allowed, has_agent=has_agent)}
+        # What the labels of these say is about another resource: their specs have changed since.
+        others = {item.driver for item in snapshot.plugin_sets if item.resource not in ("", resource)}
         for name in sorted(_in_several(chosen.values())):
-            there = [driver for driver, _ in drivers if name in chosen[driver.key]]
-            ranks = {driver.key: _rank(driver, nodes[name], is_refused=driver.key in refused) for driver in there}
+            there = [driver for driver in drivers if name in chosen[driver.key]]
+            ranks = {
+                driver.key: _rank(driver, nodes[name], is_new=driver.key in others, is_refused=driver.key in refused)
+                for driver in there
+            }
             keeps = min(ranks, key=ranks.__getitem__)
             for driver in ranks.keys() - {keeps}:
                 found.setdefault(driver, {})[name] = keeps
@@ -50,15 +57,16 @@ def words(driver: str, other: str, resource: str) -> str:
     return f"drivers {driver} and {other} both offer {resource}; {other} keeps it"
 
 
-def _by_resource(drivers: Iterable[DriverContainer]) -> list[list[tuple[DriverContainer, DriverSpec]]]:
+def _by_resource(snapshot: Snapshot) -> dict[str, list[DriverContainer]]:
     """Put the drivers together that offer one resource: of hundreds, hardly any."""
-    found: dict[str, list[tuple[DriverContainer, DriverSpec]]] = {}
-    for driver in sorted(drivers, key=lambda item: item.key):
+    found: dict[str, list[DriverContainer]] = {}
+    for driver in sorted(snapshot.drivers, key=lambda item: item.key):
         spec = driver.spec
-        resource = offered(spec) if isinstance(spec, DriverSpec) else None
-        if isinstance(spec, DriverSpec) and resource is not None:
-            found.setdefault(resource, []).append((driver, spec))
-    return [together for together in found.values() if len(together) > 1]
+        known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
+        resource = offered(spec) if isinstance(spec, DriverSpec) else next(known, None)
+        if resource:
+            found.setdefault(resource, []).append(driver)
+    return {resource: together for resource, together in found.items() if len(together) > 1}
 
 
 def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:
@@ -71,28 +79,33 @@ def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:
     return twice
 
 
-def _nodes_of(driver: DriverContainer, spec: DriverSpec, snapshot: Snapshot) -> frozenset[str]:
-    """Return the nodes of a driver; of one that is being deleted those that its stages have not left."""
-    if not driver.deleting:
-        return selected(spec, snapshot.nodes)
+def _nodes_of(driver: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes of a driver; of one that is being deleted or cannot be read those that its stages are on."""
+    if isinstance(driver.spec, DriverSpec) and not driver.deleting:
+        return selected(driver.spec, snapshot.nodes)
     label = stage_label(driver.key, Stage.RUN)
     return frozenset(node.name for node in snapshot.nodes if label in node.labels)
 
 
-def _is_refused(spec: DriverSpec, allowed: Permissions, *, has_agent: bool) -> bool:
+def _is_refused(spec: object, allowed: Permissions, *, has_agent: bool) -> bool:
     """Return whether a driver cannot have its plugin: it would never offer the resource that others wait for."""
+    if not isinstance(spec, DriverSpec):
+        return False
     plugin = spec.device_plugin
     is_without_image = plugin is not None and plugin.is_of_agent and not has_agent
     return is_without_image or bool(permissions.of_stages(spec, allowed))
 
 
-def _rank(driver: DriverContainer, node: Node, *, is_refused: bool) -> tuple[int, bool, float, str]:
+def _rank(driver: DriverContainer, node: Node, *, is_new: bool, is_refused: bool) -> tuple[int, bool, float, str]:
     """Return what decides, the smallest first: how far the stages are on the node, and the age.
 
-    A driver that is being replaced has its ready label, and a record of its stages, although these have left.
+    One that ``is_new`` has not offered the resource yet, whatever its labels say. A driver that is being replaced has
+    its ready label, and a record of its stages, although these have left.
     """
     run = stage_label(driver.key, Stage.RUN)
-    if stage_label(driver.key, Stage.PLUG) in node.labels:
+    if is_new:
+        standing = 3
+    elif stage_label(driver.key, Stage.PLUG) in node.labels:
         standing = 0
     elif run in node.labels:
         standing = 1

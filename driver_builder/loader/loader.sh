@@ -1242,6 +1242,7 @@ load() {
         return
     fi
     [ -z "$is_vendors" ] || describe_image
+    wait_for_program
     find_doomed
     wait_for_dependencies
     claim_modules
@@ -1288,6 +1289,16 @@ is_ending() {
     return "$found"
 }
 
+# wait_for_program: until that of the pod before has ended, where this pod sees the node's processes.
+wait_for_program() {
+    local waited=0
+    while is_ending && [ "$waited" -lt "$ending_seconds" ]; do
+        [ "$waited" -gt 0 ] || say "waiting for the program of the pod before"
+        sleep 1
+        waited=$((waited + 1))
+    done
+}
+
 # find_loaded_by_us: sets doomed to the modules that an image before this one had our loader load, last loaded first, and
 # other_build to one of them. A program that finds them live may leave them alone, and would be proven by them.
 find_loaded_by_us() {
@@ -1315,17 +1326,12 @@ find_loaded_by_us() {
 # What is live of the modules is the image's own program's: it is neither replaced nor unloaded here, but for what our
 # loader loaded before. So are files of an image before, which do not belong to what the program loads.
 prepare() {
-    local waited=0
     trap stop TERM INT
     if [ "$kernel" != "$built_for" ]; then
         say "WrongKernel: the node runs $kernel, this pod is for $built_for: $wrong_kernel"
         idle
     fi
-    while is_ending && [ "$waited" -lt "$ending_seconds" ]; do
-        [ "$waited" -gt 0 ] || say "waiting for the program of the pod before"
-        sleep 1
-        waited=$((waited + 1))
-    done
+    wait_for_program
     find_leaving
     find_loaded_by_us
     wait_for_dependencies

@@ -101,6 +101,7 @@ def daemon_set(
     slot: Slot = ONLY,
     first: Iterable[tuple[str, tuple[str, ...]]] = (),
     vendor: VendorSettings | None = None,
+    follows_program: bool = False,
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
@@ -112,7 +113,7 @@ def daemon_set(
     is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
     says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for.
     They keep away from nodes with the driver's yield label. ``vendor`` says how the modules of a prebuilt image are
-    loaded.
+    loaded; where a pod ``follows_program``, another pod's may still run beside it.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -151,6 +152,8 @@ def daemon_set(
     )
     if vendor is not None and (vendor.is_for_many_kernels or not names_all(spec, identities)):
         pod = with_vendor(pod, spec, vendor, target=target, privileges=privileges, prepare=_loader_command("prepare"))
+    if follows_program:
+        pod = {**pod, "hostPID": True}
     selector = _node_selector(spec, target, with_os_version=selects_os_version)
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
@@ -207,6 +210,11 @@ def folders_of(pod_spec: Json) -> tuple[str, ...]:
 def has_program(pod_spec: Json) -> bool:
     """Return whether the image's own program loads the modules in such a pod."""
     return any(item["name"] == PROGRAM_CONTAINER for item in pod_spec.get("containers") or ())
+
+
+def sees_programs(pod_spec: Json) -> bool:
+    """Return whether our loader in such a pod sees the program of another pod, which may unload as it ends."""
+    return bool(pod_spec.get("hostPID")) and not has_program(pod_spec)
 
 
 def firsts_of(pod_spec: Json) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ STAGE_LABEL = f"{names.GROUP}/stage"
 """On DaemonSet, pods and ConfigMap of a plugin, and on nothing else: ``plug``."""
 CONFIG_ANNOTATION = f"{names.GROUP}/config"
 """On pods of our agent: the digest of its configuration."""
+RESOURCE_ANNOTATION = f"{names.GROUP}/resource"
+"""On the DaemonSet: what its pods offer, also while nothing else says so because the driver's spec is invalid."""
 CONFIG_KEY = "config.yaml"
 CONTAINER = "device-plugin"
 
@@ -37,7 +39,8 @@ _SOCKETS, _DEVICES, _PAGES = "/var/lib/kubelet/device-plugins", "/dev", "/run/de
 class PluginSet:
     """The DaemonSet of a driver's plugin as it is; ``spec`` as the API server has it.
 
-    ``written`` are the entries of ``managedFields`` that name fields of ``spec``.
+    ``resource`` is what its pods offer, empty for one that an earlier version wrote; ``written`` are the entries of
+    ``managedFields`` that name fields of ``spec``.
     """
 
     namespace: str
@@ -45,6 +48,7 @@ class PluginSet:
     uid: str
     driver: str
     spec: Json = field(default_factory=dict)
+    resource: str = ""
     written: tuple[Json, ...] = ()
 
 
@@ -112,7 +116,7 @@ def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePlugin
     return {
         "apiVersion": DAEMON_SETS.api_version,
         "kind": DAEMON_SETS.kind,
-        "metadata": _metadata(driver),
+        "metadata": {**_metadata(driver), "annotations": {RESOURCE_ANNOTATION: settings.resource_name}},
         "spec": {
             "selector": {"matchLabels": {key: labels[key] for key in (DRIVER_LABEL, STAGE_LABEL)}},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
@@ -123,7 +127,9 @@ def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePlugin
 
 def is_as_wanted(known: PluginSet, manifest: Json) -> bool:
     """Return whether a DaemonSet has all that the manifest says; what the API server fills in does not count."""
-    return _contains(known.spec, manifest["spec"]) and not has_additions(known, manifest)
+    offered = manifest["metadata"]["annotations"][RESOURCE_ANNOTATION]
+    is_same = known.resource == offered and _contains(known.spec, manifest["spec"])
+    return is_same and not has_additions(known, manifest)
 
 
 def has_additions(known: PluginSet, manifest: Json) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LOADED
-from driver_builder.objects.slots import Place
+from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 
@@ -24,6 +24,10 @@ class Pair:
     def named(self, value: str | None) -> DaemonSet:
         """Return the one that a node with this value of the wave label belongs to; None for a node without it."""
         return self.moved if value == self.moved.target_label else self.others
+
+    def beside(self, slot: Slot) -> DaemonSet:
+        """Return the one that is not in a slot."""
+        return self.others if self.moved.slot.name == slot.name else self.moved
 
     def seen_on(self, node: Node, label: str, pods: tuple[DriverPod, ...]) -> tuple[DriverPod, ...]:
         """Return a node's pods, those that stay first: one of the other DaemonSet leaves, perhaps a moment later.

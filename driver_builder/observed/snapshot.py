@@ -90,6 +90,8 @@ class DaemonSet:
     """The drivers that its pods wait for, by ``namespace/name``."""
     has_program: bool = False
     """Whether the image's own program loads the modules."""
+    sees_programs: bool = False
+    """Whether our loader in its pods waits for such a program of another pod to end."""
     asked: str = ""
     """What its pods ask of a vendor's image (:func:`driver_builder.objects.vendor_pod.asked_of`)."""
 

@@ -157,7 +157,7 @@ class PlaceDaemonSet:
 
     Everything else in it stays, so it goes on with the image of before. ``named`` is the value of the wave label
     ``label`` on moved nodes; None in ``node_selector`` takes a label away. Tolerations that are None stay. ``yields``
-    is the label of nodes that the pods keep away from.
+    is the label of nodes that the pods keep away from. ``sees_programs`` is None where that stays as it is.
     """
 
     namespace: str
@@ -170,6 +170,7 @@ class PlaceDaemonSet:
     place: Place = Place.ALL
     node_selector: Mapping[str, str | None] = field(default_factory=dict)
     tolerations: tuple[Json, ...] | None = None
+    sees_programs: bool | None = None
 
     def __str__(self) -> str:
         nodes = {

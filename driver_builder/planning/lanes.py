@@ -63,9 +63,6 @@ def _has_something_to_lose(
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
         return False
-    # Nor does our loader see a program that still ends: the next pod is made when the one before is gone.
-    if existing.has_program and not written.has_program:
-        return False
     if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
            for node, pod in pods):  # fmt: skip
         return True
@@ -84,15 +81,22 @@ def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tu
     if found.spare is None:
         return ()
     is_others_front = found.slot.place is Place.OTHERS
-    wanted = [(found.spare, Place.MOVED if is_others_front else Place.OTHERS)]
+    wanted = [(found.spare, Place.MOVED if is_others_front else Place.OTHERS, written)]
     if is_others_front and found.front is not None:
-        wanted.append((found.front, Place.OTHERS))
+        wanted.append((found.front, Place.OTHERS, found.spare))
     named = found.front_value or found.spare_value or ""
     return tuple(
-        placing(view, target, item, place=where, named=named, wanted=written)
-        for item, where in wanted
-        if item.slot.place is not where or not _reaches_the_same(item, written)
+        placing(view, target, item, place=where, named=named, wanted=written, beside=beside)
+        for item, where, beside in wanted
+        if item.slot.place is not where
+        or not _reaches_the_same(item, written)
+        or item.sees_programs is not _follows_program(item, beside)
     )
+
+
+def _follows_program(item: DaemonSet, beside: DaemonSet | None) -> bool:
+    """Return whether pods of our loader may come to a node where a program of the DaemonSet beside it still ends."""
+    return beside is not None and beside.has_program and not item.has_program
 
 
 def _reaches_the_same(item: DaemonSet, written: DaemonSet) -> bool:
@@ -107,8 +111,13 @@ def placing(
     place: Place = Place.ALL,
     named: str = "",
     wanted: DaemonSet | None = None,
+    beside: DaemonSet | None = None,
 ) -> PlaceDaemonSet:
-    """Return what lets a DaemonSet be for the nodes of a place, and reach what the ``wanted`` one reaches."""
+    """Return what lets a DaemonSet be for the nodes of a place, and reach what the ``wanted`` one reaches.
+
+    ``beside`` is the other one of the target.
+    """
+    follows_program = _follows_program(item, beside)
     action = PlaceDaemonSet(
         namespace=item.namespace,
         name=item.name,
@@ -118,6 +127,7 @@ def placing(
         named=named,
         place=place,
         yields=view.yield_label,
+        sees_programs=follows_program if follows_program is not item.sees_programs else None,
     )
     if wanted is None or _reaches_the_same(item, wanted):
         return action

@@ -149,6 +149,9 @@ def _wanted(
 ) -> tuple[DaemonSet, Callable[[], Json]]:
     """Return the DaemonSet that is wanted, and a function that makes its manifest; a new one is based on ``basis``."""
     node_rebuilds = view.rebuilds.of_nodes(item.nodes)
+    pair = view.pairs.get(item.target.short_hash)
+    beside = pair.beside(slot) if pair is not None else basis
+    follows_program = beside is not None and beside.has_program
     manifest = partial(
         manifest_of,
         view.driver,
@@ -161,10 +164,11 @@ def _wanted(
         privileges=view.settings.loader_privileges,
         node_rebuilds=node_rebuilds,
         first=view.dependencies.first,
+        follows_program=follows_program,
     )
     inputs = (view.driver.key, view.driver.uid, spec, view.settings, item.target, item.image, item.rebuild, item.basis,
               item.selects_os_version, _vendor(item), state, existing, basis, slot, node_rebuilds,
-              view.dependencies.first)  # fmt: skip
+              view.dependencies.first, follows_program)  # fmt: skip
     # In a wave two are made: how the one that nodes move to would be, and how the wanted one is.
     place = slots.name_in(item.target.short_hash, slot.name)
     known = view.written.get(place)
@@ -204,6 +208,7 @@ def manifest_of(
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     slot: Slot = slots.ONLY,
     first: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    follows_program: bool = False,
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
@@ -240,6 +245,7 @@ def manifest_of(
         slot=slot,
         first=first,
         vendor=vendor,
+        follows_program=follows_program,
     )
 
 
@@ -278,6 +284,7 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         tolerations=manifests.as_text(template["spec"]["tolerations"]),
         first=manifests.firsts_of(template["spec"]),
         has_program=manifests.has_program(template["spec"]),
+        sees_programs=manifests.sees_programs(template["spec"]),
         asked=vendor_pod.asked_of(template["spec"]),
     )
 

@@ -73,7 +73,7 @@ def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     it is: which of them registered last is not known.
     """
     kept = _kept(stages, node) if standing.is_valid else ""
-    if kept and not stages.has_label(node, Stage.PLUG):
+    if kept and not (stages.has_label(node, Stage.PLUG) and _has_offered(stages)):
         return NodeStages(
             labels={**NO_LABELS, Stage.VALID: True},
             actions=plugin_validation.forget(stages, node, kept),
@@ -83,6 +83,13 @@ def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
         )
     found = _decide(stages, node, standing)
     return replace(found, why=kept, reason=Reason.RESOURCE_CONFLICT) if kept and found.reason is None else found
+
+
+def _has_offered(stages: StageView) -> bool:
+    """Return whether the plugin that is there may have offered the resource that is wanted."""
+    known, settings = stages.plugin_set, stages.settings
+    offered = settings.device_plugin.resource_name if settings and settings.device_plugin else ""
+    return known is None or known.resource in ("", offered)
 
 
 def _kept(stages: StageView, node: Node) -> str:

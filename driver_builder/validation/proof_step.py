@@ -7,8 +7,8 @@ which stays as long as its driver pod: a controller that is killed between any t
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from driver_builder.api.driver_spec import LoadedBy
-from driver_builder.desired.desired_target import PrebuiltTarget
+from driver_builder.api.driver_spec import ContainerSettings, LoadedBy
+from driver_builder.desired.desired_target import DesiredTarget, PrebuiltTarget
 from driver_builder.objects import proof_pod
 from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.proof_pod import ProofPod
@@ -16,7 +16,7 @@ from driver_builder.observed import inventory, pairs, proofs
 from driver_builder.observed.by_driver import of_driver, pods_of
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.pairs import Pair
-from driver_builder.observed.snapshot import DriverPod, Snapshot
+from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.planning.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
 from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.validation.validation_step import Validating
@@ -27,9 +27,8 @@ MAX_STARTS = 100
 
 def prove(view: DriverView, leaving: Set[str]) -> Validating:
     """Return what comes next for each driver pod that needs a proof; ``leaving`` are nodes that the driver leaves."""
-    by_pod, seconds = _by_pod(view), _seconds(view)
-    if not (by_pod or seconds):
-        return Validating()
+    by_pod = _by_pod(view)
+    seconds = {item.target.short_hash: _seconds(item) for item in view.wanted}
     starts: list[Action] = []
     others: list[Action] = list(_without_pod(view, by_pod))
     times: list[float] = []
@@ -46,16 +45,19 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
 
 
 def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
-    """Remove the ready label before a pod is taken whose program may unload the modules as it ends.
+    """Remove the ready label before a pod is taken where a program loads the modules, or is to: either may unload them.
 
-    Our own loader leaves them. Where the status has to be written first, the label goes with the pod.
+    Between two pods of our own loader they stay, or are replaced in a moment. Where the status has to be written first,
+    the label goes with the pod.
     """
     taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
     if not taking:
         return part
     label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
-    known = pairs.pairs(of_driver(snapshot.daemon_sets, part.driver.key))
-    ending = {action.node for action in taking if any(_ends(action, pod, known) for pod in own.on(action.node))}
+    every = of_driver(snapshot.daemon_sets, part.driver.key)
+    known = pairs.pairs(every)
+    owners = {(item.target, item.slot.name): item for item in every}
+    ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
     if not ending:
         return part
     gone = LabelNode(
@@ -63,7 +65,7 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
         driver=part.driver.key,
         label=label,
         version=None,
-        why="the image's own program may unload the modules as its driver pod ends",
+        why="an image's own program may unload the modules as its driver pod ends or begins",
         annotations={label: None},
     )
     actions: list[Action] = []
@@ -80,14 +82,17 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     return replace(part, actions=(*(replace(gone, node=name) for name in labelled), *actions))
 
 
-def _ends(action: TakeNode, pod: DriverPod, known: Mapping[str, Pair]) -> bool:
-    """Return whether an action ends a pod with a program, which still runs."""
-    if pod.program is None or pod.deleting:
-        return False
+def _ends(
+    action: TakeNode, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
+) -> bool:
+    """Return whether an action ends a pod with a program, which still runs, or one that a program follows."""
     if isinstance(action, ReplacePod):
-        return pod.uid == action.uid
-    pair = known.get(pod.target)
-    return pair is not None and pod.slot != pair.named(action.value).slot.name
+        comes, is_ending = owners.get((pod.target, pod.slot)), pod.uid == action.uid
+    else:
+        comes = known[pod.target].named(action.value) if pod.target in known else None
+        is_ending = comes is not None and comes.slot.name != pod.slot
+    has_program = pod.program is not None or (comes is not None and comes.has_program)
+    return is_ending and has_program and not pod.deleting
 
 
 def forget_proofs(view: DriverView) -> tuple[Action, ...]:
@@ -114,13 +119,11 @@ def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iter
     return delete_pods(item for uid, found in by_pod.items() if uid not in there for item in found)
 
 
-def _seconds(view: DriverView) -> dict[str, float]:
-    """Return how long the images' own programs may take, by target."""
-    return {
-        item.target.short_hash: item.vendor.container.timeout_seconds
-        for item in view.wanted
-        if isinstance(item, PrebuiltTarget) and item.vendor.loader is LoadedBy.IMAGE
-    }
+def _seconds(item: DesiredTarget) -> float:
+    """Return how long an image's own program may take; one that is there still may be wanted no longer."""
+    if isinstance(item, PrebuiltTarget) and item.vendor.loader is LoadedBy.IMAGE:
+        return item.vendor.container.timeout_seconds
+    return ContainerSettings().timeout_seconds
 
 
 def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartPod:

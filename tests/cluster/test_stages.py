@@ -4,62 +4,48 @@ The tests build on each other, in the order they are written in.
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from itertools import takewhile
 from typing import Any
 
 import pytest
-import yaml
 
 from demo.cluster import NAMESPACE
 from demo.scenario import DRIVER, EXAMPLE, Scenario
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
-from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
+from tests.support.real_parts.chain import (
+    EVERY,
+    KEY,
+    RESOURCE,
+    chain,
+    chain_on,
+    controller_with_agent,
+    until_every_stage,
+)
 from tests.support.real_parts.device_agent import Place
-from tools import product_images
 
 pytestmark = [pytest.mark.long]
 
-KEY = f"{NAMESPACE}/{DRIVER}"
 PREFIX = stage_label(KEY, Stage.VALID).removesuffix(Stage.VALID)
-RESOURCE = "driverwright.io/edu"
 PLUGIN = f"{DRIVER}-plug"
-EVERY = list(Stage)
 BEGINNINGS = [EVERY[:count] for count in range(len(EVERY) + 1)]
 BEGIN = "static int __init edu_init(void)\n{\n"
-_WATCHED, _SEEN = "/run/watched-chain", "/run/seen-of-chain"
-# Builtins of the shell alone, but for the pause. The agent's socket is there while the agent is.
-_LOOK = (
-    "was=start; while [ -e {watched} ]; do now=none; state=; plugin=no; "
-    "read -r state </sys/module/edudrv/initstate && read -r now </sys/module/edudrv/srcversion; "
-    '[ "$state" = live ] || now=none; '
-    "for file in /var/lib/kubelet/device-plugins/driverwright*; do [ -S $file ] && plugin=yes; done; "
-    '[ "$now $plugin" = "$was" ] || {{ was="$now $plugin"; echo "$was"; }}; '
-    "sleep 0.1; done >{seen} 2>/dev/null &"
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _agent(scenario: Scenario) -> Iterator[None]:
     """Let the controller have the image of the device agent, which the nodes pull."""
-    ground = scenario.ground
-    with closing(ground.engine.client(timeout=600)) as engine:
-        images = product_images.build_all(
-            engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
-            names=("device-agent",),
-        )  # fmt: skip
-    with acts.controller_with(scenario, DRIVER_BUILDER_DEVICE_AGENT_IMAGE=images["device-agent"]):
+    with controller_with_agent(scenario):
         yield
         acts.delete_driver(scenario)
 
 
 def test_the_labels_of_the_stages_come_in_their_order(scenario: Scenario) -> None:
     """On each node: proven, free for stages, with its plugin, with a plugin that computes."""
-    scenario.apply_driver(driver_spec=_example(scenario))
-    seen = {name: _until_every_stage(scenario, name) for name in scenario.guests}
+    scenario.apply_driver(driver_spec=chain(scenario))
+    seen = {name: until_every_stage(scenario, name) for name in scenario.guests}
     first = next(iter(seen.values()))
     assert all(stages in BEGINNINGS for stages in first)
     assert first == sorted(first, key=len)
@@ -81,14 +67,14 @@ def test_an_unprivileged_pod_that_requests_the_device_computes_on_it(scenario: S
 def test_the_plugin_leaves_before_the_driver_is_replaced_and_all_comes_back(scenario: Scenario) -> None:
     """No plugin runs while a node has no module, and the labels come in their order again."""
     guest = next(iter(scenario.guests.values()))
-    with _chain_of(guest) as seen:
+    with chain_on(guest) as seen:
         code = (EXAMPLE / "src/edudrv.c").read_text()
         assert code.count(BEGIN) == 1
         scenario.apply_source(replace={"edudrv.c": code.replace(BEGIN, f'{BEGIN}\tpr_info("edudrv: again\\n");\n')})
-        labels = _until_every_stage(scenario, guest.name, leaves=True)
+        labels = until_every_stage(scenario, guest.name, leaves=True)
         acts.wait_until(scenario, "the wave has ended", lambda: not _status(scenario).get("rollout"))
     for name in scenario.guests:
-        _until_every_stage(scenario, name)
+        until_every_stage(scenario, name)
     acts.wait_until(scenario, "the stages are all there", lambda: _condition(scenario) == "True")
     assert labels[0] == EVERY
     assert Stage.RUN not in labels[1]
@@ -110,50 +96,6 @@ def test_a_driver_that_is_deleted_leaves_nothing_of_its_stages(scenario: Scenari
     for resource in (DAEMON_SETS, CONFIG_MAPS):
         path = resource.path(namespace=NAMESPACE, name=PLUGIN)
         acts.wait_until(scenario, f"{path} is gone", lambda path=path: _is_gone(scenario, path))  # type: ignore[misc]
-
-
-def _example(scenario: Scenario) -> dict[str, Any]:
-    """Return validation and stages of the example, with the image of this cluster."""
-    spec = yaml.safe_load((EXAMPLE / "stages.yaml").read_text())["spec"]
-    image = {"image": scenario.images["edu-workload"]}
-    stages = {**spec["stages"], "pluginValidation": {**spec["stages"]["pluginValidation"], **image}}
-    return {"validation": {**spec["validation"], **image}, "stages": stages}
-
-
-def _stages(scenario: Scenario, node: str) -> list[Stage]:
-    labels = scenario.cluster.labels(node)
-    return [stage for stage in EVERY if stage_label(KEY, stage) in labels]
-
-
-def _until_every_stage(scenario: Scenario, node: str, *, leaves: bool = False) -> list[list[Stage]]:
-    """Wait until a node has all labels, after it had not where it ``leaves``; returns what it had meanwhile."""
-    seen: list[list[Stage]] = []
-
-    def check() -> bool | None:
-        now = _stages(scenario, node)
-        if seen[-1:] != [now]:
-            seen.append(now)
-        return (now == EVERY and (len(seen) > 1 or not leaves)) or None
-
-    def why() -> str:
-        pods = scenario.describe_pods(f"driverwright.io/driver-container={DRIVER}")
-        return f"{seen[-1:]}; {scenario.cluster.condition(DRIVER, 'Stages')}; {pods}"
-
-    scenario.cluster.wait(f"{node} has every stage", check, timeout=3 * acts.SETTLE_SECONDS, seen=why, every=0.1)
-    return seen
-
-
-@contextmanager
-def _chain_of(guest: Guest) -> Iterator[list[tuple[str, str]]]:
-    """Watch which module a guest has, and whether its plugin runs; what was seen is there at the end."""
-    seen: list[tuple[str, str]] = []
-    guest.check(f"touch {_WATCHED}; {_LOOK.format(watched=_WATCHED, seen=_SEEN)}")
-    try:
-        yield seen
-    finally:
-        for line in guest.check(f"rm -f {_WATCHED}; cat {_SEEN}").splitlines():
-            module, _, plugin = line.partition(" ")
-            seen.append((module, plugin))
 
 
 def _status(scenario: Scenario) -> dict[str, Any]:

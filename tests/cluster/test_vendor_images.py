@@ -20,6 +20,7 @@ from testbed.testbed import Testbed
 from tests.cluster.test_drain import DRAIN, USER, deployment, is_running, users
 from tests.cluster.test_pod_on_node import NAMESPACE, build
 from tests.support.real_parts import acts
+from tests.support.real_parts.chain import EVERY, chain, chain_on, controller_with_agent, stages_of, until_every_stage
 from tests.support.real_parts.cluster_setup import documents, path_of
 from tests.support.real_parts.images import derive
 
@@ -55,6 +56,13 @@ def push_image(ground: Testbed, built: ImageRef, name: str, *commands: str) -> s
     return f"{repository}:1"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _agent(scenario: Scenario) -> Iterator[None]:
+    """Let the controller have the image of the device agent, which the nodes pull."""
+    with controller_with_agent(scenario):
+        yield
+
+
 @pytest.fixture
 def mappings(scenario: Scenario, tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
     """A kmod image for one node, and an image with its own program for the other; the driver goes afterwards."""
@@ -65,8 +73,7 @@ def mappings(scenario: Scenario, tmp_path: Path) -> Iterator[list[dict[str, Any]
         folder.mkdir()
         built, _ = build(scenario.ground, guest.kernel, folder)
         images[guest.name] = push_image(scenario.ground, built, guest.name, *commands)
-        if commands:
-            push_image(scenario.ground, built, f"{guest.name}-next", *commands, "LABEL next=true")
+        push_image(scenario.ground, built, f"{guest.name}-next", *WITH_PROGRAM, "LABEL next=true")
     yield [
         {"literal": first.kernel.release, "image": images[first.name]},
         {
@@ -121,13 +128,19 @@ def _wave_of_programs(scenario: Scenario, guest: Guest, edited: list[dict[str, A
         has_lock = f"{NAMESPACE}/{DRIVER}" in node["metadata"]["annotations"].get(names.LOCK_ANNOTATION, "")
         taints = {taint["key"] for taint in node["spec"].get("taints", ())}
         seen.update(["drained"] if has_lock and names.UPGRADING_TAINT in taints else [])
+        seen.update(["without stages"] if not set(EVERY[1:]) & set(stages_of(scenario, guest.name)) else [])
         return bool(proofs(scenario).keys() - before.keys()) and READY_LABEL in node["metadata"]["labels"]
 
     began = time.monotonic()
-    client.patch(path, {"spec": {"rollout": {"drain": DRAIN}, "kernelMappings": mappings}})
-    acts.wait_until(scenario, "what the next image loads is proven", is_proven)
+    with chain_on(guest) as moments:
+        client.patch(path, {"spec": {"rollout": {"drain": DRAIN}, "kernelMappings": mappings}})
+        acts.wait_until(scenario, "what the next image loads is proven", is_proven)
+        until_every_stage(scenario, guest.name)
     print(f"\na wave between two images with a program: {time.monotonic() - began:.1f} s on {guest.name}")
-    assert seen == {"drained"}
+    assert seen == {"drained", "without stages"}
+    # The program ends when the plugin has left.
+    assert ("none", "no") in moments
+    assert ("none", "yes") not in moments
     assert parameter(guest) == "Y"
     assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
     acts.wait_until(
@@ -155,10 +168,38 @@ def _wave_that_fails(scenario: Scenario, guest: Guest, mappings: list[dict[str, 
     print(f"a wave that fails, and back: {time.monotonic() - began:.1f} s on {guest.name}")
     assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
     assert parameter(guest) == "Y"
+    until_every_stage(scenario, guest.name)
     scenario.cluster.client.patch(path, {"spec": {"kernelMappings": mappings}})
     _wait_for_no_wave(scenario, guest)
     scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
     acts.wait_until(scenario, "nothing uses the device", lambda: not users(scenario))
+
+
+def _wave_between_loaders(scenario: Scenario, mappings: list[dict[str, Any]]) -> None:
+    """Let a program follow our loader on one node, and our loader the program on the other."""
+    own, program = scenario.guests.values()
+    container = {"args": ["use_irq=1"], "timeout": "5m"}
+    image = mappings[0]["image"].removesuffix(":1") + "-next:1"
+    swapped = [
+        {"literal": own.kernel.release, "image": image, "loader": "image", "container": container},
+        {"literal": program.kernel.release, "image": mappings[1]["image"]},
+    ]
+    before, began = acts.pod_uids(scenario), time.monotonic()
+
+    def is_swapped() -> bool:
+        pods = acts.pod_uids(scenario)
+        return set(proofs(scenario).values()) == {own.name} and not set(pods.values()) & set(before.values())
+
+    with chain_on(own) as first, chain_on(program) as second:
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+        scenario.cluster.client.patch(path, {"spec": {"kernelMappings": swapped}})
+        acts.wait_until(scenario, "the nodes have other pods, and one a proof", is_swapped)
+        for guest in (own, program):
+            until_every_stage(scenario, guest.name)
+            _wait_for_no_wave(scenario, guest)
+    print(f"a wave in which a program and our loader change places: {time.monotonic() - began:.1f} s")
+    assert ("none", "yes") not in (*first, *second)
+    assert parameter(own) == "Y"
 
 
 def _wait_for_no_wave(scenario: Scenario, guest: Guest) -> None:
@@ -174,19 +215,21 @@ def _wait_for_no_wave(scenario: Scenario, guest: Guest) -> None:
 def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, mappings: list[dict[str, Any]]) -> None:
     """Blocked until trusted; then ready by both ways; an edit replaces no pod; what is lost comes back.
 
-    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node. A wave
-    between two such images drains the node; one whose program ends at once gives it back as it was.
+    What an image's own program has loaded is proven by a pod of its own, also after a reboot of the node; validation,
+    device plugin and its validation follow. A wave between two such images drains the node; one whose program ends at
+    once gives it back as it was. Who loads can be changed.
     """
     own, program = scenario.guests.values()
-    module = {"names": ["edudrv"]}
-    validation = {"deviceNodes": ["/dev/edu0"]}
-    scenario.apply_driver(driver_spec={"kernelMappings": mappings, "module": module, "validation": validation})
+    spec = {"kernelMappings": mappings, "module": {"names": ["edudrv"]}, **chain(scenario)}
+    scenario.apply_driver(driver_spec=spec)
     for guest in (own, program):
         acts.wait_for_reason(scenario, guest.kernel.release, "NoIdentity")
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
     scenario.cluster.client.patch(path, {"spec": {"module": {"trustImage": True}}})
     scenario.wait_for_ready()
     assert (parameter(own), parameter(program)) == ("Y", "N")
+    for guest in (own, program):
+        until_every_stage(scenario, guest.name)
     assert scenario.run_workload("vendor-factorial").endswith("10! = 3628800")
     assert list(proofs(scenario).values()) == [program.name]
 
@@ -214,6 +257,7 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     program.wait_ready(timeout=acts.SETTLE_SECONDS)
     acts.wait_for("the new boot is proven", lambda: proofs(scenario).keys() - known.keys())
     scenario.wait_for_ready()
+    until_every_stage(scenario, program.name)
     assert (acts.pod_uids(scenario), len(proofs(scenario))) == (pods, 1)
 
     program.check("rmmod edudrv")
@@ -222,6 +266,7 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     scenario.wait_for_ready()
     assert parameter(program) == "Y"
     acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)
+    _wave_between_loaders(scenario, next_image)
     acts.delete_driver(scenario)
     for guest in (own, program):
         assert guest.run("ls /sys/module/edudrv")[0] != 0

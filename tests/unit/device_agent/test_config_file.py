@@ -40,6 +40,10 @@ def test_no_resources(text: str) -> None:
         pytest.param(f"resources: [{'{}, ' * 65}]", "it has 65 entries: write at most 64", id="too many"),
         pytest.param(f"resources: {'[' * 200}{']' * 200}", "nested deeper than 100 levels", id="too deep"),
         pytest.param("resources: !!python/object:os.system {}", "an object is not a list", id="a tag of Python"),
+        pytest.param("resources: !!bool x", "'x' is not a value", id="no boolean"),
+        pytest.param("resources: !!int ''", "'' is not a value", id="no number"),
+        pytest.param("resources: !!timestamp x", "'x' is not a value", id="no time"),
+        pytest.param("? !!map x\n: []", "'x' is not a value", id="a key that is an object"),
         pytest.param("resources: 2001-99-99", "'2001-99-99' is not a value", id="no date"),
         pytest.param(f"resources: {'9' * 5000}", "is not a value", id="a number that is too long"),
         pytest.param("a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,"

@@ -41,8 +41,16 @@ async def show(plugin: Plugin, **why: str) -> list[str]:
     return list(devices)
 
 
-def play(folder: Path, act: Act) -> None:
-    """Run a plugin beside a kubelet that is not started yet."""
+async def leave(plugin: Plugin, registrar: asyncio.Task[None]) -> None:
+    """Let a plugin leave as the agent does: a registration that is under way ends first."""
+    registrar.cancel()
+    async with asyncio.timeout(SECONDS):
+        await asyncio.wait([registrar])
+    await plugin.stop()
+
+
+def play(folder: Path, act: Act, after: Callable[[Kubelet, Plugin], Awaitable[None]] | None = None) -> None:
+    """Run a plugin beside a kubelet that is not started yet; look ``after`` the plugin has left."""
 
     async def work() -> None:
         kubelet, plugin = Kubelet(folder), Plugin(CARDS, str(folder), lambda: None)
@@ -50,13 +58,17 @@ def play(folder: Path, act: Act) -> None:
         try:
             await act(kubelet, plugin)
         finally:
-            registrar.cancel()
-            await plugin.stop()
-            await kubelet.stop()
-            async with asyncio.timeout(SECONDS):
-                await asyncio.gather(registrar, return_exceptions=True)
+            await leave(plugin, registrar)
+            try:
+                await (after or _nothing)(kubelet, plugin)
+            finally:
+                await kubelet.stop()
 
     asyncio.run(work())
+
+
+async def _nothing(_kubelet: Kubelet, _plugin: Plugin) -> None:
+    pass
 
 
 def test_a_resource_is_registered_and_its_list_follows(tmp_path: Path) -> None:
@@ -95,12 +107,10 @@ def test_two_plugins_of_one_resource_do_not_fight(tmp_path: Path, caplog: pytest
         while second.registrations["failure"] < 2:
             await asyncio.sleep(0.01)
         assert (first.is_registered, second.is_registered, kubelet.registered.qsize()) == (True, False, 1)
-        registrars[0].cancel()
-        await first.stop()
+        await leave(first, registrars[0])
         assert [await kubelet.next_list(), await kubelet.next_list()] == [None, {}]
         assert second.registrations["success"] == 1
-        registrars[1].cancel()
-        await second.stop()
+        await leave(second, registrars[1])
         await kubelet.stop()
 
     asyncio.run(work())
@@ -148,6 +158,26 @@ def test_a_refused_registration_is_tried_again(tmp_path: Path, caplog: pytest.Lo
 
     play(tmp_path, act)
     assert caplog.text.count("the kubelet refused the resource: not today") == 1
+
+
+def test_a_folder_where_much_happens_hurries_no_registration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file there that comes or goes is a reason to look; a kubelet that refuses is asked after a pause."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        kubelet.refuses = 100
+        await kubelet.start()
+        while not plugin.registrations["failure"]:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(plugins, "_FIRST_DELAY", 3600.0)
+        seen = 0
+        while plugin.registrations["failure"] > seen:
+            seen = plugin.registrations["failure"]
+            for _ in range(100):
+                plugin.nudge()
+                await asyncio.sleep(0.001)
+        assert seen <= 3
+
+    play(tmp_path, act)
 
 
 def test_a_kubelet_that_does_not_answer_is_left_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +230,31 @@ def test_a_plugin_that_leaves_empties_the_list_first(tmp_path: Path) -> None:
         (name,) = await show(plugin, a0="")
         await kubelet.start()
         assert await kubelet.next_list() == {name: "Healthy"}
-        await plugin.stop()
+
+    async def after(kubelet: Kubelet, plugin: Plugin) -> None:
         assert [await kubelet.next_list(), await kubelet.next_list()] == [{}, None]
         assert not Path(plugin.socket).exists()
 
-    play(tmp_path, act)
+    play(tmp_path, act, after)
+
+
+# Python's own server leaves a connection to the collector that it has accepted as it is closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("steps", range(40))
+def test_a_plugin_leaves_nothing_at_whatever_moment_it_is_told_to(tmp_path: Path, steps: int) -> None:
+    """A socket that nobody knows any more would answer, and keep the resource from being offered again."""
+
+    async def act(kubelet: Kubelet, _plugin: Plugin) -> None:
+        await kubelet.start()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    async def after(_kubelet: Kubelet, plugin: Plugin) -> None:
+        with pytest.raises(OSError, match=r"No such file|refused"):
+            await asyncio.open_unix_connection(plugin.socket)
+        assert not Path(plugin.socket).exists()
+
+    play(tmp_path, act, after)
 
 
 def test_what_the_kubelet_asks_is_answered(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.desired.resource_conflicts import resource_conflicts
+from driver_builder.errors import InvalidDriver
 from driver_builder.model import permissions
 from driver_builder.model.permissions import Permissions
+from driver_builder.objects.plugin import PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.inventory import Node
-from tests.support.driver_builder.factories import driver, node, snapshot
+from tests.support.driver_builder.factories import NAMESPACE, driver, node, snapshot
 
 OLD, NEW = "driverwright/old", "driverwright/new"
 AGENT: dict[str, Any] = {"resource": {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}}
@@ -81,6 +83,19 @@ def test_a_driver_that_is_being_deleted_keeps_it_until_its_stages_leave(labels: 
     going = replace(offering("old", age=2), deleting=True)
     seen = snapshot(node(labels=labels), drivers=(going, offering("new", age=1)))
     assert resource_conflicts(seen, Permissions(), has_agent=True) == ({NEW: {"node-a": OLD}} if waits else {})
+
+
+@pytest.mark.parametrize("offers", ["example.com/edu", "example.com/else"])
+@pytest.mark.parametrize(("labels", "waits"), [({}, False), (labelled(OLD, Stage.RUN), True)], ids=["gone", "there"])
+def test_a_driver_whose_spec_is_invalid_keeps_what_its_plugin_offers(
+    offers: str, labels: dict[str, str], waits: bool
+) -> None:
+    """Its pods go on where they are: another plugin would register over them."""
+    broken = replace(offering("old", age=2), spec=InvalidDriver("spec.module: no"))
+    seen = snapshot(node(labels=labels), drivers=(broken, offering("new", age=1)))
+    plugged = PluginSet(namespace=NAMESPACE, name="old-plug", uid="1", driver=OLD, resource=offers)
+    found = resource_conflicts(replace(seen, plugin_sets=(plugged,)), Permissions(), has_agent=True)
+    assert found == ({NEW: {"node-a": OLD}} if waits and offers == "example.com/edu" else {})
 
 
 @pytest.mark.parametrize(

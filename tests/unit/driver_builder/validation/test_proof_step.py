@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from driver_builder.cli.plan_summary import name_of
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.proof_pod import Program, ProofPod
@@ -13,7 +15,6 @@ from driver_builder.planning.actions import DeletePod, LabelNode, RememberLoaded
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
-    IDENTITY,
     KERNEL,
     LOADED,
     NAMESPACE,
@@ -96,7 +97,7 @@ def test_the_label_goes_with_a_pod_whose_program_ends() -> None:
 
 
 def test_the_label_goes_in_the_write_that_ends_the_program() -> None:
-    """Before its pod is deleted, where the driver has one DaemonSet; a pod of our loader leaves the modules."""
+    """Before its pod is deleted, where the driver has one DaemonSet."""
     edited = driver(spec_changes={**SPEC, "rollout": {"strategy": "immediate"}})
     found = replace(seen(proof()), drivers=(edited,))
     found = replace(found, daemon_sets=(daemon_set(found),), pods=(replace(pod_of(found), fingerprint=OLD),))
@@ -104,11 +105,17 @@ def test_the_label_goes_in_the_write_that_ends_the_program() -> None:
     assert [type(item).__name__ for item in taken] == ["LabelNode", "ReplacePod"]
     assert isinstance(taken[0], LabelNode)
     assert (taken[0].version, taken[0].annotations) == (None, {CONTAINER.ready_label: None})
-    of_ours = replace(pod_of(found), program=None, expected={"edudrv": IDENTITY})
-    decided = plan(replace(found, pods=(of_ours,)), SETTINGS)
-    assert [type(item).__name__ for item in decided.actions if isinstance(item, LabelNode | ReplacePod)] == [
-        "ReplacePod"
-    ]
+
+
+@pytest.mark.parametrize("follows", [True, False], ids=["a program", "our loader"])
+def test_the_label_goes_with_a_pod_of_our_loader_where_a_program_follows(follows: bool) -> None:
+    """A program may take its time; another pod of our loader finds the modules, or replaces them in a moment."""
+    changes = {"rollout": {"strategy": "immediate"}, **(SPEC if follows else {})}
+    found = ready_snapshot(node(), driver=driver(spec_changes=changes))
+    found = replace(found, daemon_sets=(daemon_set(found),), pods=(replace(pod_of(found), fingerprint=OLD),))
+    decided = plan(found, SETTINGS)
+    taken = [type(item).__name__ for item in decided.actions if isinstance(item, LabelNode | ReplacePod)]
+    assert taken == ["LabelNode", "ReplacePod"][not follows :]
 
 
 def test_the_proof_of_a_pod_that_is_gone_goes() -> None:
@@ -160,3 +167,14 @@ def test_a_failed_proof_is_the_failure_of_the_driver() -> None:
     assert decided.requeue_at == NOW + 480
     (target,) = decided.drivers[0].targets
     assert "module edudrv is not live" in target.message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kernelMappings": []}, {"dependsOn": [{"name": "missing"}]}], ids=["built now", "blocked"]
+)
+def test_a_program_that_is_not_wanted_any_more_is_proven_while_it_runs(changes: dict[str, Any]) -> None:
+    """A wave that replaces it would wait for its proof without end, and a node that boots would never be ready."""
+    edited = driver(spec_changes={**SPEC, **changes})
+    found = replace(seen(labelled=False), drivers=(edited,))
+    starts = [item for item in plan(found, SETTINGS).actions if isinstance(item, StartPod)]
+    assert [name_of(item) for item in starts] == ["StartProof"]

@@ -23,8 +23,9 @@ LABEL = names.ready_label(NAMESPACE, "edu")
 PATH = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
 NODE_NAMES = ("node-0", "node-1", "node-2")
 FIRST, SECOND = "r.io/vendor/edu:1", "r.io/vendor/edu:2"
-OURS = "r.io/vendor/edu:0"
-"""An image that says which modules it has."""
+OURS, OTHER_OF_OURS = "r.io/vendor/edu:0", "r.io/vendor/edu:3"
+"""Images that say which modules they have."""
+IDENTITIES = {OURS: "C0FFEE", OTHER_OF_OURS: "BEEF"}
 
 
 def identity_of(image: str) -> str:
@@ -49,8 +50,9 @@ class ProgramWorld(DrainWorld):
         self.replaced: list[str] = []
         """The nodes whose program was told to end."""
         self.registries.images |= {parse_reference(image): {} for image in (FIRST, SECOND)}
-        labels = {"io.driverwright.modules": json.dumps([{"name": "edudrv", "identity": "C0FFEE"}])}
-        self.registries.images[parse_reference(OURS)] = labels
+        for image, identity in IDENTITIES.items():
+            labels = {"io.driverwright.modules": json.dumps([{"name": "edudrv", "identity": identity}])}
+            self.registries.images[parse_reference(image)] = labels
         for name in NODE_NAMES:
             self.add_node(name, KERNEL)
         module = {"names": ["edudrv"], "trustImage": True}
@@ -60,9 +62,24 @@ class ProgramWorld(DrainWorld):
         """Edit the driver's spec."""
         self.client.patch(PATH, {"spec": spec})
 
+    def want(self, image: str) -> None:
+        """Edit the mapping: each image is loaded as it has to be."""
+        self.edit(kernelMappings=mapping(image, **({"loader": None} if image in IDENTITIES else {})))
+
     def programs(self) -> list[Object]:
         """Return the driver pods with a program."""
         return [pod for _, pod in self._objects("pods") if manifests.has_program(pod["spec"])]
+
+    def spoil(self, image: str) -> None:
+        """Let nothing of an image be loaded."""
+        if image in IDENTITIES:
+            self.bad.add(IDENTITIES[image])
+        else:
+            self.empty = digest_of(parse_reference(image))
+
+    def template_specs(self) -> list[Object]:
+        """Return what the DaemonSets say of their pods."""
+        return [item["spec"]["template"]["spec"] for _, item in self._objects("daemonsets")]
 
     def proofs(self) -> list[Object]:
         """Return the proof pods."""
@@ -93,6 +110,8 @@ class ProgramWorld(DrainWorld):
             others = [other for other in self.programs() if other["spec"]["nodeName"] == node and other is not pod]
             if not pod.get("status") and not others:
                 pod["status"] = _status(ready=False, at=self.now)
+                if self.live[node].get("edudrv") in IDENTITIES.values():
+                    del self.live[node]["edudrv"]
                 image = pod["spec"]["containers"][0]["image"]
                 pod["status"]["loaded"] = not self.empty or not image.endswith(self.empty)
                 if pod["status"]["loaded"]:
@@ -100,12 +119,13 @@ class ProgramWorld(DrainWorld):
             elif not pod.get("status"):
                 pod["status"] = {}
         waiting = [pod for pod in self.programs() if not pod.get("status")]
+        for pod in self._of_our_loader():
+            left = [other for other in self.programs() if other["spec"]["nodeName"] == pod["spec"]["nodeName"]]
+            if left and not pod.get("status"):
+                assert pod["spec"].get("hostPID"), "our loader begins beside a program that unloads as it ends"
+                waiting.append(pod)
         for pod in waiting:
             pod["status"] = {"phase": "Pending"}
-        for pod in self._of_our_loader():
-            if not pod.get("status"):
-                left = [other for other in self.programs() if other["spec"]["nodeName"] == pod["spec"]["nodeName"]]
-                assert left == [], "our loader begins beside a program that unloads as it ends"
         super()._load()
         for pod in waiting:
             pod["status"] = {}
@@ -181,7 +201,7 @@ class ProgramWorld(DrainWorld):
     def assert_all_have(self, image: str) -> None:
         """Every node is labelled, has what the image loads and what uses it, and nothing is left of an upgrade."""
         reference = parse_reference(image)
-        identity = "C0FFEE" if image == OURS else identity_of(str(reference.at(digest_of(reference))))
+        identity = IDENTITIES.get(image) or identity_of(str(reference.at(digest_of(reference))))
         assert self.leftovers() == []
         for name in self.kernels:
             assert LABEL in self.client.objects[NODES.path(name=name)]["metadata"]["labels"]
@@ -202,11 +222,12 @@ def _status(*, ready: bool, at: float) -> Object:
     }
 
 
-def world(**rollout: Any) -> ProgramWorld:
-    """Make a world of three nodes that have what the first image loads."""
-    made = ProgramWorld(rollout={"drain": DRAIN, **rollout})
+def world(image: str = FIRST) -> ProgramWorld:
+    """Make a world of three nodes that have what an image loads."""
+    made = ProgramWorld(rollout={"drain": DRAIN})
+    made.want(image)
     made.arrive()
-    made.assert_all_have(FIRST)
+    made.assert_all_have(image)
     return made
 
 
@@ -223,16 +244,42 @@ def test_a_wave_between_two_program_images(kills: tuple[int, ...]) -> None:
     assert len(seen.proofs()) == len(NODE_NAMES)
 
 
-def test_a_program_that_loads_nothing_is_taken_back() -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [(FIRST, SECOND), (OURS, SECOND), (FIRST, OURS)], ids=["of a program", "of ours", "by ours"]
+)
+def test_an_image_of_which_nothing_is_loaded_is_taken_back(before: str, after: str) -> None:
     """The wave halts after its first node, which gets the image of before again; the others keep it."""
-    seen = world()
-    seen.empty = digest_of(parse_reference(SECOND))
-    seen.edit(kernelMappings=mapping(SECOND))
+    seen = world(before)
+    seen.spoil(after)
+    seen.want(after)
     seen.arrive()
-    assert sorted(seen.replaced) == ["node-0"]
-    seen.assert_all_have(FIRST)
+    assert set(seen.replaced) <= {"node-0"}
+    seen.assert_all_have(before)
     (target,) = seen.status()["targets"]
     assert (target["reason"], "node-0: LoadFailed" in target["message"]) == ("RolloutHalted", True)
+
+
+EDITS = [(FIRST, SECOND, OURS), (FIRST, OURS, SECOND), (FIRST, OURS, FIRST), (OURS, FIRST, OTHER_OF_OURS),
+         (OURS, FIRST, OURS), (OURS, OTHER_OF_OURS, FIRST)]  # fmt: skip
+
+
+@pytest.mark.parametrize("passes", range(1, 16, 5 if IS_FAST else 1))
+@pytest.mark.parametrize(
+    ("first", "second", "last"), EDITS, ids=lambda image: "ours" if image in IDENTITIES else "program"
+)
+def test_who_loads_is_edited_in_the_midst_of_a_wave(first: str, second: str, last: str, passes: int) -> None:
+    """Our loader waits for a program that ends, and nodes still go one after the other, drained and without label."""
+    seen = world(first)
+    seen.want(second)
+    for _ in range(passes):
+        World.reconcile(seen, seen.look)
+        seen.turn()
+        seen.now += 5.0
+    seen.want(last)
+    seen.arrive(rounds=300, kills=(passes,))
+    seen.assert_all_have(last)
+    assert (seen.programs() == []) is (last in IDENTITIES)
+    assert not any(manifests.sees_programs(spec) for spec in seen.template_specs())
 
 
 def test_deleted_proofs_let_no_wave_loose() -> None:
@@ -259,12 +306,12 @@ def test_deleted_proofs_let_no_wave_loose() -> None:
 def test_our_loader_follows_a_program_that_has_ended() -> None:
     """And a program our loader: the driver is edited there and back."""
     seen = world()
-    seen.edit(kernelMappings=[{"regexp": ".*", "image": OURS, "loader": None}])
+    seen.want(OURS)
     seen.arrive()
     seen.assert_all_have(OURS)
     assert (seen.programs(), seen.proofs()) == ([], [])
     assert sorted(seen.replaced) == list(NODE_NAMES)
-    seen.edit(kernelMappings=mapping(SECOND))
+    seen.want(SECOND)
     seen.arrive()
     seen.assert_all_have(SECOND)
 

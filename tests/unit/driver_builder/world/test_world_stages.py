@@ -468,6 +468,28 @@ def test_a_daemon_set_of_somebody_else_is_left_alone() -> None:
     assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
+def test_a_name_that_is_taken_is_not_asked_for_in_each_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that nobody has while the plugin cannot be made: after an edit at once, otherwise after half a minute."""
+    world = fleet(stages=PLUGIN)
+    world.is_followed, world.settings = True, SETTINGS
+    asked, lists = [], world.client.list
+
+    def listed(path: str, **how: Any) -> Any:
+        asked.append(how.get("field_selector"))
+        return lists(path, **how)
+
+    monkeypatch.setattr(world.client, "list", listed)
+    settle(world)
+    assert condition(world) == ("False", "NoDeviceAgent")
+    for spec, seconds, times in (({}, 1, 0), ({"version": "2.0.0"}, 1, 1), ({}, 60, 1)):
+        asked.clear()
+        edit(world, **spec)
+        world.now += seconds
+        world.reconcile()
+        world.reconcile()
+        assert asked.count("metadata.name=edu-plug") == times
+
+
 def test_a_plugin_that_nobody_controls_any_more_is_ours_all_the_same() -> None:
     """Somebody has taken its owner away; what we wrote is known by its writer."""
     world = fleet(stages=PLUGIN)
@@ -559,6 +581,36 @@ def test_the_older_of_two_new_drivers_with_one_resource_gets_it() -> None:
     assert _condition_of(world, "other")["status"] == "True"
 
 
+def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing() -> None:
+    """Also if it is the older one: its label ``plug`` stood for the resource that it offered before."""
+    world = fleet("a", stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
+    settle(world)
+    node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
+    node[PLUG] = "true"
+    _other(world, stages=PLUGIN)
+    settle(world)
+    edit(world, stages=VENDOR)
+    for _ in rounds(world, 10):
+        assert "plug" in _labels_of(world, "other")["a"]
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID}, {"valid", "run", "plug"})
+    assert condition(world) == ("False", "ResourceConflict")
+
+
+def test_a_driver_whose_spec_is_invalid_keeps_its_resource() -> None:
+    """Its plugin goes on; that of another driver, though it is of a vendor, does not come there."""
+    world = fleet("a", stages=PLUGIN)
+    settle(world)
+    edit(world, module={"names": ["-"]})
+    _other(world, stages=VENDOR)
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid"})
+    assert _condition_of(world, "other")["reason"] == "ResourceConflict"
+    edit(world, module={"names": ["edudrv"]}, stages={"devicePlugin": None})
+    settle(world)
+    assert _labels_of(world, "other")["a"] == {"valid", "run", "plug"}
+
+
 def test_drivers_with_one_resource_on_different_nodes_have_their_plugins() -> None:
     """A kubelet knows of its own node alone."""
     world = fleet("a", stages=PLUGIN)
@@ -572,11 +624,10 @@ def test_drivers_with_one_resource_on_different_nodes_have_their_plugins() -> No
 def test_kubelets_that_have_had_both_plugins_are_left_as_they_are() -> None:
     """Which of them registered last is not known; the younger driver says so."""
     world = fleet("a", stages=PLUGIN)
-    _other(world, stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
+    _other(world, stages=VENDOR)
     settle(world)
     node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
-    node[stage_label(f"{NAMESPACE}/other", Stage.PLUG)] = "true"
-    world.client.patch(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="other"), {"spec": {"stages": VENDOR}})
+    node |= {stage_label(f"{NAMESPACE}/other", stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
     settle(world)
     assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
     assert _condition_of(world, "other")["reason"] == "ResourceConflict"
