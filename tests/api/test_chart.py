@@ -1,6 +1,7 @@
 """Helm 4 takes over an installation that kubectl made, as docs/install.md says, upgrades it and uninstalls it.
 
-No program runs: a node is played, and the driver's DaemonSet is one that a controller would have made.
+No program runs: a node is played, and the driver's DaemonSet is one that a controller would have made. The API server
+is this file's own, because definitions and namespace go.
 """
 
 import json
@@ -34,9 +35,6 @@ from tests.support.real_parts.acts import wait_for
 from tests.support.real_parts.cluster_setup import admin, create_quietly, path_of
 from tests.support.yaml_files import read_documents
 from tools.manifests import CHART, render
-
-pytestmark = pytest.mark.long
-"""Beside what other files leave on the API server, a namespace does not end."""
 
 Json = dict[str, Any]
 
@@ -111,9 +109,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane_ground: Testbed) -> Iterator[Cluster]:
+def cluster(own_control_plane: Testbed) -> Iterator[Cluster]:
     """Install by kubectl, with a driver on a node."""
-    made = Cluster(control_plane_ground)
+    made = Cluster(own_control_plane)
     made.kubectl("apply", "--validate=false", "-k", "deploy")
     client = made.client
     client.patch(RULES, {"data": {"rules.yaml": "written by driver-builder"}})
@@ -124,7 +122,6 @@ def cluster(control_plane_ground: Testbed) -> Iterator[Cluster]:
     create_quietly(client, DAEMON_SETS.path(namespace=NAMESPACE), driver_pods(client.get(STAYS[-2])["metadata"]["uid"]))
     wait_for("pods of the worker and of the driver", lambda: len(made.pods()) == 2)
     yield made
-    client.delete(NODES.path(name="chart-node"))
     made.helm.close()
 
 
