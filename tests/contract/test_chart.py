@@ -333,6 +333,18 @@ def test_a_remote_engine_needs_certificates_and_no_node() -> None:
     assert variables["DRIVER_BUILDER_REGISTRY_CA_FILE"] == f"{mounts['registry-ca']}/ca.crt"
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [{"host": "tcp://engine:2376"}, {"certSecret": "engine"}, {"sideCar": {"image": "docker:dind"}}],
+    ids=lambda engine: next(iter(engine)),
+)
+def test_an_engine_that_nothing_builds_with_is_refused(engine: Json) -> None:
+    """Values of before, when an engine was the default, are not taken for Jobs without a word."""
+    with pytest.raises(helm.HelmRenderError, match=r"set it to docker to build with this engine"):
+        manifests.render({"driverBuilder": {"engine": engine}})
+    assert manifests.render({"driverBuilder": {"engine": engine, "builder": "docker"}})
+
+
 def test_a_further_namespace_gets_what_the_first_one_has() -> None:
     """The Role with the same rules, its binding to the controller's account, and the account of build Jobs."""
     found = rendered("everything")
