@@ -37,6 +37,9 @@ from tests.support.real_parts.cluster_setup import admin, create_quietly, path_o
 from tests.support.yaml_files import read_documents
 from tools.manifests import CHART, render
 
+pytestmark = pytest.mark.long
+"""It has a server of its own, which costs more processor time than its tests."""
+
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
